@@ -14,7 +14,7 @@ declare
   v_worker bigint;
   v_key_name text;
 begin
-  select j.queue, j.kind, j.priority, j.key, q.keyed into v_job
+  select j.queue, j.kind, j.key, q.keyed into v_job
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
   v_key_name := case when v_job.keyed then v_job.key end;
 
@@ -28,27 +28,17 @@ begin
 
   v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
   for v_try in 1..5 loop  -- between two statements an unkeyed job may move
-    v_at := pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key);
-    case v_at.place
-      when 'ready' then
-        select u.* into v_out from pawl.queue_remove_ready(v_job.queue, v_shard, v_job.priority, p_id) u;
-      when 'delayed' then
-        select u.* into v_out from pawl.queue_remove_delayed(v_shard, p_id) u;
-      when 'parked' then
-        with gone as (
-          delete from pawl.queue_parked p
-          where p.shard = v_shard and p.queue = v_job.queue and p.key = v_job.key and p.kind = v_job.kind and p.id = p_id returning p.attempt)
-        select true as taken, g.attempt, null::bigint as epoch into v_out from gone g;
-      when 'running' then
-        perform pawl.queue_ask_cancel(v_job.queue, v_shard, p_id, v_at.worker, p_reason);
-        return 'in-progress';
-      else
-        if v_at.status = 'cancelled' then
-          return 'cancelled';
-        end if;
-        raise exception 'job % is %, so it cannot be cancelled any more', p_id,
-          case v_at.status when 'error' then 'in error' else v_at.status end using errcode = 'PW003';
-    end case;
+    v_at := pawl.queue_locate(p_queue, v_shard, p_id);
+    if v_at.place = 'running' then
+      perform pawl.queue_ask_cancel(v_job.queue, v_shard, p_id, v_at.worker, p_reason);
+      return 'in-progress';
+    elsif v_at.status = 'cancelled' then
+      return 'cancelled';
+    elsif v_at.status <> 'new' then
+      raise exception 'job % is %, so it cannot be cancelled any more', p_id,
+        case v_at.status when 'error' then 'in error' else v_at.status end using errcode = 'PW003';
+    end if;
+    v_out := pawl.queue_take_waiting(v_at.place, v_job.queue, v_shard, v_job.kind, v_at.priority, v_job.key, p_id);
     if v_out.taken then
       insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
       values (p_id, clock_timestamp(), v_shard, v_job.queue, v_job.kind, v_out.attempt, 'cancelled', v_job.key, p_reason);

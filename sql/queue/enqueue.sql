@@ -64,17 +64,7 @@ begin
   if v_key is null and (v_unique or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
     raise exception 'kind "%" of queue "%" needs a key', v_kind.name, v_queue.name using errcode = 'PW001', column = 'key';
   end if;
-  begin
-    v_run_at := coalesce((request ->> 'runAt')::timestamptz, v_now + (request ->> 'delay')::interval);
-    v_priority := coalesce((request ->> 'priority')::smallint, 0);
-    if request ->> 'runAt' is not null and request ->> 'delay' is not null then
-      raise exception 'both runAt and delay are given';
-    elsif v_run_at < '0001-01-01 00:00+00' or v_run_at >= '10000-01-01 00:00+00' then
-      raise exception '% is not of the years 1 to 9999', v_run_at;
-    end if;
-  exception when others then
-    raise exception 'runAt must be a timestamp, delay an interval and priority an integer from -32768 to 32767: %', sqlerrm using errcode = 'PW001';
-  end;
+  select w.run_at, coalesce(w.priority, 0) into v_run_at, v_priority from pawl.queue_read_when(request, v_now) w;
   if request ?| array['schedule', 'meta'] then
     v_options := pawl.queue_job_options(request);
   end if;
@@ -103,6 +93,21 @@ begin
   end if;
   perform pawl.queue_wake(v_queue.id);
   return jsonb_build_object('id', v_id::text, 'status', 'new', 'duplicate', false);
+end $$;
+
+-- When a job is to run, and its priority, of a request in SQL; null where it says nothing of it.
+create or replace function pawl.queue_read_when(p_request jsonb, p_now timestamptz, out run_at timestamptz, out priority smallint)
+language plpgsql stable as $$
+begin
+  run_at := coalesce((p_request ->> 'runAt')::timestamptz, p_now + (p_request ->> 'delay')::interval);
+  priority := (p_request ->> 'priority')::smallint;
+  if p_request ->> 'runAt' is not null and p_request ->> 'delay' is not null then
+    raise exception 'both runAt and delay are given';
+  elsif run_at < '0001-01-01 00:00+00' or run_at >= '10000-01-01 00:00+00' then
+    raise exception '% is not of the years 1 to 9999', run_at;
+  end if;
+exception when others then
+  raise exception 'runAt must be a timestamp, delay an interval and priority an integer from -32768 to 32767: %', sqlerrm using errcode = 'PW001';
 end $$;
 
 -- Programs read numbers beyond 1.8e308 as infinity, and write that as null. What is that large has 255 digits in a row.

@@ -22,7 +22,8 @@ begin
 end $$;
 
 -- A job that ended in error or was cancelled becomes new again, with all its attempts before it. A job of a key takes its
--- place in the key's order among those that have not been tried yet. Answers "new", or "busy".
+-- place in the key's order among those that have not been tried yet. A job that is delayed, or waits for its next attempt, is due now.
+-- Answers "new", or "busy".
 create or replace function pawl.queue_retry_job(p_queue text, p_id bigint) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
@@ -38,9 +39,11 @@ begin
   v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
   delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id returning d.status into v_from;
   if not found then
-    perform pawl.queue_find(p_queue, p_id);  -- its history may just be over
-    v_from := (pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key)).status;
-    raise exception 'job % is %; only a job that ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
+    v_from := (pawl.queue_locate(p_queue, v_shard, p_id)).status;
+    if v_from = 'new' then
+      return pawl.queue_update_job(p_queue, p_id, null, clock_timestamp(), null, p_reason => 'retry by hand');
+    end if;
+    raise exception 'job % is %; only a job that waits, ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
   end if;
   if v_job.run_at > clock_timestamp() then
     -- It takes its place in the key when it is due, like any other.
@@ -73,6 +76,19 @@ begin
   return 'new';
 exception when lock_not_available then
   return 'busy';
+end $$;
+
+-- Where a job is, and its priority at that moment: an update may change it between two statements. Raises PW002 when its history has
+-- just ended.
+create or replace function pawl.queue_locate(p_queue text, p_shard smallint, p_id bigint, out place text, out status text, out attempt smallint, out worker bigint, out priority smallint)
+language plpgsql stable as $$
+begin
+  select l.place, l.status, l.attempt, l.worker, j.priority into place, status, attempt, worker, priority
+  from pawl.queue_job j cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key) l
+  where j.shard = p_shard and j.id = p_id;
+  if not found then
+    perform pawl.queue_find(p_queue, p_id);
+  end if;
 end $$;
 
 -- Takes a key for a change by hand. Answers whether somebody works on it, and the epoch; both null when the key is free.
@@ -115,8 +131,33 @@ begin
   perform pawl.queue_promote_head(p_queue, p_shard, p_key, v_epoch);
 end $$;
 
+-- Takes a job out of where it waits. taken: false when it is not there, any more or yet: between two statements an unkeyed job may move.
+-- The caller has the key, if there is one. run_at and epoch are those of the row it had there.
+create or replace function pawl.queue_take_waiting(
+  p_place text, p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_key text, p_id bigint,
+  out taken boolean, out attempt smallint, out lost smallint, out epoch bigint, out run_at timestamptz
+)
+language plpgsql /* planner: probe */ as $$
+begin
+  case p_place
+    when 'ready' then
+      select u.* into taken, attempt, lost, epoch from pawl.queue_take_ready(p_queue, p_shard, p_priority, p_id) u;
+    when 'delayed' then
+      select u.* into taken, attempt, lost, epoch, run_at from pawl.queue_take_delayed(p_shard, p_id) u;
+    when 'parked' then
+      with gone as (
+        delete from pawl.queue_parked p
+        where p.shard = p_shard and p.queue = p_queue and p.key = p_key and p.kind = p_kind and p.id = p_id returning p.attempt, p.lost)
+      select true, g.attempt, g.lost into taken, attempt, lost from gone g;
+      taken := coalesce(taken, false);
+  end case;
+end $$;
+
 -- Takes one job out of the ready run it is part of.
-create or replace function pawl.queue_remove_ready(p_queue smallint, p_shard smallint, p_priority smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
+create or replace function pawl.queue_take_ready(
+  p_queue smallint, p_shard smallint, p_priority smallint, p_id bigint,
+  out taken boolean, out attempt smallint, out lost smallint, out epoch bigint
+)
 language plpgsql /* planner: probe */ as $$
 declare
   v_run pawl.queue_ready;
@@ -132,6 +173,7 @@ begin
     return;
   end if;
   attempt := v_run.attempt;
+  lost := v_run.lost;
   epoch := v_run.epoch;
   if v_run.id = p_id then
     delete from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue and r.priority = p_priority and r.id = p_id;
@@ -145,7 +187,9 @@ begin
 end $$;
 
 -- Takes one job out of the delayed run it is part of.
-create or replace function pawl.queue_remove_delayed(p_shard smallint, p_id bigint, out taken boolean, out attempt smallint, out epoch bigint)
+create or replace function pawl.queue_take_delayed(
+  p_shard smallint, p_id bigint, out taken boolean, out attempt smallint, out lost smallint, out epoch bigint, out run_at timestamptz
+)
 language plpgsql /* planner: probe */ as $$
 declare
   v_run pawl.queue_delayed;
@@ -160,7 +204,9 @@ begin
     return;
   end if;
   attempt := v_run.attempt;
+  lost := v_run.lost;
   epoch := v_run.epoch;
+  run_at := v_run.run_at;
   if v_run.n > 1 then
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt)
     select v_run.run_at, u.id, p_shard, v_run.queue, v_run.priority, v_run.kind, u.n, v_run.attempt

@@ -21,6 +21,7 @@ declare
   v_found bigint[] := '{}';
   v_horizon bigint;
   v_errors record;
+  v_again record;
   v_behind bigint := 0;
 begin
   select x.* into v from json_to_record(p_search) x (
@@ -50,6 +51,11 @@ begin
   else
     select * into v_found, v_horizon from pawl.queue_search_all(v_query, v_before, v."limit" + 1,
       case when v_query.ts is null then v_end else v_end - v.budget * 0.4 * interval '1 millisecond' end);
+    v_again := pawl.queue_search_changed(v_query, v_before, v_horizon);
+    if v_again.horizon is not null then
+      v_horizon := v_again.horizon;
+      v_found := array(select distinct i from unnest(v_found || v_again.ids) i where i >= v_horizon order by i desc);
+    end if;
     if v_query.ts is not null then
       v_errors := pawl.queue_search_errors(v_query, v_before, v."limit" + 1, v_end);
       v_horizon := greatest(v_horizon, v_errors.horizon);
@@ -62,6 +68,23 @@ begin
     'ids', array(select i::text from unnest(v_found[1:v."limit"]) i),
     'next', case when cardinality(v_found) > v."limit" then v_found[v."limit"]::text when v_horizon > 0 then v_horizon::text end,
     'behind', coalesce(v_behind, 0));
+end $$;
+
+-- Jobs that were changed since their chunk was written: which of those from p_from up fit, as far as "horizon"; null where there are none.
+create or replace function pawl.queue_search_changed(p_query pawl.queue_query, p_before bigint, p_from bigint, out ids bigint[], out horizon bigint)
+language plpgsql stable /* planner: probe */ as $$
+declare
+  v_most constant int := 1000;
+  v_ids bigint[];
+begin
+  v_ids := array(
+    select a.id from pawl.queue_search_again a
+    where a.id >= p_from and a.id < p_before group by a.id order by a.id desc limit v_most);
+  if v_ids = '{}' then
+    return;
+  end if;
+  horizon := case when cardinality(v_ids) = v_most then v_ids[v_most] else p_from end;
+  ids := pawl.queue_search_fit(p_query, array(select pawl.queue_shard_of(i) from unnest(v_ids) with ordinality u (i, ord) order by ord), v_ids);
 end $$;
 
 -- By words, kind and time alone: the newest ids one by one, then the chunks that may fit. Jobs that are not settled are skipped

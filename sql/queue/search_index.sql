@@ -22,6 +22,7 @@ begin
   if not found or v_last is null then
     return '{"chunks":0,"waits":false,"quiet":true}';
   end if;
+  v_chunks := pawl.queue_index_again(v_state.sealed_to, p_chunks);
   if v_state.wait_to is null and (v_last + 1) / 256 * 256 > v_state.sealed_to then
     v_state.wait_to := (v_last + 1) / 256 * 256;
     v_state.wait_xid := pg_current_xact_id();
@@ -41,6 +42,28 @@ begin
           select 1 from pawl.queue_job j where j.shard = s.shard and j.id >= o.id_from and j.id < o.id_to limit 1) j));
   end if;
   return json_build_object('chunks', v_chunks, 'waits', v_state.wait_to is not null, 'quiet', not exists (select 1 from pawl.queue_ready));
+end $$;
+
+-- Writes the chunks anew in which a payload was changed or erased. A change is committed together with its row here, and a statement that
+-- begins after this row was seen sees the payload. Answers how many.
+create or replace function pawl.queue_index_again(p_sealed bigint, p_chunks int) returns int
+language plpgsql /* planner: probe */ as $$
+declare
+  v_seen tid[];
+  v_froms bigint[];
+  v_from bigint;
+begin
+  select array_agg(a.tid), array_agg(distinct a.id / 256 * 256) into v_seen, v_froms from (
+    select a.ctid as tid, a.id from pawl.queue_search_again a where a.id < p_sealed order by a.id limit p_chunks * 16) a;
+  if v_seen is null then
+    return 0;
+  end if;
+  delete from pawl.queue_search_chunk c where c.id_from = any (v_froms);
+  foreach v_from in array v_froms loop
+    perform pawl.queue_write_chunk(v_from);
+  end loop;
+  delete from pawl.queue_search_again a where a.ctid = any (v_seen);
+  return cardinality(v_froms);
 end $$;
 
 -- Writes the chunk that begins at p_from, if there are jobs in it. Answers where the next one begins.

@@ -96,6 +96,13 @@ export class Producer {
     this.#requireKey(kind, name);
   }
 
+  /** A payload as JSON, checked as for a job of this kind. @throws InvalidInput, NotFound */
+  async json(kindName: string, payload: unknown): Promise<string> {
+    const kind = this.#kind(kindName, undefined);
+    await validate(kind.schema, payload, 'payload');
+    return toJson(payload, 'payload', 'payload', kind.maxBytes);
+  }
+
   /**
    * The request of a unique job, for the database function that finds an existing one, and waits for the commit of another
    * enqueue of the same key.

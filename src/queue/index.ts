@@ -13,13 +13,22 @@ import {
 } from './definition.ts';
 import { type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from './enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
+import type { JobTarget } from './job-id.ts';
 import type { Explanation } from './operate/explain.ts';
-import { type CancelOptions, type DrainOptions, drain, Operations, search } from './operate/operations.ts';
+import {
+  type CancelOptions,
+  type DrainOptions,
+  drain,
+  type JobChange,
+  Operations,
+  search,
+  type TxOptions,
+} from './operate/operations.ts';
 import type { ScheduleOptions, ScheduleRecord } from './operate/schedule.ts';
 import type { SearchOptions, SearchPage } from './operate/search.ts';
 import { readScheduleName, setSchedule } from './operate/set-schedule.ts';
 import { COUNT_LIMIT, type QueueStats } from './operate/stats.ts';
-import { PostgresQueueReader } from './postgres/reader.ts';
+import { type ChangedJob, PostgresQueueReader } from './postgres/reader.ts';
 import { PostgresQueueSchedules } from './postgres/schedules.ts';
 import { PostgresQueueStore } from './postgres/store.ts';
 import type { QueueIds } from './store.ts';
@@ -43,10 +52,11 @@ export type {
 } from './definition.ts';
 export type { EnqueueOptions, EnqueueResult, JobInput } from './enqueue.ts';
 export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition } from './job.ts';
+export type { AnyJobTarget, JobTarget } from './job-id.ts';
 export { createQueueAdmin, QueueAdmin, type ScheduleRunsOptions } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
-export type { CancelOptions, DrainOptions } from './operate/operations.ts';
+export type { CancelOptions, DrainOptions, JobChange, TxOptions } from './operate/operations.ts';
 export {
   nextTicks,
   type ScheduledFor,
@@ -57,7 +67,7 @@ export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, sear
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './operate/stats.ts';
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';
 export { type JobStanding, QueueOverview } from './postgres/overview.ts';
-export type { ReleasedWorker } from './postgres/reader.ts';
+export type { ChangedJob, ReleasedWorker } from './postgres/reader.ts';
 export type { ScheduleRun } from './postgres/schedules.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
@@ -214,9 +224,12 @@ export class Queue<K extends Kinds = never> {
     await this.#reader.resume(this.name);
   }
 
-  /** @throws NotFound  this queue has no such job @throws InvalidInput  the id is none */
-  get(id: string): Promise<JobRecord> {
-    return this.#operations.get(id);
+  /**
+   * One job, by its id or by its key; with `tx` also one that was enqueued in it.
+   * @throws NotFound  this queue has no such job @throws InvalidInput  the id is none
+   */
+  get(job: JobTarget, options: TxOptions = {}): Promise<JobRecord> {
+    return this.#operations.get(job, options);
   }
 
   /** All transitions of a job, oldest first. @throws NotFound, InvalidInput */
@@ -259,22 +272,38 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * Cancels a job. A new job never runs; the jobs behind it in its key continue. For a running job `unit.signal` is aborted,
-   * and it ends as cancelled unless its handler completes all the same: the returned status is then `in-progress`.
-   * @throws Conflict  the job is complete or in error
-   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 5 s; nothing was changed
+   * Changes a job that waits, whether it is ready, delayed, backing off or behind others of its key: its payload, its time,
+   * its priority. It keeps its id, its attempts and its place in the order of its key; its history has a line for it. In a
+   * key, a job that is put off and was not tried yet leaves its place until it is due. No handler gets the old payload once
+   * this has committed.
+   * @throws Conflict  the job has begun or ended; the message has its status
+   * @throws InvalidInput  the schema of its kind refused the payload, or there is nothing to change @throws NotFound
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
    */
-  cancel(id: string, options: CancelOptions = {}): Promise<JobStatus> {
-    return this.#operations.cancel(id, options);
+  update(job: JobTarget, change: JobChange): Promise<ChangedJob> {
+    return this.#operations.update(job, change, (kind, payload) => this.#producer.json(kind, payload));
+  }
+
+  /**
+   * Cancels a job. A new job never runs; the jobs behind it in its key continue. For a running job `unit.signal` is aborted,
+   * and it ends as cancelled unless its handler completes all the same: the returned status is then `in-progress`. With
+   * `tx`, its worker is told at the commit.
+   * @throws Conflict  the job is complete or in error
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
+   */
+  cancel(job: JobTarget, options: CancelOptions = {}): Promise<JobStatus> {
+    return this.#operations.cancel(job, options);
   }
 
   /**
    * Makes a job that ended in error or was cancelled new again, with all its attempts, as if it had never run. In its key it
-   * takes its old place among the jobs that have not run yet.
-   * @throws Conflict  the job is new, in progress or complete
+   * takes its old place among the jobs that have not run yet. A job that is delayed or waits for its next attempt is due
+   * now, with the attempts that it has left.
+   * @throws Conflict  the job is in progress or complete
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
    */
-  retry(id: string): Promise<JobStatus> {
-    return this.#operations.retry(id);
+  retry(job: JobTarget, options: TxOptions = {}): Promise<JobStatus> {
+    return this.#operations.retry(job, options);
   }
 
   /**

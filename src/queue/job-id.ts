@@ -1,5 +1,46 @@
 import { InvalidInput } from '../base/errors.ts';
+import { checkOptions, optional, text } from '../base/options/options.ts';
 import { show } from '../base/options/refusal.ts';
+import { isObject } from '../base/options/shape.ts';
+import { jobShape } from './job-options.ts';
+
+/**
+ * Names one job: by its id; or by its key, and its kind if you like: the newest job of the key that has not ended, and when
+ * all have ended, the newest of all.
+ */
+export type JobTarget = string | { readonly key: string; readonly kind?: string | undefined };
+
+/** The same for a job of any queue. */
+export type AnyJobTarget =
+  | string
+  | { readonly queue: string; readonly key: string; readonly kind?: string | undefined };
+
+/** How the functions in SQL take it. */
+export interface NamedJob {
+  readonly queue?: string;
+  readonly id?: string;
+  readonly key?: string | undefined;
+  readonly kind?: string | undefined;
+}
+
+const targetShape = { queue: optional(text({ min: 1 })), key: jobShape.key, kind: optional(text({ min: 1 })) };
+
+/**
+ * Checks what names a job.
+ * @param queue  null: any queue; a key then needs the queue next to it
+ * @throws InvalidInput
+ */
+export function readJobTarget(call: string, queue: string | null, target: unknown): NamedJob {
+  if (!isObject(target)) return { id: readJobId(target), ...(queue !== null && { queue }) };
+  const { queue: of = queue, key, kind } = checkOptions(call, target, targetShape);
+  if (key === undefined || of === null || (queue !== null && of !== queue)) {
+    const fields = queue === null ? '{ queue, key, kind }' : '{ key, kind }';
+    throw new InvalidInput(`${call} takes the id of a job, or ${fields}, but was given ${show(target)}`, {
+      field: 'id',
+    });
+  }
+  return { queue: of, key, kind };
+}
 
 const MOST = 2n ** 63n - 1n;
 

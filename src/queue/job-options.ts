@@ -44,12 +44,12 @@ const meta: Check<Readonly<Record<string, unknown>>> = custom('an object', (valu
   return { ...value };
 });
 
-type OwnShape = {
+export type OwnShape = {
   readonly meta: Check<Readonly<Record<string, unknown>> | undefined>;
 };
 
 /** The options that a job keeps for itself, in queue_job.options, with their checks. */
-const ownShape: OwnShape = {
+export const ownShape: OwnShape = {
   meta: optional(meta),
 };
 

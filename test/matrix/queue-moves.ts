@@ -36,6 +36,10 @@ function wait({ worker }: QueueSide, one: Caller['one'], ids: readonly number[])
   return one(`select pawl.queue_wait('pawl_wait_' || $1, 60000, $2, '{}', '{}')`, [worker, ids]);
 }
 
+function change({ one }: Caller, { name }: QueueSide, call: string, id: number, rest: object): Promise<unknown> {
+  return one(`select pawl.${call}($1::jsonb)`, [JSON.stringify({ queue: name, id: String(id), ...rest })]);
+}
+
 /** Every call of the queue that writes. Where a move names a job or a key, it is one of its side. */
 export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
   // Producers.
@@ -332,6 +336,43 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['queue_retry_job'],
     open: 'statement',
     run: ({ one }, { name, dead }) => one('select pawl.queue_retry_job($1, $2)', [name, dead]),
+  },
+  {
+    name: 'cancel a parked job in a transaction',
+    functions: ['cancel'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'cancel', side.keyed.behind, {}),
+  },
+  {
+    name: 'retry a delayed job in a transaction',
+    functions: ['retry'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'retry', side.delayed, {}),
+  },
+  {
+    name: 'update a waiting job',
+    functions: ['update'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'update', side.ready, { payload: 2 }),
+  },
+  {
+    name: 'put off a parked job',
+    functions: ['update'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'update', side.keyed.behind, { delay: '1 hour' }),
+  },
+  {
+    name: 'update a parked job',
+    functions: ['update'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'update', side.keyed.behind, { payload: 2 }),
+  },
+  {
+    name: 'take a job out of its run',
+    functions: ['queue_isolate'],
+    open: 'statement',
+    run: ({ one }, { name, ready }) =>
+      one('select pawl.queue_isolate($1::jsonb)', [JSON.stringify({ queue: name, id: String(ready) })]),
   },
   {
     name: 'pause',

@@ -13,7 +13,11 @@ const GROUND: Ground<QueueSide> = {
 };
 
 test('each function of the queue that writes stands in the matrix', () =>
-  expectEachWriterToMove('^(queue_|enqueue$)', QUEUE_MOVES, ['queue_due', 'queue_is_held', 'queue_open_lanes']));
+  expectEachWriterToMove('^(queue_|(enqueue|update|cancel|retry)$)', QUEUE_MOVES, [
+    'queue_due',
+    'queue_is_held',
+    'queue_open_lanes',
+  ]));
 
 test('who waits for whom in the queue is as the documents say', async () => {
   const [found, documented] = await whoWaits(GROUND);

@@ -1,6 +1,6 @@
 -- Queues: jobs, where a job waits, who runs it, and what became of it.
 --
--- A job is written once (queue_job) and never updated. Where it is now is told by the one other table that names it:
+-- A job is written once (queue_job), and updated only by hand while it waits. Where it is now is told by the one other table that names it:
 --   queue_ready     may run now; one row is a *run* of n consecutive jobs, so that a bulk enqueue costs one ready row
 --   queue_delayed   may run at run_at (asked for later, or backing off after a failure)
 --   queue_parked    behind another job of its key
@@ -278,6 +278,13 @@ create table pawl.queue_search_state (
   wait_xid   xid8                        -- by a transaction older than this one
 );
 insert into pawl.queue_search_state default values;
+
+-- Jobs whose payload was changed or erased: the index of words is written anew for their chunks, and a search reads them one by one until
+-- then.
+create table pawl.queue_search_again (
+  id  bigint not null  -- as often as it was changed: the step that writes a chunk removes what it has seen
+);
+create index queue_search_again_id on pawl.queue_search_again (id);
 
 -- What is asked for, ready to be compared. likes and regexes must all fit the text.
 create type pawl.queue_query as (

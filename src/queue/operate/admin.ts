@@ -4,14 +4,23 @@ import { toJson } from '../../base/storable.ts';
 import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { EnqueueOptions, EnqueueResult } from '../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
-import { readJobId } from '../job-id.ts';
+import { type AnyJobTarget, readJobId } from '../job-id.ts';
 import { jobShape } from '../job-options.ts';
-import { PostgresQueueReader, type ReleasedWorker } from '../postgres/reader.ts';
+import { type ChangedJob, PostgresQueueReader, type ReleasedWorker } from '../postgres/reader.ts';
 import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/schedules.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import { type CountOptions, count, type SearchCount } from './count.ts';
 import type { Explanation } from './explain.ts';
-import { type CancelOptions, type DrainOptions, drain, Operations, releaseWorker, search } from './operations.ts';
+import {
+  type CancelOptions,
+  type DrainOptions,
+  drain,
+  type JobChange,
+  Operations,
+  releaseWorker,
+  search,
+  type TxOptions,
+} from './operations.ts';
 import { nextTick, type ScheduleRecord } from './schedule.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
 import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './stats.ts';
@@ -127,9 +136,9 @@ export class QueueAdmin {
     return this.#reader.resume(queue);
   }
 
-  /** @throws NotFound, InvalidInput */
-  get(id: string): Promise<JobRecord> {
-    return this.#operations.get(id);
+  /** Like {@link Queue.get}. */
+  get(job: AnyJobTarget, options: TxOptions = {}): Promise<JobRecord> {
+    return this.#operations.get(job, options);
   }
 
   /** All transitions of a job, oldest first. @throws NotFound, InvalidInput */
@@ -142,14 +151,19 @@ export class QueueAdmin {
     return this.#operations.explain(id);
   }
 
+  /** Like {@link Queue.update}; the payload is checked when the job runs, since only the program has its schema. */
+  update(job: AnyJobTarget, change: JobChange): Promise<ChangedJob> {
+    return this.#operations.update(job, change);
+  }
+
   /** Like {@link Queue.cancel}. */
-  cancel(id: string, options: CancelOptions = {}): Promise<JobStatus> {
-    return this.#operations.cancel(id, options);
+  cancel(job: AnyJobTarget, options: CancelOptions = {}): Promise<JobStatus> {
+    return this.#operations.cancel(job, options);
   }
 
   /** Like {@link Queue.retry}. */
-  retry(id: string): Promise<JobStatus> {
-    return this.#operations.retry(id);
+  retry(job: AnyJobTarget, options: TxOptions = {}): Promise<JobStatus> {
+    return this.#operations.retry(job, options);
   }
 
   /** Like {@link Queue.search}, in one queue or in all. */

@@ -1,16 +1,39 @@
-import { LockNotAvailable, NotFound, TimedOut } from '../../base/errors.ts';
+import { LockNotAvailable, TimedOut } from '../../base/errors.ts';
 import { bool, checkOptions, custom, duration, integer, optional, signal, text } from '../../base/options/options.ts';
+import { toJson } from '../../base/storable.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { formatDuration } from '../../base/time/duration.ts';
+import { type OpenTransaction, openTransaction } from '../../engine/postgres/index.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
-import { readJobId, readWorkerId } from '../job-id.ts';
-import type { PostgresQueueReader, ReleasedWorker, RemainingWork } from '../postgres/reader.ts';
+import { type AnyJobTarget, type JobTarget, readJobId, readJobTarget, readWorkerId } from '../job-id.ts';
+import { type JobOptions, jobShape, type OwnShape, ownOptions, ownShape } from '../job-options.ts';
+import type { ChangedJob, PostgresQueueReader, ReleasedWorker, RemainingWork } from '../postgres/reader.ts';
 import { type Explanation, explainFacts } from './explain.ts';
 import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCursor } from './search.ts';
 import { COUNT_LIMIT, type QueueStats } from './stats.ts';
 
-export interface CancelOptions {
+export interface TxOptions {
+  /** Your own transaction, of any driver: what is done is done when it commits. */
+  readonly tx?: OpenTransaction | undefined;
+}
+
+/** What `update` changes of a job that waits; what is left out stays. */
+export interface JobChange extends TxOptions, Pick<JobOptions, keyof OwnShape> {
+  /** Checked by the schema of the job's kind. */
+  readonly payload?: unknown;
+  /** The job does not run before this moment, by the database's clock; one that has passed makes it due now. */
+  readonly runAt?: Date | undefined;
+  /** The same, from now on by the database's clock. */
+  readonly delay?: Duration | undefined;
+  /** Among jobs of different keys, lower numbers run first. -32,768 to 32,767. */
+  readonly priority?: number | undefined;
+}
+
+/** Checks a payload by the schema of its kind. @returns it as JSON */
+export type CheckPayload = (kind: string, payload: unknown) => Promise<string>;
+
+export interface CancelOptions extends TxOptions {
   /** Stored as the error of the job, and passed to a running handler. At most 1,000 characters. */
   readonly reason?: string | undefined;
 }
@@ -23,7 +46,16 @@ export interface DrainOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-const cancelShape = { reason: optional(text({ max: 1000 })) };
+const txShape = { tx: openTransaction };
+const cancelShape = { ...txShape, reason: optional(text({ max: 1000 })) };
+const changeShape = {
+  ...txShape,
+  ...ownShape,
+  payload: optional(custom('a value', (value) => value)),
+  runAt: jobShape.runAt,
+  delay: optional(duration()),
+  priority: optional(integer({ min: -32_768, max: 32_767 })),
+};
 const drainShape = { timeout: duration({ default: '30s', infinite: true }), delayed: bool({ default: false }), signal };
 const searchShape = {
   limit: integer({ min: 1, max: 1000, default: 50 }),
@@ -31,7 +63,7 @@ const searchShape = {
   budget: duration({ min: 1, max: '1m', default: 120 }),
 };
 
-/** How long to repeat while another transaction holds the job: a claim takes milliseconds, an open one may take long. */
+/** How long to repeat while another transaction holds a row. */
 const PATIENCE_MS = 5000;
 const POLL_MS = { min: 5, max: 100 } as const;
 
@@ -45,10 +77,9 @@ export class Operations {
     this.#queue = queue;
   }
 
-  async get(id: string): Promise<JobRecord> {
-    const job = await this.#reader.get(this.#queue, readJobId(id));
-    if (job === undefined) throw new NotFound(`there is no job ${id}`);
-    return job;
+  async get(job: AnyJobTarget | JobTarget, options: TxOptions): Promise<JobRecord> {
+    const { tx } = checkOptions('get', options, txShape);
+    return this.#reader.get(readJobTarget('get', this.#queue, job), tx);
   }
 
   async history(id: string): Promise<JobTransition[]> {
@@ -60,15 +91,37 @@ export class Operations {
     return explainFacts(job, await this.#reader.explain(this.#queue, job));
   }
 
-  async cancel(id: string, options: CancelOptions): Promise<JobStatus> {
-    const { reason } = checkOptions('cancel', options, cancelShape);
-    const job = readJobId(id);
-    return notBusy(job, () => this.#reader.cancel(this.#queue, job, reason ?? null));
+  /** @param checked  the payload as JSON, of a job of this kind; without it, what can be stored is taken as it is */
+  async update(job: AnyJobTarget | JobTarget, change: JobChange, checked?: CheckPayload): Promise<ChangedJob> {
+    const given = checkOptions('update', change, changeShape);
+    const { tx, payload, runAt, delay, priority } = given;
+    let named = readJobTarget('update', this.#queue, job);
+    let json: string | undefined;
+    if (payload !== undefined) {
+      // The kind of a job never changes, and by its id it is the same job below.
+      const { id, kind } = await this.#reader.get(named, tx);
+      json = checked === undefined ? toJson(payload, 'payload', 'payload') : await checked(kind, payload);
+      named = { ...named, id, key: undefined, kind: undefined };
+    }
+    const rest = {
+      ...ownOptions(given),
+      ...(json !== undefined && { payload: JSON.parse(json) as unknown }),
+      runAt: runAt?.toISOString(),
+      delay: delay === undefined ? undefined : `${delay} milliseconds`,
+      priority,
+    };
+    return this.#reader.change('update', named, rest, tx);
   }
 
-  async retry(id: string): Promise<JobStatus> {
-    const job = readJobId(id);
-    return notBusy(job, () => this.#reader.retry(this.#queue, job));
+  async cancel(job: AnyJobTarget | JobTarget, options: CancelOptions): Promise<JobStatus> {
+    const { reason, tx } = checkOptions('cancel', options, cancelShape);
+    const named = readJobTarget('cancel', this.#queue, job);
+    return (await this.#reader.change('cancel', named, { reason }, tx)).status;
+  }
+
+  async retry(job: AnyJobTarget | JobTarget, options: TxOptions): Promise<JobStatus> {
+    const { tx } = checkOptions('retry', options, txShape);
+    return (await this.#reader.change('retry', readJobTarget('retry', this.#queue, job), {}, tx)).status;
   }
 }
 
@@ -122,15 +175,6 @@ export async function drain(reader: PostgresQueueReader, queue: string, options:
     }
     await sleep(rest, abort);
   }
-}
-
-async function notBusy<T extends string>(id: string, ask: () => Promise<T | 'busy'>): Promise<Exclude<T, 'busy'>> {
-  const answer = await untilFree(ask);
-  if (answer !== 'busy') return answer as Exclude<T, 'busy'>;
-  throw new LockNotAvailable(
-    `job ${id} cannot be changed now: an open transaction holds it or a job of its key (hold: 'transaction'); ` +
-      'nothing was changed; try again when that transaction has ended',
-  );
 }
 
 /** Asks until the answer is not `busy`, or the time is over. */

@@ -1,5 +1,13 @@
-import { instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import {
+  callInTransaction,
+  instant,
+  type OpenTransaction,
+  type PostgresEngine,
+  type Statement,
+  statement,
+} from '../../engine/postgres/index.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
+import type { NamedJob } from '../job-id.ts';
 import type { OwnOptions } from '../job-options.ts';
 import type { Facts } from '../operate/explain.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../operate/stats.ts';
@@ -10,13 +18,11 @@ const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payloa
   ${instant('claimed_at')} as "claimedAt", ${instant('settled_at')} as "settledAt", process_id::text as "processId", error, progress, result,
   schedule as "scheduleName", ${instant('tick_at')} as "tickAt", options`;
 
-const GET = statement(
-  'queue.get',
-  `
-select ${JOB}
-from pawl.job
-where shard = pawl.queue_find($1::text, $2::bigint) and id = $2::bigint`,
-);
+/** `$1` names the job, as pawl.queue_named() says. */
+const ONE = `select ${JOB} from pawl.job where (shard, id) = (select p.shard, p.id from pawl.queue_pick($1::jsonb) p)`;
+const GET = statement('queue.get', ONE);
+/** As one JSON text, since the library of the caller's transaction reads columns in its own way. */
+const GET_IN_TX = `select pg_catalog.to_json(x)::text as answer from (${ONE}) x`;
 const HISTORY = statement(
   'queue.history',
   `
@@ -44,8 +50,14 @@ order by queue, id`,
 );
 const PAUSE = statement('queue.pause', 'select pawl.queue_pause($1::text)');
 const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
-const CANCEL = statement('queue.cancel', 'select pawl.queue_cancel_job($1::text, $2::bigint, $3::text) as status');
-const RETRY = statement('queue.retry', 'select pawl.queue_retry_job($1::text, $2::bigint) as status');
+/** What is changed by hand, as SQL has it: see sql/queue/by_hand.sql. */
+const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry', Statement>> = {
+  update: statement('queue.update', 'select pawl.update($1::jsonb)::text as answer'),
+  cancel: statement('queue.cancel', 'select pawl.cancel($1::jsonb)::text as answer'),
+  retry: statement('queue.retry', 'select pawl.retry($1::jsonb)::text as answer'),
+};
+/** Of a bulk, before a transaction that stays open has one of its jobs; see pawl.queue_isolate(). */
+const ISOLATE = statement('queue.isolate', 'select pawl.queue_isolate($1::jsonb)');
 const RELEASE = statement('queue.release', 'select pawl.queue_release_worker($1::bigint) as released');
 const EXPLAIN = statement('queue.explain', 'select pawl.queue_explain($1::text, $2::bigint) as facts');
 /** Only trying a row lock shows that a job is held. To a role that may lock no rows, no job seems held. */
@@ -88,6 +100,12 @@ export interface FoundPage {
   readonly behind: number;
 }
 
+/** One job that was changed by hand, and its status now. */
+export interface ChangedJob {
+  readonly id: string;
+  readonly status: JobStatus;
+}
+
 interface JobRow extends Omit<JobRecord, 'schedule' | 'meta'> {
   readonly scheduleName: string | null;
   readonly tickAt: Date | null;
@@ -107,9 +125,11 @@ export class PostgresQueueReader {
   }
 
   /** @throws NotFound */
-  async get(queue: string | null, id: string): Promise<JobRecord | undefined> {
-    const [row] = await this.engine.query<JobRow>(GET, [queue, id]);
-    return row === undefined ? undefined : toRecord(row);
+  async get(named: NamedJob, tx?: OpenTransaction): Promise<JobRecord> {
+    const request = JSON.stringify(named);
+    if (tx === undefined) return toRecord(only((await this.engine.query<JobRow>(GET, [request]))[0]));
+    const [row] = await callInTransaction(tx, GET_IN_TX, request);
+    return toRecord(withDates(JSON.parse(String(only(row)['answer'])) as JobJson));
   }
 
   /** @throws NotFound */
@@ -174,17 +194,31 @@ export class PostgresQueueReader {
     return only(row).released ?? 'busy';
   }
 
-  /** `busy`: another transaction holds the job now. @throws NotFound, Conflict */
-  async cancel(queue: string | null, id: string, reason: string | null): Promise<JobStatus | 'busy'> {
-    const [row] = await alone(this.engine).query<{ status: JobStatus | 'busy' }>(CANCEL, [queue, id, reason]);
-    return only(row).status;
+  /**
+   * Changes one job by hand, in the caller's transaction or one of its own. @throws NotFound, Conflict
+   * @throws LockNotAvailable  for 2 s another transaction has held the job
+   */
+  async change(what: keyof typeof CHANGES, named: NamedJob, rest: object, tx?: OpenTransaction): Promise<ChangedJob> {
+    const text = JSON.stringify({ ...named, ...rest });
+    if (tx !== undefined) await this.engine.query(ISOLATE, [JSON.stringify(named)]);
+    const [row] =
+      tx === undefined
+        ? await alone(this.engine).query<{ answer: string }>(CHANGES[what], [text])
+        : await callInTransaction(tx, CHANGES[what].text, text);
+    return JSON.parse(String(only(row).answer)) as ChangedJob;
   }
+}
 
-  /** @throws NotFound, Conflict */
-  async retry(queue: string | null, id: string): Promise<'new' | 'busy'> {
-    const [row] = await alone(this.engine).query<{ status: 'new' | 'busy' }>(RETRY, [queue, id]);
-    return only(row).status;
-  }
+const TIMES = ['enqueuedAt', 'runAt', 'claimedAt', 'settledAt', 'tickAt'] as const;
+
+type JobJson = Omit<JobRow, (typeof TIMES)[number]> & Readonly<Record<(typeof TIMES)[number], number | null>>;
+
+function withDates(row: JobJson): JobRow {
+  const times = TIMES.map((name) => {
+    const ms = row[name];
+    return [name, ms === null ? null : new Date(ms)];
+  });
+  return { ...row, ...(Object.fromEntries(times) as Pick<JobRow, (typeof TIMES)[number]>) };
 }
 
 function toRecord({ scheduleName: name, tickAt: at, options, ...job }: JobRow): JobRecord {

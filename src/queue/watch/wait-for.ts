@@ -52,8 +52,8 @@ export async function waitFor(
       if (ended === undefined) throw new TimedOut(await whyNot(engine, queue, id, timeout));
       if (ended.stopped !== undefined) throw ended.stopped;
       if (ended.told !== undefined) return ended.told.result;
-      const job = await new PostgresQueueReader(engine).get(queue, id);
-      if (job !== undefined && hasEnded(job)) return outcomeOf(job);
+      const job = await new PostgresQueueReader(engine).get({ queue, id });
+      if (hasEnded(job)) return outcomeOf(job);
       // It was made new again by hand between the notification and this look.
     }
   } finally {
@@ -84,6 +84,6 @@ function outcomeOf({ id, kind, queue, attempt, error, status, result }: JobRecor
 }
 
 async function whyNot(engine: PostgresEngine, queue: string, id: string, timeoutMs: number): Promise<string> {
-  const { status } = await new PostgresQueueReader(engine).get(queue, id).then((job) => job ?? { status: 'gone' });
+  const { status } = await new PostgresQueueReader(engine).get({ queue, id });
   return `waited ${formatDuration(timeoutMs)} for job ${id} of queue "${queue}"; it is ${status}; queue.explain('${id}') says why`;
 }
