@@ -1,0 +1,258 @@
+/**
+ * The head of a key: the row that decides which of its jobs runs next. Its state and its moves as pure functions.
+ *
+ * - `upto` is the newest job that was ever taken. Of the jobs up to it, those in `left` are not over, and all others are; later ones
+ *   are all outstanding.
+ * - Every change expects the version that was read, and raises it. So a change that is carried out late changes nothing.
+ * - A span in the head of the shard leads to it, a _poke_: one for each enqueued job of the key. The worker that follows a poke reads what is
+ *   outstanding, so it does not matter whose poke it was, and a poke too many does nothing.
+ * - A poke that finds the key held sets `more`, and is over. The holder then gives its own poke back in the end.
+ * - A job whose producer was slow may arrive when later ones were taken: its poke is then below `upto`, and its job neither in `left`
+ *   nor over, which its record tells. It joins `left`.
+ * - While a retry is awaited, one poke answers for the key: that of the worker which wrote the retry, `guardian`. It goes back until the
+ *   retry is due; every other poke is over. Each later job of the key would else leave a poke that waits.
+ */
+import type { Change, Fields } from './change.ts';
+
+/** An outstanding job up to `upto`. */
+export interface LeftJob {
+  readonly id: number;
+  /** Attempts that have begun, the present one included. */
+  readonly attempt: number;
+  /** It may not run before, in milliseconds since 1970 by the service's clock; 0: at once. */
+  readonly dueAt: number;
+  /** It was enqueued for later: until it is due, later jobs of its key do not wait for it. */
+  readonly isScheduled: boolean;
+  /** It belongs to the chain that the holder has taken. */
+  readonly isTaken: boolean;
+}
+
+export interface KeyHolder {
+  readonly worker: number;
+  /** The claim of the shard that has the poke. */
+  readonly token: number;
+}
+
+export interface KeyHead {
+  readonly version: number;
+  /** The fencing token: it rises whenever the key is taken. */
+  readonly epoch: number;
+  readonly upto: number;
+  readonly left: readonly LeftJob[];
+  readonly holder: KeyHolder | undefined;
+  /** The job whose poke answers for the key; 0 before it was first taken. */
+  readonly guardian: number;
+  readonly more: boolean;
+  /** Jobs after `upto` that were cancelled. */
+  readonly cancelled: readonly number[];
+  readonly fields: Fields;
+}
+
+const F = {
+  version: 'v',
+  epoch: 'e',
+  upto: 'u',
+  left: 'l',
+  holder: 'w',
+  guardian: 'g',
+  more: 'm',
+  cancelled: 'x',
+} as const;
+
+export function readKeyHead(fields: Fields): KeyHead {
+  const holder = fields[F.holder];
+  const [worker = 0, token = 0] = holder === undefined ? [] : String(holder).split(' ').map(Number);
+  return {
+    version: Number(fields[F.version] ?? 0),
+    epoch: Number(fields[F.epoch] ?? 0),
+    upto: Number(fields[F.upto] ?? 0),
+    left: JSON.parse(String(fields[F.left] ?? '[]')).map(toLeft),
+    holder: holder === undefined ? undefined : { worker, token },
+    guardian: Number(fields[F.guardian] ?? 0),
+    more: fields[F.more] !== undefined,
+    cancelled: JSON.parse(String(fields[F.cancelled] ?? '[]')),
+    fields,
+  };
+}
+
+/** What a poke finds. */
+export type Taking =
+  /** It takes these jobs, oldest first, with this change. */
+  | { readonly kind: 'taken'; readonly change: Change; readonly jobs: readonly LeftJob[]; readonly epoch: number }
+  /** Another worker has the key, or a retry holds it up: after this change the poke is over. Without one, it is over already. */
+  | { readonly kind: 'held'; readonly change: Change | undefined }
+  /** There is nothing to do. The poke goes back until then; undefined: it is over. */
+  | { readonly kind: 'nothing'; readonly backUntil: number | undefined };
+
+export interface TakeWish extends KeyHolder {
+  /** The job whose poke it follows. */
+  readonly poke: number;
+  /** The record of that job says that it is over. Read it after the row of the key. */
+  readonly isPokeOver: boolean;
+  /** The jobs of the key after `upto`, oldest first, as they were read after its row. */
+  readonly later: readonly number[];
+  readonly limit: number;
+  readonly now: number;
+  /** Whether the holder has no row any more. */
+  readonly isLost: (worker: number) => boolean;
+}
+
+export function taking(before: KeyHead, wish: TakeWish): Taking {
+  const { worker, token, poke } = wish;
+  const head = withLate(before, wish);
+  const { holder } = head;
+  const isMine = holder?.worker === worker && holder.token === token;
+  if (holder !== undefined && !isMine && !wish.isLost(holder.worker)) {
+    const isTold = head === before && head.more;
+    return { kind: 'held', change: isTold ? undefined : writtenOn(head, { more: true }) };
+  }
+  const { jobs, rest, retryAt } = chosen(head, wish, holder !== undefined && !isMine);
+  if (jobs.length === 0) {
+    if (head !== before) return { kind: 'held', change: writtenOn(head, {}) };
+    return { kind: 'nothing', backUntil: poke === head.guardian ? retryAt : undefined };
+  }
+  const upto = Math.max(head.upto, ...jobs.map(({ id }) => id));
+  const epoch = head.epoch + 1;
+  const change = writtenOn(head, {
+    epoch,
+    upto,
+    left: [...jobs, ...rest].sort((a, b) => a.id - b.id),
+    holder: { worker, token },
+    guardian: poke,
+    // The pokes of jobs for which there was no room may all be over.
+    more: jobs.length >= wish.limit,
+    cancelled: head.cancelled.filter((id) => id > upto),
+  });
+  return { kind: 'taken', change, jobs, epoch };
+}
+
+/** With the job of the poke, if it came late. */
+function withLate(head: KeyHead, { poke, isPokeOver }: TakeWish): KeyHead {
+  if (isPokeOver || keyStandingOf(head, poke) !== 'over') return head;
+  const late = { id: poke, attempt: 0, dueAt: 0, isScheduled: false, isTaken: false };
+  return { ...head, left: [...head.left, late].sort((a, b) => a.id - b.id) };
+}
+
+/** The jobs that may run now, in order. A retry that is not due yet holds up all that are behind it. */
+function chosen(
+  head: KeyHead,
+  { later, limit, now }: TakeWish,
+  wasLost: boolean,
+): { jobs: LeftJob[]; rest: LeftJob[]; retryAt: number | undefined } {
+  const jobs: LeftJob[] = [];
+  const rest: LeftJob[] = [];
+  let retryAt: number | undefined;
+  let isClosed = false;
+  for (const job of head.left) {
+    const isDue = job.dueAt <= now;
+    if (!isDue && !job.isScheduled && !isClosed) retryAt = job.dueAt;
+    isClosed ||= jobs.length >= limit || !(isDue || job.isScheduled);
+    if (isClosed || !isDue) {
+      rest.push({ ...job, isTaken: false });
+      continue;
+    }
+    // The answer to its own request was lost: nothing has begun. Of a chain that was lost with its worker, only the first job can have.
+    const isCharged = !job.isTaken || (wasLost && jobs.length === 0);
+    jobs.push({ ...job, attempt: isCharged ? job.attempt + 1 : job.attempt, dueAt: 0, isTaken: true });
+  }
+  for (const id of isClosed ? [] : later) {
+    if (jobs.length >= limit) break;
+    if (id <= head.upto || head.cancelled.includes(id)) continue;
+    jobs.push({ id, attempt: 1, dueAt: 0, isScheduled: false, isTaken: true });
+  }
+  return { jobs, rest, retryAt };
+}
+
+/** What became of a job that its holder had. */
+export interface KeyOutcome {
+  readonly id: number;
+  /** `over`: complete, in error or cancelled. `back`: it has not begun, or counts as if it had not. */
+  readonly to: 'over' | 'retry' | 'back';
+  readonly dueAt: number;
+}
+
+export interface KeySettled {
+  readonly change: Change;
+  /** The poke goes back until then, 0 for at once; undefined: it is over, or the holder goes on. */
+  readonly backUntil: number | undefined;
+}
+
+/**
+ * Writes outcomes of the holder. @param givesUp  it has no other job of the key
+ * @returns undefined when the key is not held under this epoch any more
+ */
+export function keySettled(
+  head: KeyHead,
+  epoch: number,
+  outcomes: readonly KeyOutcome[],
+  givesUp: boolean,
+): KeySettled | undefined {
+  if (head.epoch !== epoch || head.holder === undefined) return undefined;
+  const byId = new Map(outcomes.map((outcome) => [outcome.id, outcome]));
+  const left = head.left.flatMap((job): LeftJob[] => {
+    const outcome = byId.get(job.id);
+    if (outcome === undefined) return [givesUp ? released(job) : job];
+    if (outcome.to === 'over') return [];
+    if (outcome.to === 'back') return [{ ...released(job), dueAt: outcome.dueAt }];
+    return [{ ...job, dueAt: outcome.dueAt, isScheduled: false, isTaken: false }];
+  });
+  if (!givesUp) return { change: writtenOn(head, { left }), backUntil: undefined };
+  const change = writtenOn(head, { left, holder: undefined, more: false });
+  const first = left.find((job) => !job.isScheduled);
+  return { change, backUntil: first?.dueAt ?? (head.more || left.length > 0 ? 0 : undefined) };
+}
+
+function released(job: LeftJob): LeftJob {
+  return job.isTaken ? { ...job, attempt: job.attempt - 1, isScheduled: false, isTaken: false } : job;
+}
+
+/** Adds a job that was enqueued for later, or is retried by hand. @returns undefined when it is there already */
+export function jobAdded(head: KeyHead, job: Omit<LeftJob, 'isTaken'>): Change | undefined {
+  if (head.left.some(({ id }) => id === job.id)) return undefined;
+  const left = [...head.left, { ...job, isTaken: false }].sort((a, b) => a.id - b.id);
+  return writtenOn(head, { left });
+}
+
+/** Where the row sees a job of the key. */
+export type KeyStanding = 'later' | 'cancelled' | 'left' | 'held' | 'over';
+
+export function keyStandingOf(head: KeyHead, id: number): KeyStanding {
+  if (head.cancelled.includes(id)) return 'cancelled';
+  const job = head.left.find((one) => one.id === id);
+  if (job === undefined) return id > head.upto ? 'later' : 'over';
+  return job.isTaken && head.holder !== undefined ? 'held' : 'left';
+}
+
+/** Takes a job out that no worker has. @returns undefined when a worker has it, or it is over */
+export function keyCancelled(head: KeyHead, id: number): Change | undefined {
+  const standing = keyStandingOf(head, id);
+  if (standing === 'later') return writtenOn(head, { cancelled: [...head.cancelled, id].sort((a, b) => a - b) });
+  if (standing === 'left') return writtenOn(head, { left: head.left.filter((job) => job.id !== id) });
+  return undefined;
+}
+
+type Written = Pick<KeyHead, 'epoch' | 'upto' | 'left' | 'holder' | 'guardian' | 'more' | 'cancelled'>;
+
+function writtenOn(head: KeyHead, what: Partial<Written>): Change {
+  const { epoch, upto, left, holder, guardian, more, cancelled } = { ...head, ...what };
+  const set: Record<string, string | number | null> = {
+    [F.version]: head.version + 1,
+    [F.epoch]: epoch,
+    [F.upto]: upto,
+    [F.left]: left.length === 0 ? null : JSON.stringify(left.map(fromLeft)),
+    [F.holder]: holder === undefined ? null : `${holder.worker} ${holder.token}`,
+    [F.guardian]: guardian,
+    [F.more]: more ? 1 : null,
+    [F.cancelled]: cancelled.length === 0 ? null : JSON.stringify(cancelled),
+  };
+  return { expect: { [F.version]: head.fields[F.version] ?? null }, set };
+}
+
+function fromLeft({ id, attempt, dueAt, isScheduled, isTaken }: LeftJob): readonly number[] {
+  return [id, attempt, dueAt, Number(isScheduled) + 2 * Number(isTaken)];
+}
+
+function toLeft(tuple: unknown): LeftJob {
+  const [id = 0, attempt = 0, dueAt = 0, flags = 0] = Array.isArray(tuple) ? tuple.map(Number) : [];
+  return { id, attempt, dueAt, isScheduled: flags % 2 === 1, isTaken: flags >= 2 };
+}

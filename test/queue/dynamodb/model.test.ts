@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest';
+import { explore } from '../../support/explore.ts';
+import { LONG } from '../../support/long.ts';
+import { type Plant, type QueueModelOptions, queueModel } from './model.ts';
+
+const MOST = 1_500_000;
+
+const TWO: QueueModelOptions = { producers: [null, null], workers: 2 };
+const KEY: QueueModelOptions = { producers: ['k', 'k'], workers: 2 };
+
+const SMALL: [string, QueueModelOptions][] = [
+  ['two jobs', TWO],
+  ['two jobs, an answer is lost', { ...TWO, losses: 1 }],
+  ['two jobs, a request is carried out twice', { ...TWO, doubles: 1 }],
+  ['two jobs, the number of a live producer is given up', { ...TWO, voids: 1 }],
+  ['two jobs, an attempt fails', { ...TWO, failures: 1 }],
+  ['one job, a living worker is taken for dead', { producers: [null], workers: 2, suspicions: 1, losses: 1 }],
+  ['one job, a death, a lost answer', { producers: [null], workers: 2, crashes: 1, losses: 1, voids: 1 }],
+  ['two jobs of a key', KEY],
+  ['two jobs of a key, a death', { ...KEY, crashes: 1 }],
+  ['one job of a key, a living worker is taken for dead', { producers: ['k'], workers: 2, suspicions: 1, failures: 1 }],
+];
+
+const LARGE: [string, QueueModelOptions][] = [
+  ['two jobs, a death', { ...TWO, crashes: 1, voids: 1 }],
+  ['two jobs, a living worker is taken for dead', { ...TWO, suspicions: 1 }],
+  ['two jobs, a failure, a death', { ...TWO, failures: 1, crashes: 1 }],
+  ['two jobs of a key, a lost answer', { ...KEY, losses: 1 }],
+  ['two jobs of a key, a doubled request', { ...KEY, doubles: 1 }],
+  ['two jobs of a key, a number given up', { ...KEY, voids: 1 }],
+  ['two jobs of a key, a number given up, and a death', { ...KEY, voids: 1, crashes: 1 }],
+  ['two jobs of a key, a living worker taken for dead', { ...KEY, suspicions: 1 }],
+  ['two jobs of a key, a failure', { ...KEY, failures: 1 }],
+  ['two jobs of a key, a failure and a death', { ...KEY, failures: 1, crashes: 1 }],
+];
+
+// Invariants Q1, Q2, Q3.
+test.each(LONG ? [...SMALL, ...LARGE] : SMALL)(
+  'no job is lost, settled twice or run by two, and a key keeps its order: %s',
+  (_, options) => {
+    const { fault, stuck, states } = explore(queueModel(options), MOST);
+    expect(fault).toBeUndefined();
+    expect(stuck).toBeUndefined();
+    expect(states).toBeGreaterThan(100);
+  },
+  900_000,
+);
+
+test.each<[Plant, QueueModelOptions, string]>([
+  ['claims expect nothing', TWO, 'two own the same job or key'],
+  ['settlements expect nothing', { ...TWO, suspicions: 1 }, 'a job was settled twice'],
+  ['missing pieces are not noted', TWO, 'stuck'],
+  ['the living are rescued without a sign', TWO, 'two run the same job or key'],
+  ['an empty piece replaces what is there', { ...TWO, voids: 1 }, 'stuck'],
+  ['a held key is not marked by a poke', KEY, 'stuck'],
+  ['the poke comes before the job of the key', KEY, 'stuck'],
+  ['a job that comes late is taken for over', KEY, 'stuck'],
+  ['the poke of a retry is over', { producers: ['k'], workers: 2, failures: 1 }, 'stuck'],
+])('a planted bug is found: %s', (plant, options, words) => {
+  const { fault, stuck } = explore(queueModel({ ...options, plant }), MOST);
+  expect(fault?.what ?? (stuck && 'stuck')).toBe(words);
+});
