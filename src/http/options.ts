@@ -237,12 +237,19 @@ const basePath = custom(
   { default: '' },
 );
 
+/** What a header can carry behind `Bearer`: a token with a space would never be known. */
+const TOKEN = [/^[!-~]+$/, 'one word of visible ASCII'] as const;
+
 const shape = {
   basePath,
   auth: optional(
     object({
       tokens: list(
-        object({ ...grantShape, token: text({ min: 16, max: 4096, secret: true }), inUrl: bool({ default: false }) }),
+        object({
+          ...grantShape,
+          token: text({ min: 16, max: 4096, secret: true, pattern: TOKEN }),
+          inUrl: bool({ default: false }),
+        }),
         { default: [] },
       ),
       users: list(object({ ...grantShape, password: hash }), { default: [] }),

@@ -120,14 +120,19 @@ export class Authenticator {
   #admit(grant: unknown, by: IdentitySource, until?: number): Principal {
     const who = principalOf(grant, { by, isReadOnly: this.#isReadOnly, until });
     if (who !== undefined) return who;
-    if (by === 'authorize') {
-      const wanted = 'an object with a name of 1 to 100 characters, and either a role or permissions';
-      this.#logger.warn(
-        {},
-        `http: auth.authorize returned no identity, so the caller is refused; it must return ${wanted}`,
+    if (by !== 'authorize') {
+      throw unauthorized(
+        'the name of this caller cannot be kept: it must have 1 to 100 characters, and none of control',
       );
     }
-    throw unauthorized('it was not said who this is');
+    const wanted = 'an object with a name of 1 to 100 characters, and either a role or permissions';
+    this.#logger.warn(
+      {},
+      `http: auth.authorize returned no identity, so the caller is refused; it must return ${wanted}`,
+    );
+    throw unauthorized(
+      'auth.authorize of this server gave no identity; the log of the server says what it must return',
+    );
   }
 
   /** Any of the tokens that a session may be of: names need not differ. */
@@ -157,13 +162,20 @@ export class Authenticator {
     return { who: this.#admit({ name, role }, 'jwt', until), role };
   }
 
+  /** What the caller can do, by the ways in that are configured. */
   #advice(hasToken: boolean): string {
-    if (hasToken) return 'this token is not known here';
     const { password, token } = this.ways;
-    if (password) return 'log in first';
-    if (token) return 'show a token: Authorization: Bearer …';
-    if (this.isOpen) return 'it was not said who this is';
-    return 'no caller is let in: give createHttp({ auth }) tokens, users, jwt or authorize';
+    const { authorize, dangerouslyTrustLoopback: loopback } = this.#auth ?? {};
+    if (!this.isOpen) return 'no caller is let in: give createHttp({ auth }) tokens, users, jwt or authorize';
+    const ways = [
+      ...(password ? ['log in'] : []),
+      ...(token ? ['show a token, Authorization: Bearer …'] : []),
+      ...(authorize === undefined
+        ? []
+        : [`send what auth.authorize of this server reads, such as its app's session cookie`]),
+      ...(loopback === undefined ? [] : ['ask from the machine of the server, without a token or a proxy']),
+    ];
+    return `${hasToken ? 'this token is not known here' : 'it is not known who asks'}; ${ways.join(', or ')}`;
   }
 }
 

@@ -117,6 +117,39 @@ describe('what a rule of the user’s own gives', () => {
   });
 });
 
+describe('a refusal says what the caller can do', () => {
+  const authorize = (): undefined => undefined;
+  const users = [
+    { name: 'ada', password: `scrypt$17$8$1$${'A'.repeat(22)}$${'A'.repeat(43)}`, role: 'viewer' },
+  ] as const;
+  const tokens = [{ name: 'ci', token: TOKEN, role: 'admin' }] as const;
+  const BY_RULE = `send what auth.authorize of this server reads, such as its app's session cookie`;
+  const BY_TOKEN = 'show a token, Authorization: Bearer …';
+  const NOBODY = 'it is not known who asks; ';
+
+  test.for([
+    [{ authorize }, `${NOBODY}${BY_RULE}`],
+    [{ tokens }, `${NOBODY}${BY_TOKEN}`],
+    [{ users }, `${NOBODY}log in`],
+    [{ users, tokens, authorize }, `${NOBODY}log in, or ${BY_TOKEN}, or ${BY_RULE}`],
+    [{ dangerouslyTrustLoopback: 'viewer' }, `${NOBODY}ask from the machine of the server, without a token or a proxy`],
+  ] satisfies [AuthOptions, string][])('%j', async ([auth, message]) => {
+    const { body } = await house.open({ auth }).ask(ME, { from: '203.0.113.9' });
+    expect(body.error?.message).toBe(message);
+  });
+
+  test('where the token is wrong, too', async () => {
+    const { body } = await house.open({ auth: { authorize } }).ask(ME, { headers: bearer('not-this-one-012345') });
+    expect(body.error?.message).toBe(`this token is not known here; ${BY_RULE}`);
+  });
+
+  test('and a token that no header can carry is refused before', () => {
+    const open = (token: string): Visitor => house.open({ auth: { tokens: [{ name: 'ci', token, role: 'admin' }] } });
+    expect(() => open('a token with spaces in it')).toThrow(/must be one word of visible ASCII of 16 to 4096/);
+    expect(() => open('schlüssel-0123456789')).toThrow(/its value is secret and not shown/);
+  });
+});
+
 describe('a token of a provider', () => {
   const secret = 'a secret that is thirty-two long!';
   const key = new TextEncoder().encode(secret);
