@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { ActorAdmin, ActorExplanation, ActorRecord, ActorSummary, ActorTransition } from '../../actor/index.ts';
+import type { ActorAdmin, ActorExplanation, ActorRecord, ActorSummary } from '../../actor/index.ts';
 import { NotFound } from '../../base/errors.ts';
 import { suggest } from '../../base/options/options.ts';
 import { EXIT, exitCodeOf, Failure, messageOf } from '../output/failure.ts';
@@ -8,8 +8,9 @@ import { nextStep, openActors, openAdmin } from '../setup/actor-config.ts';
 import { wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
+import { addActorHistory } from './actor-history.ts';
 
-/** `pawl actor list|show|explain|history|work|incr|pause|resume|destroy|diagram`. */
+/** `pawl actor list|show|explain|history|fields|work|incr|pause|resume|destroy|diagram`. */
 export function addActor(program: Command): void {
   const actor = program.command('actor').description('show, wake, pause and destroy actors');
   examples(actor, ['pawl actor list --type server', 'pawl actor explain 42']);
@@ -46,13 +47,7 @@ function addLooking(actor: Command): void {
   const why = actor.command('explain <id>').description('why an actor is not running, and what helps');
   examples(why, ['pawl actor explain 42', 'pawl actor explain 42 -o json']);
   why.action((id: string, _options: object, self: Command) => run(self, (cli) => explainActor(cli, id)));
-  const history = actor
-    .command('history <id>')
-    .description('transitions and failures of an actor, oldest first')
-    .option('--before <epoch>', 'only older ones: the epoch of the first of the page before', wholeNumber(0, 1e15))
-    .option('--limit <n>', 'show at most this many: the last ones', wholeNumber(1, 10_000), 1000);
-  examples(history, ['pawl actor history 42', 'pawl actor history 42 --limit 20']);
-  history.action((id: string, flags: HistoryFlags, self: Command) => run(self, (cli) => showHistory(cli, id, flags)));
+  addActorHistory(actor);
   const diagram = actor
     .command('diagram <type>')
     .description('the machine of a type, with how many actors are in each state')
@@ -190,29 +185,6 @@ async function explainActor(cli: Cli, id: string): Promise<number> {
     { title: 'try', of: (row) => row.advice.join('\n') },
   ];
   cli.out.one(explanation, fields, id);
-  return EXIT.done;
-}
-
-interface HistoryFlags {
-  readonly before?: number;
-  readonly limit: number;
-}
-
-const HISTORY: readonly Field<ActorTransition>[] = [
-  { title: 'AT', of: (move) => move.at },
-  { title: 'FROM', of: (move) => move.from },
-  { title: 'TO', of: (move) => move.to },
-  { title: 'REASON', of: (move) => move.reason },
-  { title: 'ATTEMPT', of: (move) => move.attempt, align: 'right' },
-  { title: 'ERROR', of: (move) => move.error?.split('\n')[0] },
-];
-
-async function showHistory(cli: Cli, id: string, { before, limit }: HistoryFlags): Promise<number> {
-  const admin = await openAdmin(cli);
-  const moves = await admin.history(id, { before, limit });
-  cli.out.rows(moves, HISTORY, (move) => move.to);
-  const [first] = moves;
-  if (first !== undefined && moves.length === limit) cli.talk.say(`there may be more: add --before ${first.epoch}`);
   return EXIT.done;
 }
 

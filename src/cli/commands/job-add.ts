@@ -1,9 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
-import { NotFound } from '../../base/errors.ts';
-import { suggest } from '../../base/options/options.ts';
 import { requireJson } from '../../base/storable.ts';
-import type { QueueAdmin, QueueRecord } from '../../queue/index.ts';
+import type { QueueRecord } from '../../queue/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 import { readTime } from '../output/moment.ts';
 import { wholeNumber } from '../setup/globals.ts';
@@ -31,7 +29,7 @@ export function addJobAdd(job: Command): void {
     'pawl job add reports build --file report.json --run-at 10m',
   ]);
   command.action((queue: string, kind: string, payload: string | undefined, flags: AddFlags, self: Command) =>
-    run(self, (cli) => add(cli, { queue, kind, payload, flags }), { writes: true }),
+    run(self, (cli) => add(cli, { queue, kind, payload, flags }), { writes: true, queue }),
   );
 }
 
@@ -52,9 +50,7 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
     return EXIT.done;
   }
   const { key, priority, runAt } = flags;
-  const added = await admin
-    .enqueue(queue, kind, value, { key, priority, runAt })
-    .catch((error: unknown) => refuseUnknownQueue(admin, queue, error));
+  const added = await admin.enqueue(queue, kind, value, { key, priority, runAt });
   if (added.duplicate) cli.talk.say(`job ${added.id} of this key exists already; nothing was added`);
   const fields = [
     { title: 'id', of: (row: typeof added) => row.id },
@@ -63,18 +59,6 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
   ];
   cli.out.one(added, fields, added.id);
   return EXIT.done;
-}
-
-/** Names the queues that there are, where this is none of them. */
-async function refuseUnknownQueue(admin: QueueAdmin, queue: string, error: unknown): Promise<never> {
-  const names = error instanceof NotFound ? (await admin.list()).map(({ name }) => name) : [queue];
-  if (names.includes(queue)) throw error;
-  const near = suggest(queue, names);
-  const known = names.length === 0 ? 'no queue is known yet' : `there are ${names.join(', ')}`;
-  throw new Failure(`there is no queue "${queue}"; ${near === undefined ? known : `did you mean "${near}"?`}`, {
-    exit: EXIT.notFound,
-    next: near === undefined ? 'pawl queue list' : `pawl job add ${near} …`,
-  });
 }
 
 function requireKind(queues: readonly QueueRecord[], queue: string, kind: string): void {

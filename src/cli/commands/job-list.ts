@@ -28,7 +28,9 @@ export function addJobList(job: Command): void {
   const list = withLimits(job.command('list').description('jobs, newest first'));
   for (const [name, about] of Object.entries(FILTERS)) list.option(`--${name} <${name}>`, about);
   examples(list, ['pawl job list --status error', 'pawl job list --queue emails --since 2h -q']);
-  list.action((flags: ListFlags & FilterFlags, self: Command) => run(self, (cli) => show(cli, queryOf(flags), flags)));
+  list.action((flags: ListFlags & FilterFlags, self: Command) =>
+    run(self, (cli) => show(cli, queryOf(flags), flags), { queue: flags.queue }),
+  );
   const search = withLimits(
     job
       .command('search <query...>')
@@ -36,7 +38,7 @@ export function addJobList(job: Command): void {
   );
   examples(search, ['pawl job search ada@example.org status:error', `pawl job search '"mailbox full"' since:2h`]);
   search.action((words: string[], flags: ListFlags, self: Command) =>
-    run(self, (cli) => show(cli, words.join(' '), flags)),
+    run(self, (cli) => show(cli, words.join(' '), flags), { queue: flags.queue }),
   );
 }
 
@@ -67,6 +69,7 @@ const FIELDS: readonly Field<JobRecord>[] = [
 async function show(cli: Cli, query: string, flags: ListFlags): Promise<number> {
   const { jobs, after } = await find(cli, query, flags);
   cli.out.rows(jobs, FIELDS, (job) => job.id);
+  if (jobs.length === 0 && flags.queue !== undefined) await (await cli.admin()).stats(flags.queue); // refuses one that is not there
   if (jobs.length === 0) cli.talk.say('no job matches');
   if (after !== null) cli.talk.say(`there are more: add --after ${after}`);
   return EXIT.done;

@@ -14,13 +14,15 @@ export function addQueue(program: Command): void {
   list.action((_options: object, self: Command) => run(self, listQueues));
   const stats = queue.command('stats [queue]').description('how many jobs are in each state, in one queue or in all');
   examples(stats, ['pawl queue stats', 'pawl queue stats emails -o json']);
-  stats.action((name: string | undefined, _options: object, self: Command) => run(self, (cli) => showStats(cli, name)));
+  stats.action((name: string | undefined, _options: object, self: Command) =>
+    run(self, (cli) => showStats(cli, name), { queue: name }),
+  );
   for (const verb of ['pause', 'resume'] as const) {
     const does = verb === 'pause' ? 'stop all claims; running jobs are finished' : 'let workers claim again';
     const command = queue.command(`${verb} <queue>`).description(does);
     examples(command, [`pawl queue ${verb} emails`, `pawl queue ${verb} emails --dry-run`]);
     command.action((name: string, _options: object, self: Command) =>
-      run(self, (cli) => turn(cli, verb, name), { writes: true }),
+      run(self, (cli) => turn(cli, verb, name), { writes: true, queue: name }),
     );
   }
 }

@@ -1,24 +1,35 @@
 import type { Command } from 'commander';
-import type { ScheduleRecord } from '../../queue/index.ts';
+import type { ScheduleRecord, ScheduleRun } from '../../queue/index.ts';
 import { EXIT } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
+import { wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 
 /** Ticks to come that `show` tells. */
 const SHOWN = 5;
 
-/** `pawl schedule list|show|pause|resume|run`. */
+/** `pawl schedule list|show|runs|pause|resume|run`. */
 export function addSchedule(program: Command): void {
   const schedule = program.command('schedule').description('show, pause, resume and run schedules');
   examples(schedule, ['pawl schedule list', 'pawl schedule run reports nightly']);
   const list = schedule.command('list [queue]').description('the schedules of one queue, or of all');
   examples(list, ['pawl schedule list', 'pawl schedule list reports -o json']);
-  list.action((queue: string | undefined, _options: object, self: Command) => run(self, (cli) => listAll(cli, queue)));
+  list.action((queue: string | undefined, _options: object, self: Command) =>
+    run(self, (cli) => listAll(cli, queue), { queue }),
+  );
   const show = schedule.command('show <queue> <name>').description('one schedule, with its next ticks and its payload');
   examples(show, ['pawl schedule show reports nightly', 'pawl schedule show reports nightly -o json']);
   show.action((queue: string, name: string, _options: object, self: Command) =>
-    run(self, (cli) => showOne(cli, queue, name)),
+    run(self, (cli) => showOne(cli, queue, name), { queue }),
+  );
+  const runs = schedule
+    .command('runs <queue> <name>')
+    .description('what it has enqueued, newest first: the tick and the job')
+    .option('--limit <n>', 'show at most this many', wholeNumber(1, 100), 10);
+  examples(runs, ['pawl schedule runs reports nightly', 'pawl schedule runs reports nightly --limit 100 -o json']);
+  runs.action((queue: string, name: string, { limit }: { limit: number }, self: Command) =>
+    run(self, (cli) => showRuns(cli, queue, name, limit), { queue }),
   );
   for (const [verb, does] of [
     ['pause', 'enqueue nothing until it is resumed; ticks during the pause are skipped'],
@@ -27,13 +38,13 @@ export function addSchedule(program: Command): void {
     const command = schedule.command(`${verb} <queue> <name>`).description(does);
     examples(command, [`pawl schedule ${verb} reports nightly`, `pawl schedule ${verb} reports nightly --dry-run`]);
     command.action((queue: string, name: string, _options: object, self: Command) =>
-      run(self, (cli) => turn(cli, verb, queue, name), { writes: true }),
+      run(self, (cli) => turn(cli, verb, queue, name), { writes: true, queue }),
     );
   }
   const now = schedule.command('run <queue> <name>').description('enqueue its job now');
   examples(now, ['pawl schedule run reports nightly', 'id=$(pawl schedule run reports nightly -q)']);
   now.action((queue: string, name: string, _options: object, self: Command) =>
-    run(self, (cli) => runNow(cli, queue, name), { writes: true }),
+    run(self, (cli) => runNow(cli, queue, name), { writes: true, queue }),
   );
 }
 
@@ -80,6 +91,19 @@ async function showOne(cli: Cli, queue: string, name: string): Promise<number> {
   const schedule = await (await cli.admin()).schedule(queue, name);
   const next = nextTicks(schedule.cron, schedule.timezone, schedule.nextAt, SHOWN);
   cli.out.one({ ...schedule, next }, DETAILS, name);
+  return EXIT.done;
+}
+
+const RUNS: readonly Field<ScheduleRun>[] = [
+  { title: 'TICK', of: (row) => row.at },
+  { title: 'JOB', of: (row) => row.job, align: 'right' },
+  { title: 'STATUS', of: (row) => row.status ?? 'removed' },
+];
+
+async function showRuns(cli: Cli, queue: string, name: string, limit: number): Promise<number> {
+  const runs = await (await cli.admin()).scheduleRuns(queue, name, { limit });
+  cli.out.rows(runs, RUNS, (row) => row.job);
+  if (runs.length === 0) cli.talk.say('it has enqueued nothing yet');
   return EXIT.done;
 }
 

@@ -10,6 +10,7 @@ import { Output } from '../output/output.ts';
 import { Talk } from '../output/reporter.ts';
 import { DEFAULTS, type Globals } from './globals.ts';
 import { needTarget, type Target } from './target.ts';
+import { explainUnknownQueue } from './unknown-queue.ts';
 
 /** What a command works with. */
 export interface Cli {
@@ -35,6 +36,8 @@ export interface RunOptions {
   readonly writes?: boolean;
   /** The command runs until it is told to end: it watches `signal` itself and comes to an orderly end. */
   readonly endsBySignal?: boolean;
+  /** The queue that the command line names: where there is none of this name, the refusal names those that there are. */
+  readonly queue?: string | undefined;
 }
 
 /** A server that does not answer at all; one that is only busy answers within it. */
@@ -46,7 +49,7 @@ const STOP_MS = 500;
 export async function run(
   command: Command,
   work: (cli: Cli) => Promise<number | void>,
-  { writes = false, endsBySignal = false }: RunOptions = {},
+  { writes = false, endsBySignal = false, queue }: RunOptions = {},
 ): Promise<void> {
   const globals: Globals = { ...DEFAULTS, ...command.optsWithGlobals() };
   if (writes && globals.readOnly && !globals.dryRun) {
@@ -84,7 +87,8 @@ export async function run(
   try {
     const code = await (endsBySignal ? work(cli) : Promise.race([work(cli), limit.ended]));
     process.exitCode = code ?? EXIT.done;
-  } catch (error) {
+  } catch (thrown) {
+    const error = queue === undefined ? thrown : await explainUnknownQueue(thrown, queue, command, () => cli.admin());
     if (advice === undefined || !(error instanceof PawlError)) throw error;
     const next = advice(error);
     throw new Failure(messageOf(error), { exit: exitCodeOf(error), ...(next !== undefined && { next }) });

@@ -152,3 +152,34 @@ test('a REPL has the actors at hand', async () => {
   expect(code).toBe(0);
   expect(stdout).toMatch(/'stay'[^]*'hibernating'/);
 });
+
+const Meter = actor('meter', {
+  initial: 'counting',
+  fieldHistory: '1h',
+  states: (state) => ({
+    counting: state({
+      to: ['counting'],
+      run: (a) => a.to('counting', { read: Number(a.fields['read'] ?? 0) + 1 }),
+    }),
+  }),
+});
+
+test('fields tells what turns changed, newest first, and that nothing is kept', async () => {
+  const { url, id: light } = await scene();
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  const actors = createActors(engine, [Meter]);
+  const { id } = await actors.create(Meter, { place: 'cellar' });
+  for (let turn = 0; turn < 3; turn += 1) await actors.work(id);
+  const fields = (...words: string[]) => warmPawl(['actor', 'fields', ...words], { url });
+  const [head, last, , first] = (await fields(id)).stdout.split('\n');
+  expect(head).toMatch(/^AT +EPOCH +STATE +CHANGED/);
+  expect(last).toMatch(/ counting +read: 2 → 3$/);
+  expect(first).toMatch(/ counting +read: none → 1$/);
+  const epoch = (await fields(id, '--limit', '1', '-q')).stdout.trim();
+  expect((await fields(id, '--limit', '1')).stderr).toContain(`there may be more: add --before ${epoch}`);
+  const older = JSON.parse((await fields(id, '--before', epoch, '--limit', '1', '-o', 'json')).stdout);
+  expect(older).toMatchObject([{ before: { read: 1 }, after: { place: 'cellar', read: 2 } }]);
+  expect((await fields(light)).stderr).toContain('nothing is kept');
+  expect(await fields('4711')).toMatchObject({ code: 4 });
+});

@@ -56,9 +56,24 @@ test('run enqueues a job now, and -q prints its id', async () => {
   expect(job.stdout).toMatch(/\nschedule +nightly\ntick +\d{4}-/);
 });
 
+test('runs tells the jobs that it has enqueued, newest first', async () => {
+  const { url } = await declared();
+  expect(await warmPawl(['schedule', 'runs', 'reports', 'nightly'], { url })).toMatchObject({
+    code: 0,
+    stderr: expect.stringContaining('it has enqueued nothing yet'),
+  });
+  const ids: string[] = [];
+  for (let n = 0; n < 3; n += 1)
+    ids.unshift((await warmPawl(['schedule', 'run', 'reports', 'nightly', '-q'], { url })).stdout.trim());
+  const asked = async (...words: string[]): Promise<string> =>
+    (await warmPawl(['schedule', 'runs', 'reports', 'nightly', ...words], { url })).stdout;
+  expect(await asked('-q')).toBe(`${ids.join('\n')}\n`);
+  expect(JSON.parse(await asked('--limit', '1', '-o', 'json'))).toMatchObject([{ job: ids[0], status: 'new' }]);
+});
+
 test('a queue or a schedule that is not there is 4, and the right one is named', async () => {
   const { url } = await declared();
-  for (const verb of ['show', 'pause', 'resume', 'run']) {
+  for (const verb of ['show', 'runs', 'pause', 'resume', 'run']) {
     const slip = await warmPawl(['schedule', verb, 'reports', 'nihgtly'], { url });
     expect({ code: slip.code, stdout: slip.stdout }).toEqual({ code: 4, stdout: '' });
     expect(slip.stderr).toMatch(/did you mean "nightly"\?[^]*next: /);

@@ -25,14 +25,27 @@ test('migrate says what it did in a line for each capability', async () => {
   expect(lines.map((line) => line.split(/ +/)[0])).toEqual(['actor', 'capture', 'files', 'http', 'lock', 'queue']);
 });
 
-test('a job for an unknown queue is told which queues there are', async () => {
+test.for([
+  'queue stats %',
+  'queue pause %',
+  'queue resume % --dry-run',
+  'job add % send {}',
+  'job add % send {} --dry-run',
+  'job list --queue %',
+  'job search --queue % ada',
+  'schedule list %',
+  'schedule show % nightly',
+  'schedule runs % nightly',
+  'schedule pause % nightly',
+  'schedule run % nightly',
+])('pawl %s names the queue that was meant, or those that there are', async (line) => {
   const { url } = await freshDatabase();
   const engine = postgres(url);
   onTestFinished(() => engine.stop());
   await createQueue(engine, 'mail', { kinds: { send: {} } }).register();
-  const near = await warmPawl(['job', 'add', 'mial', 'send', '{}'], { url });
+  const near = await warmPawl(line.replace('%', 'mial').split(' '), { url });
   expect(near.code).toBe(4);
-  expect(near.stderr).toMatch(/there is no queue "mial"; did you mean "mail"\?/);
-  const far = await warmPawl(['job', 'add', 'something-else', 'send', '{}'], { url });
+  expect(near.stderr).toMatch(/there is no queue "mial"; did you mean "mail"\?\nnext: +pawl \w+ \w+ (--queue )?mail …/);
+  const far = await warmPawl(line.replace('%', 'something-else').split(' '), { url });
   expect(far.stderr).toMatch(/there is no queue "something-else"; there are mail/);
 });
