@@ -2,7 +2,6 @@ import type { Offer, RecallResult } from '../../base/handoff/handoff.ts';
 import { Cooldown } from '../../base/time/cooldown.ts';
 import {
   type AnswerOptions,
-  callInTransaction,
   instant,
   only,
   type PostgresEngine,
@@ -458,7 +457,7 @@ export class PostgresActorStore {
       handlers.wake();
       handlers.page();
     };
-    return this.engine.listen('pawl_actor', heard, { onReconnect });
+    return this.engine.listen(this.engine.schema.channel('actor'), heard, { onReconnect });
   }
 
   /** Calls back with each actor that is handed over by way of this channel; says that somebody listens there. */
@@ -474,7 +473,7 @@ export class PostgresActorStore {
     const rows =
       tx === undefined
         ? await this.#runner.query<{ answer?: unknown }>(sql, [value])
-        : await callInTransaction(tx, sql.text, value);
+        : await this.engine.callIn(tx, sql.text, value);
     return only(rows);
   }
 }

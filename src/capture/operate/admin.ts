@@ -65,16 +65,22 @@ export class CaptureAdmin {
   /** Like `capture.verify()`, with the installed declaration. @throws NotFound */
   async verify(entity: string): Promise<readonly Difference[]> {
     const { state, definition } = await this.#find(entity);
-    const found = compare({ id: state.capture?.id ?? 0, definition, lines: state.lines }, state);
+    const found = compare(
+      { id: state.capture?.id ?? 0, definition, lines: state.lines, schema: state.schema.name },
+      state,
+    );
     return [...found, ...(await compareRowSecurity(this.#engine, definition))];
   }
 
   /** Like `capture.plan()`, with the installed declaration: what has to be repaired, and by which SQL. @throws NotFound */
   async plan(entity: string): Promise<CapturePlan> {
     const { state, definition } = await this.#find(entity);
-    const differences = compare({ id: state.capture?.id ?? 0, definition, lines: state.lines }, state);
+    const differences = compare(
+      { id: state.capture?.id ?? 0, definition, lines: state.lines, schema: state.schema.name },
+      state,
+    );
     const statements = [...markMissed(state), ...differences.flatMap(({ sql }) => sql)];
-    return { differences, sql: mend(definition, differences.length === 0 ? [] : statements) };
+    return { differences, sql: mend(definition, state.schema, differences.length === 0 ? [] : statements) };
   }
 
   /**

@@ -8,6 +8,7 @@ import { detach, gate, mend, remark } from '../postgres/install/apply.ts';
 import { compare, type Line, markMissed, same } from '../postgres/install/plan.ts';
 import { compareRowSecurity } from '../postgres/install/row-security.ts';
 import { nextId, readInstalled, readState, type State } from '../postgres/install/state.ts';
+import { ownerOf } from '../postgres/install/trigger.ts';
 import { makeMonths } from '../postgres/log-partitions.ts';
 import { resolve } from './resolve.ts';
 
@@ -58,7 +59,7 @@ export class Installer {
     const elsewhere = await this.#compareElsewhere(definition);
     return {
       differences: [...hopeless, ...elsewhere, ...differences.filter(({ sql }) => sql.length > 0)],
-      sql: remark(elsewhere) + mend(definition, statements),
+      sql: remark(elsewhere) + mend(definition, state.schema, statements),
     };
   }
 
@@ -73,7 +74,7 @@ export class Installer {
       refuseHopeless(differences);
       if (differences.length === 0) return mended;
       refuseRole(state);
-      await tx.client.query({ text: gate(definition) });
+      await tx.client.query({ text: gate(definition, tx.schema) });
       // Compares again now that nothing writes. Partitions get copies of a trigger only after it was made, so it may take a
       // few rounds.
       for (let round = 0; round < 4; round += 1) {
@@ -190,7 +191,8 @@ export class Installer {
       lines.push({ id: row?.id ?? (await nextId(db, 'capture_line')), name, guarantee, definition: options });
     }
     const id = state.capture?.id ?? (await nextId(db, 'capture_definition'));
-    const differences = compare({ id, definition, lines: lines.sort((a, b) => a.id - b.id) }, state);
+    const sorted = lines.toSorted((a, b) => a.id - b.id);
+    const differences = compare({ id, definition, lines: sorted, schema: db.schema.name }, state);
     for (const line of this.#lines) {
       if (line.elsewhere === undefined) differences.push(...((await line.compare?.(db, definition)) ?? []));
     }
@@ -205,11 +207,12 @@ function refuseHopeless(differences: readonly Difference[]): void {
     throw new InvalidInput(`${hopeless.object}: ${hopeless.problem}`, { field: hopeless.kind });
 }
 
-function refuseRole({ role }: State): void {
+function refuseRole({ role, schema }: State): void {
   if (role.exists ? role.member : role.may_create) return;
+  const owner = ownerOf(schema);
   throw new NotSupported(
     role.exists
-      ? 'the trigger functions belong to the role pawl_capture, of which this role is no member: grant pawl_capture to it'
-      : 'the trigger functions belong to the role pawl_capture, which this role may not create: create role pawl_capture nologin, and grant it',
+      ? `the trigger functions belong to the role ${owner}, of which this role is no member: grant ${owner} to it`
+      : `the trigger functions belong to the role ${owner}, which this role may not create: create role ${owner} nologin, and grant it`,
   );
 }

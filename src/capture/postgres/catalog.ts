@@ -1,6 +1,6 @@
 import { DatabaseError, InvalidInput, NotSupported } from '../../base/errors.ts';
 import { suggest } from '../../base/options/options.ts';
-import { id, type PostgresEngine, statement, type Transaction } from '../../engine/postgres/index.ts';
+import { id, type PostgresEngine, statement, type Transaction, VERBATIM } from '../../engine/postgres/index.ts';
 import { OPERATOR_SCHEMA, type OperatorSchema } from './operators.ts';
 
 /** A table as the catalogs describe it. */
@@ -50,7 +50,7 @@ where c.oid = to_regclass($1::text)::oid`,
 );
 
 /** A handle that runs statements: the engine, or a transaction. */
-export type Reader = Pick<PostgresEngine | Transaction, 'query'>;
+export type Reader = Pick<PostgresEngine | Transaction, 'query' | 'schema'>;
 
 /** @returns undefined when there is no such table */
 export async function findTable(db: Reader, table: string): Promise<Table | undefined> {
@@ -71,7 +71,7 @@ export async function requireSource(db: Reader, table: string, field: string): P
       field,
     });
   }
-  if (found.schema === 'pawl' || found.schema.startsWith('pg_') || found.schema === 'information_schema') {
+  if (found.schema === db.schema.name || found.schema.startsWith('pg_') || found.schema === 'information_schema') {
     throw new InvalidInput(`"${table}" belongs to the system or to Pawl, and cannot be captured`, { field });
   }
   if ((found.kind !== 'r' && found.kind !== 'p') || found.persistence === 't') {
@@ -128,9 +128,11 @@ export function requireKey(table: Table, column: string, field: string): Column 
 /** @throws InvalidInput when some rows have no value in the column */
 export async function refuseNulls(db: Reader, table: Table, column: string, field: string): Promise<void> {
   const of = `${id(table.schema)}.${id(table.name)}`;
-  const probe = statement('capture.nulls', `select 1 as found from ${of} t where t.${id(column)} is null limit 1`, {
-    prepare: false,
-  });
+  const probe = statement(
+    'capture.nulls',
+    `select 1 as found from ${of} t where t.${id(column)} is null limit 1`,
+    VERBATIM,
+  );
   if ((await db.query(probe)).length === 0) return;
   throw new InvalidInput(
     `some rows of "${table.name}" have no ${column} and so belong to no entity; if that is right, write { column: '${column}', nulls: 'ignore' }`,
@@ -154,14 +156,12 @@ export async function tryLink(
 ): Promise<boolean> {
   const { column, type, query } = link;
   const from = `${id(table.schema, table.name)} t where t.${id(column)} is not null`;
-  const few = statement('capture.try_values', `select t.${id(column)}::text as key from ${from} limit 100`, {
-    prepare: false,
-  });
+  const few = statement('capture.try_values', `select t.${id(column)}::text as key from ${from} limit 100`, VERBATIM);
   const keys = (await db.query<{ key: string }>(few)).map(({ key }) => key);
-  await db.query(statement('capture.try', followText(column, type, query), { prepare: false }), [keys]);
+  await db.query(statement('capture.try', followText(column, type, query), VERBATIM), [keys]);
   const nulls = `with changed (${id(column)}) as (select pg_catalog.unnest($1::text[])::${type})
 select 1 as found from (
 ${query}
 ) found (key) where found.key is null limit 1`;
-  return (await db.query(statement('capture.try_nulls', nulls, { prepare: false }), [keys])).length > 0;
+  return (await db.query(statement('capture.try_nulls', nulls, VERBATIM), [keys])).length > 0;
 }

@@ -6,6 +6,7 @@ import {
   type Statement,
   statement,
   type Transaction,
+  VERBATIM,
 } from '../../engine/postgres/index.ts';
 import type { Source } from '../declare/source.ts';
 import type { Delivery } from './change.ts';
@@ -162,21 +163,21 @@ ${query ?? `select null::text as ${id(key)} where $1::text[] is null`}
 select coalesce(pg_catalog.json_agg(pg_catalog.to_json(m)), '[]')::text as json, coalesce(pg_catalog.array_agg(m.${id(key)}::text), '{}') as found,
   pg_catalog.pg_current_wal_insert_lsn()::text as position
 from made m where m.${id(key)}::text = any ($1::text[])`,
-      { prepare: false },
+      VERBATIM,
     ),
     page: statement(
       `capture.copy_page ${place}`,
       `
 select t.${id(key)}::text as key from ${id(schema, name)} t
 where $1::text is null or t.${id(key)} ${operator('>', keyOperators)} $1::text::${keyType} order by t.${id(key)} limit $2::int`,
-      { prepare: false },
+      VERBATIM,
     ),
     strays: statement(
       `capture.copy_strays ${place}`,
       `
 select k.key from pg_catalog.unnest($1::text[]) k (key)
 where not exists (select from ${id(root.schema, root.name)} r where r.${id(root.column)} ${operator('=', root.operators)} k.key::${root.type})`,
-      { prepare: false },
+      VERBATIM,
     ),
   };
 }

@@ -1,4 +1,4 @@
-import { id, type Statement, statement } from '../../engine/postgres/index.ts';
+import { id, type Statement, statement, VERBATIM } from '../../engine/postgres/index.ts';
 import { literal } from '../declare/sql-text.ts';
 import type { Term } from '../search-query.ts';
 import { operator } from './operators.ts';
@@ -75,7 +75,7 @@ export class SearchStatements {
   count({ where, query, values }: Condition, most: number): { statement: Statement; values: unknown[] } {
     const text = `
 select numnode(${query}) as words, (select count(*)::int from (select 1 from ${this.#on} t where ${where} limit ${most}) m) as matches`;
-    return { statement: statement('capture.search_count', text, { prepare: false }), values: [...values] };
+    return { statement: statement('capture.search_count', text, VERBATIM), values: [...values] };
   }
 
   /** All matches, in the order of the projection, up to the cap. */
@@ -158,7 +158,7 @@ select (select pg_catalog.json_build_object('n', count(*), 'order', (pg_catalog.
     'snippet', ts_headline(${literal(this.#options.language)}::regconfig, pg_catalog.concat_ws(' … ', ${said}), ${query}, ${literal(marks)}))
     order by p.rank desc, p.ord desc nulls last, p.key desc)
   from page p join ${this.#on} t on ${this.#key} ${operator('=', keyOperators)} p.key) as rows`;
-    return { statement: statement('capture.search_page', text, { prepare: false }), values };
+    return { statement: statement('capture.search_page', text, VERBATIM), values };
   }
 }
 

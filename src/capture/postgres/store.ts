@@ -5,6 +5,7 @@ import {
   type Statement,
   statement,
   type Transaction,
+  VERBATIM,
 } from '../../engine/postgres/index.ts';
 import type { Definition } from '../declare/source.ts';
 import { followText } from './catalog.ts';
@@ -129,7 +130,12 @@ export class CaptureStore {
       sources.flatMap(({ number, column, type, query }) =>
         query === undefined
           ? []
-          : [[number, statement('capture.follow', markText(followText(column, type, query)), { prepare: false })]],
+          : [
+              [
+                number,
+                statement('capture.follow', markText(engine.schema.name, followText(column, type, query)), VERBATIM),
+              ],
+            ],
       ),
     );
   }
@@ -220,8 +226,8 @@ export class CaptureStore {
   }
 }
 
-function markText(query: string): string {
-  return `insert into pawl.capture_dirty (line, source, key)
+function markText(schema: string, query: string): string {
+  return `insert into ${schema}.capture_dirty (line, source, key)
 select $2::smallint, 0, found.key from (
 ${query}
 ) found order by found.key`;

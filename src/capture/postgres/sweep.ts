@@ -1,4 +1,11 @@
-import { id, type PostgresEngine, type Statement, statement, type Transaction } from '../../engine/postgres/index.ts';
+import {
+  id,
+  type PostgresEngine,
+  type Statement,
+  statement,
+  type Transaction,
+  VERBATIM,
+} from '../../engine/postgres/index.ts';
 import type { Source } from '../declare/source.ts';
 import type { Destination } from '../work/destination.ts';
 import { operator } from './operators.ts';
@@ -85,7 +92,7 @@ export class SweepStore {
       `
 select ${root.rowLevel ? 'distinct ' : ''}${key} as own, ${key}::text as key from ${this.#root} r
 where $1::text is null or ${key} ${operator('>', root.operators)} $1::text::${root.type} order by 1 limit $2::int`,
-      { prepare: false },
+      VERBATIM,
     );
   }
 

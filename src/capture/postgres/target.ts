@@ -1,5 +1,5 @@
 import { InvalidInput } from '../../base/errors.ts';
-import { id, type Statement, statement, type Transaction } from '../../engine/postgres/index.ts';
+import { id, type Statement, statement, type Transaction, VERBATIM } from '../../engine/postgres/index.ts';
 import type { Difference } from '../declare/definition.ts';
 import { type Definition, rootOf, type Source } from '../declare/source.ts';
 import { literal } from '../declare/sql-text.ts';
@@ -224,7 +224,7 @@ export class TargetStatements {
     this.upsert = statement(
       `capture.upsert ${name}`,
       `insert into ${on} as t (${names}) select ${columns.map((c) => `n.${id(c.name)}`).join(', ')} from pg_catalog.json_populate_recordset(null::${on}, $1::json) n where $2::text[] is null or n.${id(key)}::text = any ($2::text[]) on conflict (${id(key)}) do ${conflict}`,
-      { prepare: false },
+      VERBATIM,
     );
     this.project =
       query === undefined
@@ -239,12 +239,12 @@ ${query}
   where m.${id(key)}::text = any ($1::text[]) on conflict (${id(key)}) do ${conflict}
 )
 delete from ${on} t where t.${id(key)} ${equal} any ($1::text[]::${keyType}[]) and not exists (select from made m where m.${id(key)} ${equal} t.${id(key)})`,
-            { prepare: false },
+            VERBATIM,
           );
     this.remove = statement(
       `capture.remove ${name}`,
       `delete from ${on} t where t.${id(key)} ${equal} any ($1::text[]::${keyType}[])`,
-      { prepare: false },
+      VERBATIM,
     );
     this.differing = statement(
       `capture.differing ${name}`,
@@ -252,7 +252,7 @@ delete from ${on} t where t.${id(key)} ${equal} any ($1::text[]::${keyType}[]) a
 select coalesce(n.${id(key)}, t.${id(key)})::text as key
 from ${rows} full join (select * from ${on} t where t.${id(key)} ${equal} any (${query === undefined ? '$2' : '$1'}::text[]::${keyType}[])) t on t.${id(key)} ${equal} n.${id(key)}
 where n.${id(key)} is null or t.${id(key)} is null${differs === '' ? '' : ` or ${differs}`}`,
-      { prepare: false },
+      VERBATIM,
     );
     this.strays = statement(
       `capture.strays ${name}`,
@@ -260,7 +260,7 @@ where n.${id(key)} is null or t.${id(key)} is null${differs === '' ? '' : ` or $
 with page as materialized (select t.${id(key)} as key from ${on} t where $1::text is null or t.${id(key)} ${operator('>', keyOperators)} $1::text::${keyType} order by 1 limit $2::int)
 select p.key::text as key, not exists (select from ${id(root.schema, root.name)} r where r.${id(root.column)} ${operator('=', root.operators)} p.key::text::${root.type}) as stray
 from page p order by p.key`,
-      { prepare: false },
+      VERBATIM,
     );
   }
 }

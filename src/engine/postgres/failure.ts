@@ -14,18 +14,20 @@ import {
   StatementTimeout,
   Stopped,
 } from '../../base/errors.ts';
+import { DEFAULT, schemaIn } from './schema/name.ts';
 
 /**
  * Turns what the driver threw into one of Pawl's errors, with the driver's error as `cause`. An error of ours, and one
  * that is not from the database (thrown by the caller's own code inside a transaction), is given back as it is.
+ * @param schema  what the statement named, for the advice where a privilege is missing
  */
-export function failure(error: unknown): unknown {
+export function failure(error: unknown, schema?: string): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) {
     return error;
   }
   const code = textField(error, 'code');
   if (code !== undefined && SQL_STATE.test(code) && textField(error, 'severity') !== undefined) {
-    return bySqlState(error, code);
+    return bySqlState(error, code, schema);
   }
   return byDriver(error, code);
 }
@@ -85,7 +87,7 @@ const ENDED_BY_SERVER = new Set(['57P01', '57P02', '25P03', '25P04']);
 /** idle_session_timeout: what was sent just then was never read. */
 const ENDED_IDLE = '57P05';
 
-function bySqlState(error: Error, code: string): PawlError {
+function bySqlState(error: Error, code: string, schema: string | undefined): PawlError {
   const options = { cause: error };
   if (code.startsWith('PW')) {
     return byOwnFunction(error, code);
@@ -130,7 +132,7 @@ function bySqlState(error: Error, code: string): PawlError {
     case '23505':
       return duplicateKey(error);
     case '42501':
-      return notGranted(error);
+      return notGranted(error, schema);
     case '3F000':
     case '42P01':
     case '42883':
@@ -151,11 +153,13 @@ function bySqlState(error: Error, code: string): PawlError {
 }
 
 /** Of the user's own objects nothing is known here; of Pawl's, what docs/deployment.md lists. */
-function notGranted(error: Error): DatabaseError {
-  const isOurs = /\bschema pawl\b|\b(?:lock|queue|actor|capture|files|http)_\w+/.test(error.message);
+function notGranted(error: Error, schema: string | undefined): DatabaseError {
+  const name = schemaIn(error.message) ?? schema ?? DEFAULT;
+  const isOurs =
+    error.message.includes(`schema ${name}`) || /\b(?:lock|queue|actor|capture|files|http)_\w+/.test(error.message);
   const advice =
-    '; as the owner of the schema: grant usage on schema pawl to ROLE; grant select, insert, update, delete on all tables in schema ' +
-    'pawl to ROLE; grant usage, select on all sequences in schema pawl to ROLE; grant execute on all functions in schema pawl to ROLE';
+    `; as the owner of the schema: grant usage on schema ${name} to ROLE; grant select, insert, update, delete on all tables in schema ` +
+    `${name} to ROLE; grant usage, select on all sequences in schema ${name} to ROLE; grant execute on all functions in schema ${name} to ROLE`;
   return new DatabaseError(
     `the database refused the statement: ${error.message} (SQLSTATE 42501)${isOurs ? advice : ''}`,
     {
@@ -213,7 +217,7 @@ function duplicateKey(error: Error): DuplicateKey {
 
 /** A missing table of the user's own is their statement's fault; a missing one of ours is a missing migration. */
 function missingObject(error: Error, code: string): PawlError {
-  if (/\bpawl\b/.test(error.message)) {
+  if (schemaIn(error.message) !== undefined) {
     return new SchemaMismatch(`${error.message}: the database has no such part of Pawl's schema; run "pawl migrate"`, {
       cause: error,
     });

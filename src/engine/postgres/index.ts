@@ -1,12 +1,14 @@
 import { InvalidInput, Stopped } from '../../base/errors.ts';
 import { show } from '../../base/options/refusal.ts';
 import { isObject } from '../../base/options/shape.ts';
+import { callInTransaction, type Row } from './caller/caller.ts';
 import type { ClientLike, PoolLike } from './driver.ts';
 import { isTransient, wasEndedIdle } from './failure.ts';
 import { Listener } from './listen/listener.ts';
 import type { SubscribeOptions, Subscription } from './listen/subscription.ts';
 import type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate/migrate.ts';
 import { type PostgresOptions, type ResolvedOptions, requireUrl, resolveOptions } from './options.ts';
+import type { SchemaName } from './schema/name.ts';
 import { type AnswerOptions, checkOut, Session } from './session/session.ts';
 import { runTransaction, type Transaction, type TransactionOptions } from './session/transaction.ts';
 import { destroySocket } from './socket.ts';
@@ -28,12 +30,14 @@ export type {
 } from './migrate/migrate.ts';
 export { PINNED_PATH } from './migrate/pin.ts';
 export type { PostgresOptions } from './options.ts';
+export { SchemaName } from './schema/name.ts';
+export { schemaName } from './schema/option.ts';
 export { type Backend, endBackend, idleSince, limitSilence, withoutLimits } from './session/backend.ts';
 export type { Step } from './session/batch.ts';
 export type { AnswerOptions, Session } from './session/session.ts';
 export type { TransactionOptions } from './session/transaction.ts';
 export { Transaction } from './session/transaction.ts';
-export { id, only, type Statement, type StatementOptions, statement } from './sql.ts';
+export { id, only, type Statement, type StatementOptions, statement, VERBATIM } from './sql.ts';
 export { instant } from './types.ts';
 
 /** What `describe()` tells about an engine. */
@@ -41,6 +45,8 @@ export interface EngineDescription {
   kind: 'postgres';
   /** With the password masked. */
   url: string;
+  /** What Pawl's tables and functions are in. */
+  schema: string;
   /** As the server writes it, e.g. `18.4`. */
   serverVersion: string;
   /** True when this engine started the server itself. */
@@ -162,6 +168,21 @@ export class PostgresEngine {
     return runTransaction(() => this.connect(options), fn, options);
   }
 
+  /** What Pawl's tables and functions are in, by the option `schema`. @internal */
+  get schema(): SchemaName {
+    return this.options.schema;
+  }
+
+  /**
+   * Runs one statement of Pawl's with one text parameter in a caller's own transaction, whichever library holds it. `text` names `$1`
+   * exactly once.
+   * @throws InvalidInput  unless it is an open transaction of a known library
+   * @internal
+   */
+  callIn(tx: unknown, text: string, value: string): Promise<Row[]> {
+    return callInTransaction(tx, this.schema, { text, value });
+  }
+
   /** Lends a connection of the pool to `fn` for a while. */
   async session<T>(fn: (session: Session) => Promise<T>): Promise<T> {
     const session = await this.connect();
@@ -238,6 +259,7 @@ export class PostgresEngine {
     return {
       kind: 'postgres',
       url,
+      schema: this.schema.name,
       serverVersion: row?.server_version ?? 'unknown',
       embedded: embedded !== undefined,
       dataDir: embedded?.dataDir ?? null,
@@ -287,7 +309,7 @@ export class PostgresEngine {
     this.#waiting += 1;
     try {
       const client = await this.#takeClient(await this.#open(), from, options?.deadlineMs);
-      const session = new Session(client, this.options.prepare, this.#onRelease);
+      const session = new Session(client, this.options, this.#onRelease);
       this.#sessions.add(session);
       return session;
     } finally {

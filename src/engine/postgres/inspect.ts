@@ -82,7 +82,7 @@ select c.relname::text as name, pg_catalog.to_json(pg_catalog.pg_total_relation_
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 left join pg_stat_user_tables s on s.relid = c.oid
-where n.nspname = 'pawl' and c.relkind = 'r'
+where n.nspname = 'pawl'::name and c.relkind = 'r'
 order by pg_catalog.pg_total_relation_size(c.oid) desc, name`,
   { prepare: false },
 );

@@ -1,5 +1,7 @@
 import type { Logger } from '../../base/logger.ts';
 import { bool, checkOptions, integer, logger, optional, type TextKind, text } from '../../base/options/options.ts';
+import type { SchemaName } from './schema/name.ts';
+import { schemaName } from './schema/option.ts';
 
 /** How the Postgres engine connects. */
 export interface PostgresOptions {
@@ -17,6 +19,11 @@ export interface PostgresOptions {
   listen?: boolean | undefined;
   /** Milliseconds `stop()` waits for statements and transactions that are under way. Default 3,000. */
   stopTimeoutMs?: number | undefined;
+  /**
+   * The schema for Pawl's tables and functions. Default `pawl`. Two engines with different schemas see nothing of each other in one
+   * database: neither jobs, locks, actors, captures nor files. `migrate()` creates it.
+   */
+  schema?: string | undefined;
   /** Data folder of the embedded Postgres, kept after `stop()`. Default: a temporary one. */
   data?: string | undefined;
   /** Any pino-shaped logger. Default: warnings and errors go to stderr. */
@@ -32,6 +39,7 @@ export interface ResolvedOptions {
   connectTimeoutMs: number;
   listen: boolean;
   stopTimeoutMs: number;
+  schema: SchemaName;
   data: string | undefined;
   logger: Logger;
 }
@@ -46,6 +54,7 @@ export function resolveOptions(options: PostgresOptions): ResolvedOptions {
     connectTimeoutMs: integer({ min: 1, default: 30_000 }),
     listen: bool({ default: true }),
     stopTimeoutMs: integer({ min: 0, default: 3_000 }),
+    schema: schemaName,
     data: optional(text({ min: 1 })),
     logger: logger(),
   });

@@ -11,19 +11,25 @@ export interface Statement {
   readonly prepare: boolean;
   /** Read by Pawl's own parsers, not by those that the program has set: see `types.ts`. */
   readonly isOwn?: boolean | undefined;
+  /** Holds SQL or names of the program's, and names nothing of Pawl's schema: it is sent as it is, whatever that is called. */
+  readonly isVerbatim?: boolean | undefined;
 }
 
 export interface StatementOptions {
   readonly prepare?: boolean | undefined;
   /** `false` for one that answers with rows of the program's own. */
   readonly isOwn?: boolean | undefined;
+  readonly isVerbatim?: boolean | undefined;
 }
+
+/** Of a statement that holds names or SQL of the program's: it differs from call to call, and nothing in it is a name of Pawl's. */
+export const VERBATIM: StatementOptions = { prepare: false, isVerbatim: true };
 
 /** `statement('queue.claim', 'select …')`: lower case, one clause a line, values as $1, $2… */
 export function statement(
   name: string,
   text: string,
-  { prepare = true, isOwn = true }: StatementOptions = {},
+  { prepare = true, isOwn = true, isVerbatim = false }: StatementOptions = {},
 ): Statement {
   if (typeof name !== 'string' || typeof text !== 'string' || name === '') {
     throw new InvalidInput(
@@ -31,7 +37,7 @@ export function statement(
       { field: typeof name !== 'string' || name === '' ? 'name' : 'text' },
     );
   }
-  return { name, text: `-- ${name}\n${text.trim()}`, prepare, isOwn };
+  return { name, text: `-- ${name}\n${text.trim()}`, prepare, isOwn, isVerbatim };
 }
 
 /** Quotes an identifier: the only way a name that is not a literal in our source may enter a statement. */

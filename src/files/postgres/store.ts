@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import { callInTransaction, type PostgresEngine, type Statement, statement } from '../../engine/postgres/index.ts';
+import { type PostgresEngine, type Statement, statement } from '../../engine/postgres/index.ts';
 import type {
   CollectorClaim,
   CollectorPass,
@@ -203,7 +203,11 @@ export class PostgresFileStore implements FileStore {
 
   async #inTransaction<Answer>(tx: unknown, name: string, payload: object): Promise<Answer> {
     const json = JSON.stringify({ space: this.#space, ...payload });
-    const [row] = await callInTransaction(tx, `-- files.${name}\nselect pawl.${name}($1::jsonb)::text as answer`, json);
+    const [row] = await this.#engine.callIn(
+      tx,
+      `-- files.${name}\nselect pawl.${name}($1::jsonb)::text as answer`,
+      json,
+    );
     const answer = row?.['answer'];
     return JSON.parse(typeof answer === 'string' ? answer : 'null');
   }

@@ -1,6 +1,6 @@
 import { type DeadlockStep, NotSupported, PawlError } from '../../base/errors.ts';
 import { currentTask } from '../../base/work/current-task.ts';
-import { callInTransaction, type PostgresEngine, type Statement } from '../../engine/postgres/index.ts';
+import { type PostgresEngine, type Statement } from '../../engine/postgres/index.ts';
 import { cyclesOf } from '../graph.ts';
 import type { ProcessIdentity } from '../identity.ts';
 import type {
@@ -125,7 +125,7 @@ export class PostgresLockStore implements LockStore {
   }
 
   async guard(tx: unknown, { space, names, token }: GrantKey): Promise<void> {
-    await callInTransaction(tx, sql.GUARD, JSON.stringify({ space, names, token: String(token) }));
+    await this.#engine.callIn(tx, sql.GUARD, JSON.stringify({ space, names, token: String(token) }));
   }
 
   checks(): never {

@@ -1,14 +1,22 @@
 import { createHash } from 'node:crypto';
-import { checkOptions, oneOf, text } from '../../base/options/options.ts';
+import { checkOptions, oneOf, optional, text } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import { checkTimeout, heldError, type IfLocked, ifLockedShape, type Outcome } from './lock.ts';
-import { callFunction, type Handle, requireTransaction, toText } from './table.ts';
+import {
+  callFunction,
+  type Handle,
+  type PawlSchema,
+  pawlSchema,
+  placeOf,
+  requireTransaction,
+  toText,
+} from './table.ts';
 
 /** Options of {@link lockKey}. */
-export interface LockKeyOptions extends IfLocked {
+export interface LockKeyOptions extends IfLocked, PawlSchema {
   /** `'shared'` holders exclude only exclusive ones. Default `'exclusive'`. */
   readonly mode?: 'exclusive' | 'shared' | undefined;
-  /** Equal names of different namespaces are different locks. Default `'pawl'`. */
+  /** Equal names of different namespaces are different locks. Default: the name of Pawl's schema. */
   readonly namespace?: string | undefined;
 }
 
@@ -34,16 +42,23 @@ const LONGEST_NAME = 255;
  */
 export async function lockKey(tx: Handle, name: string, options: LockKeyOptions = {}): Promise<boolean> {
   const what = 'lockKey';
-  const { mode, namespace, ...wait } = checkOptions(what, options, {
+  const {
+    mode,
+    namespace,
+    pawlSchema: given,
+    ...wait
+  } = checkOptions(what, options, {
     mode: oneOf(['exclusive', 'shared'], { default: 'exclusive' }),
-    namespace: text({ min: 1, max: LONGEST_NAME, default: 'pawl' }),
+    namespace: optional(text({ min: 1, max: LONGEST_NAME })),
+    pawlSchema,
     ...ifLockedShape,
   });
   const timeout = checkTimeout(what, wait);
   requireName(what, name);
   requireTransaction(what, tx);
-  const payload = { key: lockKeyNumber(namespace, name), mode, ifLocked: wait.ifLocked, timeout };
-  const answer = await callFunction<Outcome>(tx, what, 'lock_key', payload);
+  const place = placeOf(tx, given);
+  const payload = { key: lockKeyNumber(namespace ?? place.schema.name, name), mode, ifLocked: wait.ifLocked, timeout };
+  const answer = await callFunction<Outcome>(place, what, 'lock_key', payload);
   if (answer.outcome === 'done') return true;
   if (answer.outcome === 'held' && wait.ifLocked === 'skip') return false;
   throw heldError(`the key "${name}"`, answer, wait);

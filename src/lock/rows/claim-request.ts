@@ -2,6 +2,8 @@ import { contradiction } from '../../base/options/kinds.ts';
 import { checkOptions, custom, duration, integer, optional } from '../../base/options/options.ts';
 import type { OptionPath } from '../../base/options/refusal.ts';
 import { isObject, readShape } from '../../base/options/shape.ts';
+import type { SchemaName } from '../../engine/postgres/index.ts';
+import { pawlSchema } from './table.ts';
 import { type ColumnLookups, compare, lookUpColumn, lookUpValue, readWhere, type WireCondition } from './where.ts';
 
 /** The request of a capture to the database. */
@@ -19,7 +21,7 @@ const MOST_ROWS = 10_000;
 const LEASE = { min: '100ms', max: '365d' } as const;
 
 /** Reads the options of captureRows(). @throws InvalidInput */
-export function readCapture(what: string, given: unknown): CaptureRequest {
+export function readCapture(what: string, given: unknown): { request: CaptureRequest; schema: SchemaName | undefined } {
   const lookups: ColumnLookups = { columns: [], values: [] };
   const column = (as?: 'token' | 'lease' | 'retries') =>
     custom('the name of a column', (value, place) => lookUpColumn(value, place, lookups, as));
@@ -43,18 +45,20 @@ export function readCapture(what: string, given: unknown): CaptureRequest {
     retries: optional(column('retries')),
     queueId: optional(custom('an object { column, value }', (value, place) => readQueueId(value, place, lookups))),
     token: optional(column('token')),
+    pawlSchema,
     lease: optional(
       custom("a duration such as '30s', or { column, for }", (value, place) => readLease(value, place, lookups)),
     ),
   });
-  const { queueId, where, orderBy, ...rest } = options;
+  const { queueId, where, orderBy, pawlSchema: schema, ...rest } = options;
   if (rest.lease !== undefined && rest.lease.column === undefined && rest.token !== undefined) {
     throw contradiction(
       { field: 'lease', what },
       `must be { column, for } when the token has a column: the lease is stored where the token is`,
     );
   }
-  return { ...rest, ...lookups, order: orderBy, where: queueId === undefined ? where : [...where, queueId] };
+  const conditions = queueId === undefined ? where : [...where, queueId];
+  return { request: { ...rest, ...lookups, order: orderBy, where: conditions }, schema };
 }
 
 function readStatus(given: unknown, place: OptionPath, lookups: ColumnLookups): CaptureRequest['status'] {

@@ -1,11 +1,15 @@
 import type { Duration } from '../../base/time/duration.ts';
+import type { SchemaName } from '../../engine/postgres/index.ts';
 import { type CaptureRequest, readCapture } from './claim-request.ts';
 import {
   type ColumnValue,
   callFunction,
   callOn,
   type Handle,
+  type PawlSchema,
+  type Place,
   parseTable,
+  placeOf,
   quoteTable,
   refusedError,
   type TableName,
@@ -14,7 +18,7 @@ import {
 import type { Column, Where } from './where.ts';
 
 /** Which rows are captured, and which columns are written. */
-export interface CaptureOptions<Row extends object> {
+export interface CaptureOptions<Row extends object> extends PawlSchema {
   /** Rows with one of the statuses `from` get the status `to`. `column`: default `status`. */
   readonly status: {
     readonly column?: Column<Row> | undefined;
@@ -70,6 +74,8 @@ export interface RowClaim {
   readonly status: string;
   readonly tokenColumn?: string | undefined;
   readonly lease?: { readonly column?: string };
+  /** Pawl's schema, where it is not `pawl`. */
+  readonly pawlSchema?: string;
 }
 
 /**
@@ -93,10 +99,11 @@ export async function captureRows<Row extends object = Record<string, unknown>>(
 ): Promise<CapturedRow<Row>[]> {
   const what = 'captureRows';
   const parts = parseTable(what, table);
-  const request = readCapture(what, options);
-  await requireTable(handle, what, parts);
-  const rows = await callOn(handle, 'lock.capture', captureText(parts), request);
-  return rows.map((row) => readCaptured<Row>(what, row, request));
+  const { request, schema } = readCapture(what, options);
+  const place = placeOf(handle, schema);
+  await requireTable(place, what, parts);
+  const rows = await callOn(place, 'lock.capture', captureText(parts), request);
+  return rows.map((row) => readCaptured<Row>(what, row, request, place.schema));
 }
 
 /** The column names are lower case without underscores, so that no library that renames columns changes them. */
@@ -109,6 +116,7 @@ function readCaptured<Row extends object>(
   what: string,
   found: Record<string, unknown>,
   request: CaptureRequest,
+  schema: SchemaName,
 ): CapturedRow<Row> {
   const { pawlrefused, pawlkey, pawltoken, ...row } = found;
   if (typeof pawlrefused === 'string') throw refusedError(what, JSON.parse(pawlrefused));
@@ -123,6 +131,7 @@ function readCaptured<Row extends object>(
       status: status.to,
       ...(token === undefined ? {} : { tokenColumn: token }),
       ...(lease === undefined ? {} : { lease: lease.column === undefined ? {} : { column: lease.column } }),
+      ...(schema.isDefault ? {} : { pawlSchema: schema.name }),
     },
   };
 }
@@ -133,9 +142,10 @@ const seenTables = new WeakMap<object, Set<string>>();
  * Checks that the table exists, before the text of the capture is first sent: the text names the table, for the sake of its
  * row type, and a missing table would abort the caller's transaction. Only this result is remembered.
  */
-async function requireTable(handle: Handle, what: string, parts: TableParts): Promise<void> {
+async function requireTable(place: Place, what: string, parts: TableParts): Promise<void> {
+  const { handle } = place;
   const seen = handle instanceof Object ? (seenTables.get(handle) ?? new Set()) : new Set<string>();
   if (seen.has(quoteTable(parts))) return;
-  await callFunction(handle, what, 'lock_require_table', { table: parts });
+  await callFunction(place, what, 'lock_require_table', { table: parts });
   if (handle instanceof Object) seenTables.set(handle, seen.add(quoteTable(parts)));
 }

@@ -9,7 +9,10 @@ import {
   type ColumnValue,
   callFunction,
   type Handle,
+  type PawlSchema,
   parseTable,
+  pawlSchema,
+  placeOf,
   requireTransaction,
   showTable,
   type TableName,
@@ -23,7 +26,7 @@ export type KeyValue = Exclude<ColumnValue, null>;
 export type RowId = KeyValue | readonly KeyValue[] | Readonly<Record<string, KeyValue>>;
 
 /** Options of {@link lockRows}. */
-export interface LockRowsOptions extends IfLocked {
+export interface LockRowsOptions extends IfLocked, PawlSchema {
   /**
    * `'update'` (FOR NO KEY UPDATE): no other transaction can lock, change or delete the rows; child rows can be inserted.
    * `'share'` (FOR SHARE): others can lock them for share, too, and none can change them. Default `'update'`.
@@ -79,14 +82,19 @@ export async function lockRows<const Id extends RowId>(
   const what = 'lockRows';
   const parts = parseTable(what, table);
   const keys = parseIds(what, ids);
-  const { mode, ...wait } = checkOptions(what, options, {
+  const {
+    mode,
+    pawlSchema: schema,
+    ...wait
+  } = checkOptions(what, options, {
     mode: oneOf(['update', 'share'], { default: 'update' }),
+    pawlSchema,
     ...ifLockedShape,
   });
   const timeout = checkTimeout(what, wait);
   requireTransaction(what, tx);
   const payload = { table: parts, keys, mode, ifLocked: wait.ifLocked, timeout };
-  const answer = await callFunction<LockRowsAnswer>(tx, what, 'lock_rows', payload);
+  const answer = await callFunction<LockRowsAnswer>(placeOf(tx, schema), what, 'lock_rows', payload);
   const [locked, existing] = [new Set(answer.locked), new Set(answer.existing)];
   const among = (holds: (ord: number) => boolean): Id[] => ids.filter((_, index) => holds(index + 1));
   const skipped = among((ord) => existing.has(ord) && !locked.has(ord));

@@ -4,8 +4,17 @@ import { checkOptions, custom } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { type Duration, parseDuration } from '../../base/time/duration.ts';
+import type { SchemaName } from '../../engine/postgres/index.ts';
 import type { CapturedRow, RowClaim } from './claim.ts';
-import { type ColumnValue, callFunction, type Handle, parseTable, type TableName } from './table.ts';
+import {
+  type ColumnValue,
+  callFunction,
+  type Handle,
+  parseTable,
+  pawlSchema,
+  placeOf,
+  type TableName,
+} from './table.ts';
 import { type Column, type ColumnLookups, lookUpColumn, lookUpValue } from './where.ts';
 
 /** Options of {@link settle}. */
@@ -129,7 +138,8 @@ async function writeRows<Row extends object>(
       lease,
     };
     lookUpClaim(claim, payload);
-    const answer = await callFunction<{ settled: number[] }>(handle, what, 'lock_settle_rows', payload);
+    const place = placeOf(handle, schemaOf(claim, what));
+    const answer = await callFunction<{ settled: number[] }>(place, what, 'lock_settle_rows', payload);
     const won = new Set(answer.settled.map((ord) => identity(members[ord - 1])));
     for (const member of members) if (won.has(identity(member))) settled.add(member);
   }
@@ -144,6 +154,10 @@ function lookUpClaim(
   columns.push({ field: 'rows', column: statusColumn });
   if (tokenColumn !== undefined) columns.push({ field: 'rows', column: tokenColumn, as: 'token' });
   if (lease?.column !== undefined) columns.push({ field: 'rows', column: lease.column, as: 'lease' });
+}
+
+function schemaOf({ pawlSchema: name }: RowClaim, what: string): SchemaName | undefined {
+  return name === undefined ? undefined : pawlSchema.given(name, { field: 'rows', what });
 }
 
 function groups<Row extends object>(

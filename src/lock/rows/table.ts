@@ -1,11 +1,20 @@
 import { InvalidInput } from '../../base/errors.ts';
-import { custom } from '../../base/options/options.ts';
+import { custom, optional } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import type { Check } from '../../base/options/shape.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { suggest } from '../../base/options/suggest.ts';
 import { isStorable } from '../../base/storable.ts';
-import { callInTransaction, id, type OpenTransaction, PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import {
+  callInTransaction,
+  id,
+  type OpenTransaction,
+  PostgresEngine,
+  SchemaName,
+  schemaName,
+  statement,
+  Transaction,
+} from '../../engine/postgres/index.ts';
 
 /**
  * A table of your own: `'task'`, which the search path finds, or `'billing.task'`. Write names as the catalog has them: case
@@ -24,6 +33,30 @@ export type ColumnValue = string | number | bigint | boolean | Date | Uint8Array
 
 /** An engine, where each call is a transaction of its own, or an open transaction of any known library. */
 export type Handle = PostgresEngine | OpenTransaction;
+
+/** Where a call is made, and which schema has the functions for it. */
+export interface Place {
+  readonly handle: Handle;
+  readonly schema: SchemaName;
+}
+
+/** An option of all calls that take a transaction. */
+export interface PawlSchema {
+  /**
+   * The option `schema` of your `postgres(url, { schema })`. Needed only for transactions of other libraries, which do not know it.
+   * Default `pawl`.
+   */
+  readonly pawlSchema?: string | undefined;
+}
+
+/** The check of {@link PawlSchema}. */
+export const pawlSchema: Check<SchemaName | undefined> = optional(schemaName);
+
+/** Engines and transactions of Pawl's know their schema. */
+export function placeOf(handle: Handle, given: SchemaName | undefined): Place {
+  const isOwn = handle instanceof PostgresEngine || handle instanceof Transaction;
+  return { handle, schema: given ?? (isOwn ? handle.schema : new SchemaName('pawl')) };
+}
 
 /** The check of a table's name. */
 export function parseTable(what: string, table: unknown): TableParts {
@@ -109,7 +142,7 @@ export function refusedError(what: string, { field, problem, word, candidates }:
 
 /** Runs one statement with one text parameter, in the caller's transaction or, on an engine, in one of its own. */
 export function callOn(
-  handle: Handle,
+  { handle, schema }: Place,
   name: string,
   text: string,
   payload: object,
@@ -117,19 +150,20 @@ export function callOn(
   const value = JSON.stringify(payload);
   if (handle instanceof PostgresEngine) {
     // The rows are the caller's, so the caller's type parsers read them.
-    return handle.query(statement(name, text.replace('$1', '$1::text'), { prepare: false, isOwn: false }), [value]);
+    const sent = schema.text(text).replace('$1', '$1::text');
+    return handle.query(statement(name, sent, { prepare: false, isOwn: false }), [value]);
   }
-  return callInTransaction(handle, `-- ${name}\n${text}`, value);
+  return callInTransaction(handle, schema, { text: `-- ${name}\n${text}`, value });
 }
 
 /** Calls a function that takes and returns a jsonb; throws when the answer is a refusal. */
 export async function callFunction<Answer extends object>(
-  handle: Handle,
+  place: Place,
   what: string,
   name: string,
   payload: object,
 ): Promise<Answer> {
-  const [row] = await callOn(handle, name, `select pawl.${name}($1::jsonb)::text as answer`, payload);
+  const [row] = await callOn(place, name, `select pawl.${name}($1::jsonb)::text as answer`, payload);
   const answer = JSON.parse(String(row?.['answer'])) as Answer & { refused?: TableRefusal };
   if (answer.refused) throw refusedError(what, answer.refused);
   return answer;

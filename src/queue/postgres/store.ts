@@ -3,7 +3,6 @@ import { Cooldown } from '../../base/time/cooldown.ts';
 import { STOP_MS } from '../../base/work/deadlines.ts';
 import {
   type AnswerOptions,
-  callInTransaction,
   type PostgresEngine,
   type Session,
   type Subscription,
@@ -111,12 +110,12 @@ export class PostgresQueueStore implements QueueStore {
     const value = JSON.stringify(request);
     const [row] =
       tx !== undefined
-        ? await callInTransaction(tx, sql.ENQUEUE.text, value)
+        ? await this.engine.callIn(tx, sql.ENQUEUE.text, value)
         : trace === undefined
           ? await this.#runner.query<{ answer: unknown }>(sql.ENQUEUE, [value])
           : await this.#runner.query<{ answer: unknown }>(sql.ENQUEUE_TRACED, [value, trace]);
     const answer = fromJson(only(row).answer) as { id: string; status: JobStatus; duplicate: boolean };
-    if (tx !== undefined && trace !== undefined && !answer.duplicate) await traceIn(tx, [answer.id], trace);
+    if (tx !== undefined && trace !== undefined && !answer.duplicate) await this.#traceIn(tx, [answer.id], trace);
     return answer;
   }
 
@@ -139,7 +138,7 @@ export class PostgresQueueStore implements QueueStore {
     const [row] =
       tx === undefined
         ? await this.#runner.query<{ ids: string }>(sql.ADD, addValues(this.#here(queue), batch))
-        : await callInTransaction(
+        : await this.engine.callIn(
             tx,
             sql.ADD_JSON,
             `[${JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt })},${payloads}${options === null ? '' : `,${options}`}]`,
@@ -150,7 +149,7 @@ export class PostgresQueueStore implements QueueStore {
   async #addTraced(queue: number, batch: Batch, tx: unknown, trace: string): Promise<number[]> {
     if (tx !== undefined) {
       const ids = await this.add(queue, batch, tx);
-      await traceIn(tx, ids, trace);
+      await this.#traceIn(tx, ids, trace);
       return ids;
     }
     const [row] = await this.#runner.query<{ ids: string }>(sql.ADD_TRACED, [
@@ -242,7 +241,9 @@ export class PostgresQueueStore implements QueueStore {
       if (payload === own) handlers.wake();
       else if (payload === `cancel ${own}`) handlers.cancel();
     };
-    return this.engine.listen('pawl_queue', heard, { onReconnect: handlers.missed ?? handlers.wake });
+    return this.engine.listen(this.engine.schema.channel('queue'), heard, {
+      onReconnect: handlers.missed ?? handlers.wake,
+    });
   }
 
   /** Calls back with each job that is handed over through this channel; marks the channel as listened to. */
@@ -284,7 +285,7 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   async guard(held: readonly HeldJob[], tx: unknown): Promise<void> {
-    await callInTransaction(tx, sql.GUARD, JSON.stringify(held));
+    await this.engine.callIn(tx, sql.GUARD, JSON.stringify(held));
   }
 
   async setWants(worker: number, wants: boolean): Promise<void> {
@@ -304,6 +305,11 @@ export class PostgresQueueStore implements QueueStore {
   async charge(charge: Charge): Promise<ChargedJob[]> {
     const [row] = await this.#keys.query<{ charged: ChargedJob[] }>(sql.CHARGE, [JSON.stringify(charge)]);
     return only(row).charged;
+  }
+
+  /** Stores the trace of jobs in the caller's transaction. */
+  async #traceIn(tx: unknown, ids: readonly (string | number)[], trace: string): Promise<void> {
+    await this.engine.callIn(tx, sql.TRACE, JSON.stringify([trace, ids]));
   }
 
   async prune(queue: number): Promise<number> {
@@ -327,11 +333,6 @@ function only<T>(row: T | undefined): T {
 /** Decodes a json column, which some drivers parse and some do not. */
 function fromJson(value: unknown): unknown {
   return typeof value === 'string' ? JSON.parse(value) : value;
-}
-
-/** Stores the trace of jobs in the caller's transaction. */
-async function traceIn(tx: unknown, ids: readonly (string | number)[], trace: string): Promise<void> {
-  await callInTransaction(tx, sql.TRACE, JSON.stringify([trace, ids]));
 }
 
 /** `{1,2,3}`: the text of an integer array, which is cheaper to read than the driver's own array of strings. */

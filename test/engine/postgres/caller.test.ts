@@ -7,8 +7,17 @@ import pg from 'pg';
 import postgresJs from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DuplicateKey, InvalidInput } from '../../../src/base/errors.ts';
-import { callInTransaction, type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import {
+  callInTransaction as call,
+  type PostgresEngine,
+  postgres,
+  SchemaName,
+  statement,
+} from '../../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../../support/database.ts';
+
+const callInTransaction = (tx: unknown, text: string, value: string): Promise<Record<string, unknown>[]> =>
+  call(tx, new SchemaName('pawl'), { text, value });
 
 /** A library in the user's hands: how it opens a transaction, and what it looks like outside one. */
 interface Library {

@@ -1,4 +1,4 @@
-import { type PostgresEngine, statement } from '../../../engine/postgres/index.ts';
+import { type PostgresEngine, type SchemaName, statement } from '../../../engine/postgres/index.ts';
 import type { Definition } from '../../declare/source.ts';
 import { literal } from '../../declare/sql-text.ts';
 import { barrier, detachText } from './plan.ts';
@@ -8,18 +8,18 @@ import { readState } from './state.ts';
 const LOCK_TIMEOUT = '10s';
 
 /** From here on, other changes of this capture wait, and so do writers to its tables. */
-export function gate({ entity, sources }: Definition): string {
+export function gate({ entity, sources }: Definition, schema: SchemaName): string {
   return [
     `set local lock_timeout = '${LOCK_TIMEOUT}'`,
-    `select pg_advisory_xact_lock(hashtextextended(${literal(entity)}, (-1000000)::bigint))`,
+    `select pg_advisory_xact_lock(${schema.text('hashtextextended(')}${literal(entity)}, (-1000000)::bigint))`,
     barrier(sources),
   ].join(';\n');
 }
 
 /** The statements of a plan as one transaction, fit for psql. */
-export function mend(definition: Definition, statements: readonly string[]): string {
+export function mend(definition: Definition, schema: SchemaName, statements: readonly string[]): string {
   if (statements.length === 0) return '';
-  const all = ['begin', gate(definition), ...statements, 'commit'];
+  const all = ['begin', gate(definition, schema), ...statements, 'commit'];
   return `${all.join(';\n')};\n`;
 }
 

@@ -8,13 +8,13 @@ import type { State, Tables } from './state.ts';
  * Finds partitions that were attached or detached with rows in them: no trigger fires for that. The same is true of a table
  * that replaced another one under its name.
  */
-export function comparePartitions(definition: Definition, { capture, tables: now }: State): Difference[] {
+export function comparePartitions(definition: Definition, { capture, tables: now, schema }: State): Difference[] {
   const before = capture?.tables ?? undefined;
   if (before === undefined) return [];
   const names = new Set([...Object.keys(before.tables), ...Object.keys(now.tables)]);
   const found = [...names].filter((name) => !isSame(name, before, now));
   if (found.length === 0) return [];
-  const sql = `update pawl.capture_definition set relations = ${relationsText(definition)} where entity = ${literal(definition.entity)}`;
+  const sql = `update ${schema.name}.capture_definition set relations = ${relationsText(definition, schema.name)} where entity = ${literal(definition.entity)}`;
   return [
     {
       kind: 'partition',
@@ -29,9 +29,9 @@ export function comparePartitions(definition: Definition, { capture, tables: now
 }
 
 /** SQL for the tables and partitions of the sources at the time of the statement. */
-export function relationsText({ sources }: Definition): string {
+export function relationsText({ sources }: Definition, schema: string): string {
   const names = sources.map(({ schema, name }) => literal(id(schema, name)));
-  return `pawl.capture_relations(array[${names.join(', ')}]::text[])`;
+  return `${schema}.capture_relations(array[${names.join(', ')}]::text[])`;
 }
 
 /** After a dump was restored, the same tables have other oids. */

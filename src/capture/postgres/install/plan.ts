@@ -4,14 +4,14 @@ import type { Difference } from '../../declare/definition.ts';
 import { type Definition, type Source, showTable } from '../../declare/source.ts';
 import { literal } from '../../declare/sql-text.ts';
 import { comparePartitions, relationsText } from './partitions.ts';
-import type { FunctionRow, LineRow, RelationRow, State, TriggerRow } from './state.ts';
+import type { FunctionRow, RelationRow, State, TriggerRow } from './state.ts';
 import {
   functionBody,
   functionName,
   functionText,
   type Operation,
-  OWNER,
   operationsOf,
+  ownerOf,
   type Readers,
   settings,
   shapeOf,
@@ -29,6 +29,8 @@ export interface Line {
 }
 
 export interface DesiredState {
+  /** Pawl's own. */
+  readonly schema: string;
   readonly id: number;
   readonly definition: Definition;
   readonly lines: readonly Line[];
@@ -55,62 +57,65 @@ function compareTriggers(wanted: DesiredState, state: State): Difference[] {
  * Statements after which projections go through all entities again, since the triggers may have missed changes; none if they
  * missed nothing. `state` is compared with the declaration that was installed.
  */
-export function markMissed({ capture, lines, ...rest }: State): string[] {
+export function markMissed(state: State): string[] {
+  const { capture, lines } = state;
   if (capture === undefined) return [];
-  const holes = compareTriggers({ ...capture, lines }, { capture, lines, ...rest });
+  const schema = state.schema.name;
+  const holes = compareTriggers({ ...capture, lines, schema }, state);
   if (!holes.some(({ sql }) => sql.length > 0)) return [];
   return [
-    `insert into pawl.capture_dirty (line, source, key)
-select l.id, -1, '' from pawl.capture_line l where l.capture = ${capture.id} and l.guarantee = 'latest'`,
+    `insert into ${schema}.capture_dirty (line, source, key)
+select l.id, -1, '' from ${schema}.capture_line l where l.capture = ${capture.id} and l.guarantee = 'latest'`,
   ];
 }
 
-function compareRole({ role }: State): Difference[] {
+function compareRole({ role, schema: of }: State): Difference[] {
   const found: Difference[] = [];
+  const [schema, owner] = [of.name, ownerOf(of)];
   const differ = (problem: string, sql: string[]): void =>
-    void found.push({ kind: 'role', object: OWNER, problem, sql });
+    void found.push({ kind: 'role', object: owner, problem, sql });
   if (!role.exists) {
     differ('the role that owns the trigger functions is missing', [
       // Roles belong to the whole server: a session in another database may be creating this one at the same time. After
       // waiting for that, a session may still have "no such role" in its cache until it opens a table: seen once, on Postgres
       // 14.
-      `do $$ begin create role ${OWNER} nologin;
+      `do $$ begin create role ${owner} nologin;
 exception when duplicate_object or unique_violation then perform from pg_catalog.pg_roles; end $$`,
-      ...(role.superuser ? [] : [`grant ${OWNER} to current_user`]),
+      ...(role.superuser ? [] : [`grant ${owner} to current_user`]),
     ]);
   }
   if (!role.granted) {
     differ('it may not insert into the log', [
-      `grant usage on schema pawl to ${OWNER}`,
-      `grant insert on pawl.capture_dirty, pawl.capture_change to ${OWNER}`,
-      `grant usage on sequence pawl.capture_change_id_seq to ${OWNER}`,
+      `grant usage on schema ${schema} to ${owner}`,
+      `grant insert on ${schema}.capture_dirty, ${schema}.capture_change to ${owner}`,
+      `grant usage on sequence ${schema}.capture_change_id_seq to ${owner}`,
     ]);
   }
   if (role.excess !== null) {
     differ(`it may do more than insert: ${role.excess.replace(/^, /, '')}`, [
-      `alter role ${OWNER} nologin nosuperuser`,
-      `revoke select, update, delete, truncate on pawl.capture_dirty, pawl.capture_change from ${OWNER}`,
+      `alter role ${owner} nologin nosuperuser`,
+      `revoke select, update, delete, truncate on ${schema}.capture_dirty, ${schema}.capture_change from ${owner}`,
     ]);
   }
   if (!role.cache_one) {
     differ('a sequence of the log hands out numbers in advance (CACHE), so that they would be out of order', [
-      'alter sequence pawl.capture_dirty_id_seq cache 1',
-      'alter sequence pawl.capture_change_id_seq cache 1',
+      `alter sequence ${schema}.capture_dirty_id_seq cache 1`,
+      `alter sequence ${schema}.capture_change_id_seq cache 1`,
     ]);
   }
   return found;
 }
 
-function compareRows({ id: number, definition, lines }: DesiredState, state: State): Difference[] {
+function compareRows({ id: number, definition, lines, schema }: DesiredState, state: State): Difference[] {
   const found: Difference[] = [];
   const json = literal(JSON.stringify(definition));
   if (state.capture === undefined) {
-    const values = `${number}, ${literal(definition.entity)}, ${json}, ${relationsText(definition)}`;
+    const values = `${number}, ${literal(definition.entity)}, ${json}, ${relationsText(definition, schema)}`;
     found.push({
       kind: 'capture',
       object: definition.entity,
       problem: 'it is not installed',
-      sql: [`insert into pawl.capture_definition (id, entity, definition, relations) values (${values})`],
+      sql: [`insert into ${schema}.capture_definition (id, entity, definition, relations) values (${values})`],
     });
   } else if (!same(state.capture.definition, definition)) {
     found.push({
@@ -118,24 +123,25 @@ function compareRows({ id: number, definition, lines }: DesiredState, state: Sta
       object: definition.entity,
       problem: 'it was installed with another declaration',
       sql: [
-        `update pawl.capture_definition set definition = ${json}, relations = ${relationsText(definition)}, applied_at = clock_timestamp() where id = ${number}`,
+        `update ${schema}.capture_definition set definition = ${json}, relations = ${relationsText(definition, schema)}, applied_at = clock_timestamp() where id = ${number}`,
       ],
     });
   }
-  for (const line of lines) found.push(...compareLine(number, line, state.lines));
+  for (const line of lines) found.push(...compareLine(number, line, state));
   return found;
 }
 
-function compareLine(capture: number, line: Line, there: readonly LineRow[]): Difference[] {
-  const row = there.find(({ name }) => name === line.name);
+function compareLine(capture: number, line: Line, state: State): Difference[] {
+  const schema = state.schema.name;
+  const row = state.lines.find(({ name }) => name === line.name);
   const json = literal(JSON.stringify(line.definition));
   if (row === undefined) {
     const values = [line.id, capture, literal(line.name), literal(line.guarantee), json].join(', ');
-    const sql = `insert into pawl.capture_line (id, capture, name, guarantee, definition, database) values (${values}, pawl.capture_database())`;
+    const sql = `insert into ${schema}.capture_line (id, capture, name, guarantee, definition, database) values (${values}, ${schema}.capture_database())`;
     return [{ kind: 'line', object: line.name, problem: 'nothing is captured for it', sql: [sql] }];
   }
   if (same(row.definition, line.definition)) return [];
-  const sql = `update pawl.capture_line set definition = ${json} where id = ${line.id}`;
+  const sql = `update ${schema}.capture_line set definition = ${json} where id = ${line.id}`;
   return [{ kind: 'line', object: line.name, problem: 'it was installed with other options', sql: [sql] }];
 }
 
@@ -172,9 +178,10 @@ function missing(source: Source, problem: string): Difference {
   };
 }
 
-export function readersOf({ id: capture, lines }: DesiredState, source: Source): Readers {
+export function readersOf({ id: capture, lines, schema }: DesiredState, source: Source): Readers {
   const latest = lines.filter(({ guarantee }) => guarantee === 'latest').map((line) => line.id);
   return {
+    schema,
     latest,
     capture,
     changes: source.history !== undefined || lines.some(({ guarantee }) => guarantee === 'ordered'),
@@ -189,34 +196,41 @@ function compareFunction(
 ): Difference[] {
   const name = functionName(entity, source, operation);
   const row = state.functions.find((candidate) => candidate.name === name);
-  const problem = row === undefined ? 'it is missing' : wrongFunction(row, source, operation, readers);
+  const owner = ownerOf(state.schema);
+  const problem = row === undefined ? 'it is missing' : wrongFunction(row, owner, source, { operation, readers });
   if (problem === undefined) return [];
-  const owner = [
-    `alter function pawl.${name}() owner to ${OWNER}`,
-    `revoke execute on function pawl.${name}() from public`,
+  const { schema } = readers;
+  const owned = [
+    `alter function ${schema}.${name}() owner to ${owner}`,
+    `revoke execute on function ${schema}.${name}() from public`,
   ];
   // A new owner of a function needs the right to create in the schema, unless a superuser changes the owner.
   const lent = state.role.superuser
-    ? owner
-    : [`grant create on schema pawl to ${OWNER}`, ...owner, `revoke create on schema pawl from ${OWNER}`];
+    ? owned
+    : [`grant create on schema ${schema} to ${owner}`, ...owned, `revoke create on schema ${schema} from ${owner}`];
   return [
     {
       kind: 'function',
-      object: `pawl.${name}`,
+      object: `${schema}.${name}`,
       problem,
       sql: [functionText(entity, source, operation, readers), ...lent],
     },
   ];
 }
 
-function wrongFunction(row: FunctionRow, source: Source, operation: Operation, readers: Readers): string | undefined {
+function wrongFunction(
+  row: FunctionRow,
+  owner: string,
+  source: Source,
+  { operation, readers }: { operation: Operation; readers: Readers },
+): string | undefined {
   if (row.body !== functionBody(source, operation, readers)) return 'it differs from the declaration';
   if (!row.definer) return 'it runs as the role that writes, instead of as its owner';
   const pinned = settings(source, operation, readers).map(([name, value]) => `${name}=${value}`);
   // With quote_all_identifiers the catalog shows it so.
   const config = row.config.map((each) => (each === 'search_path="pg_catalog", "pg_temp"' ? pinned[0] : each));
   if (!isDeepStrictEqual(config, pinned)) return `it does not run with ${pinned.join('; ')}`;
-  if (row.owner !== OWNER) return `it belongs to ${row.owner}`;
+  if (row.owner !== owner) return `it belongs to ${row.owner}`;
   return row.is_public ? 'every role may execute it' : undefined;
 }
 
@@ -226,12 +240,13 @@ function compareTrigger(
   operation: Operation,
   { relation, readers, triggers }: { relation: RelationRow; readers: Readers; triggers: readonly TriggerRow[] },
 ): Difference[] {
-  const name = triggerName(entity, operation);
+  const name = triggerName(readers.schema, entity, operation);
   const row = triggers.find(
     (one) => one.schema === relation.schema && one.table === relation.name && one.name === name,
   );
   const isRight =
-    row !== undefined && shapeOf(row.definition) === triggerShape(entity, source, operation, { readers, on: relation });
+    row !== undefined &&
+    shapeOf(row.definition, readers.schema) === triggerShape(entity, source, operation, { readers, on: relation });
   const on = id(relation.schema, relation.name);
   const differ = (problem: string, sql: string[]): Difference[] => [
     { kind: 'trigger', object: `${showTable(relation)}: ${operation}`, problem, sql },
@@ -258,6 +273,7 @@ function compareTrigger(
  */
 function compareStrays(wanted: DesiredState, state: State): Difference[] {
   const { entity, sources } = wanted.definition;
+  const { schema: own } = wanted;
   const names = new Set(
     sources.flatMap((source) =>
       operationsOf(source, readersOf(wanted, source)).map((operation) => functionName(entity, source, operation)),
@@ -276,9 +292,9 @@ function compareStrays(wanted: DesiredState, state: State): Difference[] {
     })),
     ...functions.map(({ name }) => ({
       kind: 'function',
-      object: `pawl.${name}`,
+      object: `${own}.${name}`,
       problem: 'it is not needed any more',
-      sql: [`drop function pawl.${name}() cascade`],
+      sql: [`drop function ${own}.${name}() cascade`],
     })),
   ];
 }
@@ -294,17 +310,18 @@ export function barrier(sources: readonly Source[]): string {
 
 /** Statements that remove a capture, whatever state it is in. */
 export function detachText(entity: string, state: State): string[] {
+  const schema = state.schema.name;
   const capture = state.capture?.id ?? 0;
-  const ofLines = `where line in (select l.id from pawl.capture_line l where l.capture = ${capture})`;
+  const ofLines = `where line in (select l.id from ${schema}.capture_line l where l.capture = ${capture})`;
   return [
-    ...state.functions.map(({ name }) => `drop function pawl.${name}() cascade`),
-    `delete from pawl.capture_sweep ${ofLines}`,
-    `delete from pawl.capture_retry ${ofLines}`,
-    `delete from pawl.capture_dirty ${ofLines}`,
-    `delete from pawl.capture_known ${ofLines}`,
-    `delete from pawl.capture_change where capture = ${capture}`,
-    `delete from pawl.capture_line where capture = ${capture}`,
-    `delete from pawl.capture_definition where entity = ${literal(entity)}`,
+    ...state.functions.map(({ name }) => `drop function ${schema}.${name}() cascade`),
+    `delete from ${schema}.capture_sweep ${ofLines}`,
+    `delete from ${schema}.capture_retry ${ofLines}`,
+    `delete from ${schema}.capture_dirty ${ofLines}`,
+    `delete from ${schema}.capture_known ${ofLines}`,
+    `delete from ${schema}.capture_change where capture = ${capture}`,
+    `delete from ${schema}.capture_line where capture = ${capture}`,
+    `delete from ${schema}.capture_definition where entity = ${literal(entity)}`,
   ];
 }
 

@@ -1,10 +1,12 @@
-import { id, only, statement } from '../../../engine/postgres/index.ts';
+import { id, only, type SchemaName, statement } from '../../../engine/postgres/index.ts';
 import type { Definition } from '../../declare/source.ts';
 import type { Reader } from '../catalog.ts';
-import { OWNER } from './trigger.ts';
+import { ownerOf } from './trigger.ts';
 
 /** What the database has of one capture, to be compared with the declaration. */
 export interface State {
+  /** Pawl's own. */
+  readonly schema: SchemaName;
   readonly role: Role;
   readonly capture: InstalledCapture | undefined;
   readonly lines: readonly LineRow[];
@@ -141,11 +143,12 @@ join pg_class c on c.oid = r.oid join pg_namespace n on n.oid = c.relnamespace`,
 const TABLES = statement('capture.state_tables', 'select pawl.capture_relations($1::text[]) as tables');
 
 export async function readState(db: Reader, { entity, sources }: Definition): Promise<State> {
-  const [role] = await db.query<Role>(ROLE, [OWNER]);
+  const [role] = await db.query<Role>(ROLE, [ownerOf(db.schema)]);
   const [capture] = await db.query<InstalledCapture>(CAPTURE, [entity]);
   if (role === undefined) throw new TypeError('the current role is none');
   const names = sources.map(({ schema, name }) => id(schema, name));
   return {
+    schema: db.schema,
     role,
     capture,
     lines: await db.query<LineRow>(LINES, [entity]),
@@ -187,7 +190,7 @@ const NEXT = statement(
 
 /** A number from the table's sequence, which no other session gets. */
 export async function nextId(db: Reader, table: 'capture_definition' | 'capture_line'): Promise<number> {
-  const [row] = await db.query<{ id: number }>(NEXT, [`pawl.${table}`, 'id']);
+  const [row] = await db.query<{ id: number }>(NEXT, [`${db.schema.name}.${table}`, 'id']);
   return row?.id ?? 0;
 }
 

@@ -1,4 +1,4 @@
-import { id } from '../../../engine/postgres/index.ts';
+import { id, type SchemaName } from '../../../engine/postgres/index.ts';
 import { linkNumber, type Source } from '../../declare/source.ts';
 import { literal } from '../../declare/sql-text.ts';
 
@@ -26,10 +26,14 @@ export const OPERATIONS = ['insert', 'update', 'move', 'delete', 'truncate'] as 
 export type Operation = (typeof OPERATIONS)[number];
 
 /** The role that owns the functions. */
-export const OWNER = 'pawl_capture';
+export function ownerOf({ name }: SchemaName): string {
+  return `${name}_capture`;
+}
 
 /** The consumers of what a source writes. */
 export interface Readers {
+  /** Pawl's, with the log in it. */
+  readonly schema: string;
   /** Lines of dirty keys. */
   readonly latest: readonly number[];
   readonly capture: number;
@@ -41,8 +45,8 @@ export function functionName(entity: string, source: Source, operation: Operatio
   return `capture_${entity}_${source.number}_${operation}`;
 }
 
-export function triggerName(entity: string, operation: Operation): string {
-  return `pawl_capture_${entity}_${operation}`;
+export function triggerName(schema: string, entity: string, operation: Operation): string {
+  return `${schema}_capture_${entity}_${operation}`;
 }
 
 /** The triggers that a source needs. */
@@ -51,7 +55,7 @@ export function operationsOf(source: Source, readers: Readers): Operation[] {
 }
 
 export function functionText(entity: string, source: Source, operation: Operation, readers: Readers): string {
-  return `create or replace function pawl.${functionName(entity, source, operation)}() returns trigger
+  return `create or replace function ${readers.schema}.${functionName(entity, source, operation)}() returns trigger
 language plpgsql security definer ${settings(source, operation, readers)
     .map(([name, value]) => `set ${name} = ${value}`)
     .join(' ')} as ${dollar(functionBody(source, operation, readers))}`;
@@ -86,7 +90,7 @@ export function functionBody(source: Source, operation: Operation, readers: Read
   ];
   const columns = [source.column, ...(changes ? (source.history?.columns ?? []).map(({ name }) => name) : [])];
   const isGuarded = each(source, operation, readers) === 'row' && parts.length > 0;
-  const guard = isGuarded ? refuseGone(columns, latest) : '';
+  const guard = isGuarded ? refuseGone(columns, readers) : '';
   return `\n#variable_conflict use_column\nbegin\n${guard}${parts.join('\n')}\n  return null;\nend `;
 }
 
@@ -97,8 +101,8 @@ export function triggerText(
   { readers, on: table }: { readers: Readers; on: { schema: string; name: string } },
 ): string[] {
   const on = id(table.schema, table.name);
-  const name = id(triggerName(entity, operation));
-  const run = `execute function pawl.${functionName(entity, source, operation)}()`;
+  const name = id(triggerName(readers.schema, entity, operation));
+  const run = `execute function ${readers.schema}.${functionName(entity, source, operation)}()`;
   const event = operation === 'move' ? 'update' : operation;
   const column = id(source.column);
   const moved = `${exact(source, `old.${column}`)} is distinct from ${exact(source, `new.${column}`)}`;
@@ -132,7 +136,7 @@ export function triggerShape(
   const referencing = copies === '' ? '' : ` REFERENCING${copies}`;
   const level = each(source, operation, readers).toUpperCase();
   return unquoted(
-    `CREATE TRIGGER ${triggerName(entity, operation)} AFTER ${event} ON ${table.schema}.${table.name}${referencing} FOR EACH ${level}${when} EXECUTE FUNCTION ${functionName(entity, source, operation)}`,
+    `CREATE TRIGGER ${triggerName(readers.schema, entity, operation)} AFTER ${event} ON ${table.schema}.${table.name}${referencing} FOR EACH ${level}${when} EXECUTE FUNCTION ${functionName(entity, source, operation)}`,
   );
 }
 
@@ -140,11 +144,11 @@ export function triggerShape(
  * Removes what differs between versions and settings of Postgres: parentheses, quotes, casts to text, schemas of the search
  * path.
  */
-export function shapeOf(definition: string): string {
+export function shapeOf(definition: string, schema: string): string {
   return unquoted(definition)
     .replaceAll('::text', '')
     .replaceAll('COLLATE pg_catalog.', 'COLLATE ')
-    .replace('EXECUTE FUNCTION pawl.', 'EXECUTE FUNCTION ');
+    .replace(`EXECUTE FUNCTION ${schema}.`, 'EXECUTE FUNCTION ');
 }
 
 function unquoted(text: string): string {
@@ -172,15 +176,15 @@ function each(source: Source, operation: Operation, readers: Readers): 'row' | '
 
 function noteDirty(source: Source, operation: Operation, readers: Readers): string {
   const { latest } = readers;
-  if (operation === 'truncate') return wholeTable(latest);
+  if (operation === 'truncate') return wholeTable(readers);
   const column = id(source.column);
   const number = linkNumber(source);
-  if (operation === 'move') return noteRow(number, 'old', column, latest);
+  if (operation === 'move') return noteRow(number, 'old', column, readers);
   if (isRowLevel(source, readers)) {
-    if (operation === 'insert') return noteRow(number, 'new', column, latest);
-    const before = noteRow(number, 'old', column, latest);
+    if (operation === 'insert') return noteRow(number, 'new', column, readers);
+    const before = noteRow(number, 'old', column, readers);
     if (operation === 'delete') return before;
-    return `${noteRow(number, 'new', column, latest)}
+    return `${noteRow(number, 'new', column, readers)}
   if ${exact(source, `old.${column}`)} is distinct from ${exact(source, `new.${column}`)} then
   ${before}
   end if;`;
@@ -193,7 +197,7 @@ function noteDirty(source: Source, operation: Operation, readers: Readers): stri
   const gone = `${type} = 'tid'::regtype`;
   // `distinct` compares values of their own type, which is cheaper than texts; sorting them makes all transactions write in
   // one order. Both stand in the inner query: around it they would be one more step of the plan.
-  return `  insert into pawl.capture_dirty (line, source, key)
+  return `  insert into ${readers.schema}.capture_dirty (line, source, key)
   select ${line}, case when ${gone} then -1 else ${number} end, case when ${gone} then '' else k.key::text end
   from (
     select distinct ${keys} from (select tid '(0,0)' as ${column}) gone cross join lateral (select ${column} as key from ${table}) r
@@ -206,33 +210,33 @@ function exact({ type }: Source, value: string): string {
   return ['smallint', 'integer', 'bigint', 'uuid'].includes(type) ? value : `${value}::text collate pg_catalog."C"`;
 }
 
-function noteRow(number: number, row: 'old' | 'new', column: string, latest: readonly number[]): string {
-  return `  insert into pawl.capture_dirty (line, source, key)
+function noteRow(number: number, row: 'old' | 'new', column: string, { latest, schema }: Readers): string {
+  return `  insert into ${schema}.capture_dirty (line, source, key)
   select l, ${number}, ${row}.${column}::text from ${lines(latest)} l where ${row}.${column} is not null;`;
 }
 
-function refuseGone(columns: readonly string[], latest: readonly number[]): string {
+function refuseGone(columns: readonly string[], readers: Readers): string {
   const probe = (column: string): string => `not exists (select from pg_catalog.pg_attribute a
     where a.attrelid = tg_relid and a.attname = ${literal(column)} and not a.attisdropped)`;
   return `  if ${[...new Set(columns)].map(probe).join(' or ')} then
-${latest.length === 0 ? '  null;' : wholeTable(latest)}
+${readers.latest.length === 0 ? '  null;' : wholeTable(readers)}
     return null;
   end if;
 `;
 }
 
-function wholeTable(latest: readonly number[]): string {
-  return `  insert into pawl.capture_dirty (line, source, key) select l, -1, '' from ${lines(latest)} l;`;
+function wholeTable({ latest, schema }: Readers): string {
+  return `  insert into ${schema}.capture_dirty (line, source, key) select l, -1, '' from ${lines(latest)} l;`;
 }
 
 function lines(numbers: readonly number[]): string {
   return `unnest('{${numbers.join()}}'::smallint[])`;
 }
 
-function noteChange(source: Source, operation: Operation, { capture }: Readers): string {
+function noteChange(source: Source, operation: Operation, { capture, schema }: Readers): string {
   const fixed = `${capture}, ${source.number}, ${literal(operation)}`;
   if (operation === 'truncate') {
-    return `  insert into pawl.capture_change (capture, source, op) values (${fixed});`;
+    return `  insert into ${schema}.capture_change (capture, source, op) values (${fixed});`;
   }
   const column = id(source.column);
   const key = operation === 'delete' ? `old.${column}::text` : `new.${column}::text`;
@@ -244,7 +248,7 @@ function noteChange(source: Source, operation: Operation, { capture }: Readers):
       ? image(source, 'old')
       : 'null';
   const after = operation !== 'delete' && rows !== 'keys' ? image(source, 'new') : 'null';
-  return `  insert into pawl.capture_change (capture, source, op, key, old_key, before, after)
+  return `  insert into ${schema}.capture_change (capture, source, op, key, old_key, before, after)
   values (${fixed}, ${key}, ${oldKey}, ${before}, ${after});`;
 }
 

@@ -1,6 +1,7 @@
 import { InvalidInput } from '../../../base/errors.ts';
 import { type Check, custom, optional } from '../../../base/options/options.ts';
 import { failure } from '../failure.ts';
+import type { SchemaName } from '../schema/name.ts';
 import type { Transaction } from '../session/transaction.ts';
 import { LIBRARIES } from './library.ts';
 
@@ -32,14 +33,18 @@ export const openTransaction: Check<OpenTransaction | undefined> = optional(
 export type Row = Record<string, unknown>;
 
 /**
- * Runs one statement with one text parameter inside the caller's own transaction, whichever library holds it: it is
+ * Runs one statement of Pawl's with one text parameter inside the caller's own transaction, whichever library holds it: it is
  * committed and rolled back with everything else there.
  *
  * `text` names `$1` exactly once and has no other parameter. The parameter is always sent as text and cast by the
  * statement: postgres.js, for one, would quote a string for a jsonb parameter once more.
  * @throws InvalidInput when `tx` is none of the known libraries' transactions, or not inside a transaction
  */
-export async function callInTransaction(tx: unknown, text: string, value: string): Promise<Row[]> {
+export async function callInTransaction(
+  tx: unknown,
+  schema: SchemaName,
+  { text, value }: { readonly text: string; readonly value: string },
+): Promise<Row[]> {
   const holder = toHolder(tx);
   const library = LIBRARIES.find((candidate) => candidate.fits(holder));
   if (library === undefined) {
@@ -53,9 +58,9 @@ export async function callInTransaction(tx: unknown, text: string, value: string
     );
   }
   try {
-    return toRows(await library.run(holder, asTextParameter(text), value));
+    return toRows(await library.run(holder, asTextParameter(schema.text(text)), value));
   } catch (error) {
-    throw failure(driverError(error));
+    throw failure(driverError(error), schema.name);
   }
 }
 

@@ -1,5 +1,6 @@
 import { InvalidInput, SchemaMismatch } from '../../../base/errors.ts';
 import { failure } from '../failure.ts';
+import type { SchemaName } from '../schema/name.ts';
 import { type FunctionSet, type Migration, schema as released, type Schema } from '../schema.gen.ts';
 import type { Session } from '../session/session.ts';
 import type { Statement } from '../sql.ts';
@@ -8,7 +9,7 @@ import { nameMissingRight } from './rights.ts';
 import {
   applyFunctions,
   applyTables,
-  BEGIN,
+  begin,
   type FunctionsRow,
   IS_FOUNDED,
   type MigrationRow,
@@ -66,6 +67,7 @@ export interface MigrationStatus {
 
 /** What migrating needs of an engine. */
 export interface MigrationTarget {
+  readonly schema: SchemaName;
   query<Row>(sql: Statement, values?: unknown[]): Promise<Row[]>;
   session<T>(fn: (session: Session) => Promise<T>): Promise<T>;
 }
@@ -98,7 +100,7 @@ async function bringUpToDate(
   const { pending, outdated } = outstanding(await readApplied(engine), known, wanted);
   if (options.dryRun === true) {
     const scripts = [...pending.map(applyTables), ...outdated.map((set) => applyFunctions(set, known.version))];
-    return { applied: [], functions: [], sql: scripts.map(script).join('\n') };
+    return { applied: [], functions: [], sql: scripts.map((one) => script(one, engine.schema)).join('\n') };
   }
   const report: MigrationReport = { applied: [], functions: [], sql: null };
   if (pending.length + outdated.length > 0) {
@@ -142,7 +144,7 @@ async function readApplied(engine: Pick<MigrationTarget, 'query'>): Promise<Appl
 /** One transaction: what is still missing under the lock, tables before functions. False when nothing is. */
 async function applyNext(session: Session, known: Schema, wanted: Schema, report: MigrationReport): Promise<boolean> {
   try {
-    await session.run(BEGIN);
+    await session.run(begin(session.schema));
     const { pending, outdated } = outstanding(await readApplied(session), known, wanted);
     const [migration] = pending;
     const [set] = outdated;

@@ -1,4 +1,5 @@
 import { DatabaseError, NotSupported } from '../../../base/errors.ts';
+import type { SchemaName } from '../schema/name.ts';
 import { type Statement, statement } from '../sql.ts';
 
 const RIGHTS = statement(
@@ -17,21 +18,21 @@ interface Rights {
 
 /** What to grant, where a migration failed for want of a privilege; every other error as it is. */
 export async function nameMissingRight(
-  session: { query<Row>(sql: Statement): Promise<Row[]> },
+  session: { readonly schema: SchemaName; query<Row>(sql: Statement): Promise<Row[]> },
   error: unknown,
 ): Promise<unknown> {
   if (!(error instanceof DatabaseError) || error.sqlState !== '42501') return error;
   // Where even this fails, the first error says more.
   const [rights] = await session.query<Rights>(RIGHTS).catch(() => []);
-  return rights === undefined ? error : new NotSupported(advice(rights), { cause: error });
+  return rights === undefined ? error : new NotSupported(advice(rights, session.schema.name), { cause: error });
 }
 
-function advice({ role, database, owner }: Rights): string {
+function advice({ role, database, owner }: Rights, schema: string): string {
   if (owner === null) {
     return (
-      `the role ${role} may not make the schema pawl: run "create schema pawl authorization ${role}" as an administrator, ` +
+      `the role ${role} may not make the schema ${schema}: run "create schema ${schema} authorization ${role}" as an administrator, ` +
       `or "grant create on database ${database} to ${role}"`
     );
   }
-  return `the schema pawl belongs to ${owner}, and the role ${role} may not change it: migrate as ${owner}, or run "grant ${owner} to ${role}"`;
+  return `the schema ${schema} belongs to ${owner}, and the role ${role} may not change it: migrate as ${owner}, or run "grant ${owner} to ${role}"`;
 }

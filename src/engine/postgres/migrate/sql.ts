@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { SchemaName } from '../schema/name.ts';
 import type { FunctionSet, Migration } from '../schema.gen.ts';
 import { type Statement, statement } from '../sql.ts';
 import { instant } from '../types.ts';
@@ -54,7 +55,7 @@ begin
     raise exception 'database "%" is encoded in %, which cannot hold every text; Pawl needs one in UTF8: create database NAME template template0 encoding ''UTF8''',
       current_database(), current_setting('server_encoding') using errcode = 'PW006';
   end if;
-  if not exists (select from pg_namespace where nspname = 'pawl') then
+  if not exists (select from pg_namespace where nspname = 'pawl'::name) then
     create schema pawl;
   end if;
   if to_regclass('pawl.migration') is null then
@@ -81,7 +82,24 @@ end
 $$`;
 
 /** Begins the transaction of one step, and waits for the steps of other processes. */
-export const BEGIN: string = `${OPEN};\n${FOUNDATION}`;
+export function begin(schema: SchemaName): string {
+  return [OPEN, FOUNDATION, ...(schema.isDefault ? [] : [ownHash(schema)])].join(';\n');
+}
+
+/**
+ * By the hashes of names and keys transactions lock, in one space of numbers for the whole database. So a schema of another name has a
+ * hash of its own. Postgres writes it into what calls it.
+ */
+function ownHash({ name, salt }: SchemaName): string {
+  return `do $$
+begin
+  if to_regprocedure('${name}.hashtextextended(text, bigint)') is null then
+    create function ${name}.hashtextextended(text, bigint) returns bigint language sql immutable strict parallel safe
+    as $hash$select pg_catalog.hashtextextended($1, $2 operator(pg_catalog.#) '${salt}'::bigint)$hash$;
+  end if;
+end
+$$`;
+}
 
 export const IS_FOUNDED: Statement = statement(
   'migrate.is_founded',
@@ -143,8 +161,8 @@ set checksum = excluded.checksum, version = excluded.version, signatures = exclu
 }
 
 /** One step as a script for psql. */
-export function script({ run, note }: { run: string; note: string }): string {
-  return `${BEGIN};\n\n${run}\n\n${note};\ncommit;\n`;
+export function script({ run, note }: { run: string; note: string }, schema: SchemaName): string {
+  return schema.text(`${begin(schema)};\n\n${run}\n\n${note};\ncommit;\n`);
 }
 
 function quote(value: string): string {

@@ -6,6 +6,7 @@ import { deadline } from '../../../base/time/deadline.ts';
 import { formatDuration } from '../../../base/time/duration.ts';
 import type { ClientLike, PoolLike, QueryConfig, QueryResult } from '../driver.ts';
 import { beforeSending, failure } from '../failure.ts';
+import type { SchemaName } from '../schema/name.ts';
 import { destroySocket } from '../socket.ts';
 import type { Statement } from '../sql.ts';
 import { ownTypes } from '../types.ts';
@@ -30,6 +31,8 @@ export interface AnswerOptions {
 export class Session {
   /** The driver's own connection. */
   readonly client: ClientLike;
+  /** What Pawl's own statements find their tables in. @internal */
+  readonly schema: SchemaName;
   readonly #prepare: boolean;
   readonly #onRelease: (session: Session) => void;
   #state: 'open' | 'broken' | 'released' = 'open';
@@ -40,8 +43,13 @@ export class Session {
   #silentMs: number | undefined;
 
   /** @internal */
-  constructor(client: ClientLike, prepare: boolean, onRelease: (session: Session) => void) {
+  constructor(
+    client: ClientLike,
+    { prepare, schema }: { readonly prepare: boolean; readonly schema: SchemaName },
+    onRelease: (session: Session) => void,
+  ) {
     this.client = client;
+    this.schema = schema;
     this.#prepare = prepare;
     this.#onRelease = onRelease;
     client.on('error', this.#onError);
@@ -89,8 +97,8 @@ export class Session {
       );
     }
     const named = this.#prepare && statement.prepare;
-    const config: QueryConfig = { text: statement.text, values };
-    if (named) config.name = `pawl:${statement.name}`;
+    const config: QueryConfig = { text: this.schema.statement(statement).text, values };
+    if (named) config.name = `${this.schema.name}:${statement.name}`;
     if (statement.isOwn === true) config.types = ownTypes;
     try {
       const result = await this.#send(config, () => this.client.query(config), options);
@@ -107,13 +115,14 @@ export class Session {
   }
 
   /**
-   * Sends a text of one or more statements by the simple protocol, in one round trip, and gives each one's result. No
-   * parameters: every value must have been quoted. One failing statement fails the whole text; what was committed
+   * Sends a text of one or more statements of Pawl's by the simple protocol, in one round trip, and gives each one's result. No
+   * parameters: every value must have been quoted as an e'' literal, whose words are not taken for names of the schema. One failing statement fails the whole text; what was committed
    * before it inside the text stays committed.
    */
   async run<Row = Record<string, unknown>>(text: string, options?: AnswerOptions): Promise<QueryResult<Row>[]> {
+    const sent = this.schema.text(text);
     this.#isUnclear = text.includes(';');
-    const answer = await this.#send({ text }, () => this.client.query({ text, types: ownTypes }), options);
+    const answer = await this.#send({ text: sent }, () => this.client.query({ text: sent, types: ownTypes }), options);
     this.#isUnclear = false;
     return (Array.isArray(answer) ? answer : [answer]).map((result) => ({
       rows: result.rows as Row[],
@@ -128,7 +137,7 @@ export class Session {
    */
   async batch(steps: readonly Step[], options?: AnswerOptions): Promise<Rows[]> {
     const ask = (): Promise<Rows[]> => {
-      const batch = new Batch(this.client, steps);
+      const batch = new Batch(this.client, this.#named(steps));
       // The driver gives back what it was given, and tells the batch how it went.
       void this.client.query(batch);
       return batch.answers;
@@ -137,6 +146,11 @@ export class Session {
     const answers = await this.#send({ text: steps[0]?.statement.text ?? '' }, ask, options);
     this.#isUnclear = false;
     return answers;
+  }
+
+  #named(steps: readonly Step[]): readonly Step[] {
+    if (this.schema.isDefault) return steps;
+    return steps.map(({ statement, values }) => ({ statement: this.schema.statement(statement), values }));
   }
 
   /**
@@ -203,7 +217,7 @@ export class Session {
       const answer = ask();
       return await (options?.deadlineMs === undefined ? answer : this.#within(options.deadlineMs, answer, text));
     } catch (error) {
-      const known = failure(error);
+      const known = failure(error, this.schema.name);
       if (known instanceof ConnectionFailed) {
         this.#state = this.#state === 'open' ? 'broken' : this.#state;
       }

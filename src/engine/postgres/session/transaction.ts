@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Conflict, ConnectionFailed, InvalidInput, SerializationFailed } from '../../../base/errors.ts';
 import type { ClientLike } from '../driver.ts';
 import { failure, isPoolTimeout, isReadOnly } from '../failure.ts';
+import type { SchemaName } from '../schema/name.ts';
 import type { Statement } from '../sql.ts';
 import { cancelRunning } from './cancel.ts';
 import type { AnswerOptions, Session } from './session.ts';
@@ -47,6 +48,11 @@ export class Transaction {
   /** The driver's connection, for statements of your own. Do not commit, roll back or release it yourself. */
   get client(): ClientLike {
     return this.#session.client;
+  }
+
+  /** The schema of the engine that has opened it. @internal */
+  get schema(): SchemaName {
+    return this.#session.schema;
   }
 
   /** The first statement that failed here, if any; after it the database refuses all others. @internal */

@@ -1,0 +1,99 @@
+import { createHash } from 'node:crypto';
+import type { Statement } from '../sql.ts';
+
+/**
+ * The schema that has Pawl's tables and functions. All SQL of Pawl's, in `sql/` and in `src/`, calls it `pawl`; for another name the
+ * text is rewritten on its way to the server. That is a list of exact words and no parser: values are parameters, so no text of a
+ * user's is in a statement, except where it is declared as {@link Statement.isVerbatim} or stands in an e'' literal.
+ * `npm run rules` checks that no statement names the schema in a way that the list misses.
+ *
+ * Everything that two schemas of one database would share follows the name, too: channels, advisory locks, triggers of captures and
+ * the role that owns their functions.
+ */
+export class SchemaName {
+  readonly name: string;
+  /** Whether it is `pawl`: then nothing is rewritten. */
+  readonly isDefault: boolean;
+  readonly #known = new WeakMap<Statement, Statement>();
+
+  constructor(name: string) {
+    this.name = name;
+    this.isDefault = name === DEFAULT;
+    named.add(name);
+  }
+
+  /** SQL of Pawl's, as it is sent. */
+  text(sql: string): string {
+    return this.isDefault ? sql : sql.replace(WORDS, (word) => this.#word(word));
+  }
+
+  /** A statement of Pawl's, as it is sent; one of the program's as it is. Each is rewritten once. */
+  statement(given: Statement): Statement {
+    if (this.isDefault || given.isOwn !== true || given.isVerbatim === true) return given;
+    const known = this.#known.get(given);
+    if (known !== undefined) return known;
+    const made = { ...given, text: this.text(given.text) };
+    this.#known.set(given, made);
+    return made;
+  }
+
+  /** The channel on which everybody who works with this schema listens: `queue`, `actor`. */
+  channel(topic: string): string {
+    return `${this.name}_${topic}`;
+  }
+
+  /** What the seed of each hash by which something is locked is combined with. */
+  get salt(): string {
+    return digest(this.name).readBigInt64BE(0).toString();
+  }
+
+  #word(word: string): string {
+    if (KEPT.test(word)) return word;
+    if (word === `${HASH}(`) return `${this.name}.${word}`;
+    if (/^\d/.test(word)) return String(lockNumber(this.name) + (Number(word) & 1));
+    return word.replace(DEFAULT, this.name);
+  }
+}
+
+/** The name unless another one is given, and the word for it in all SQL of Pawl's. */
+export const DEFAULT = 'pawl';
+const HASH = 'hashtextextended';
+
+/** Left as they are: a literal that quoted() has made, and settings, which belong to the session and not to a schema. */
+const KEPT = /^(?:e'|current_setting|set_config)/;
+
+/**
+ * The words that name the schema, or something that two schemas must not share. The numbers are the classes of advisory locks with two
+ * numbers: of migrations, and of workers with open transactions.
+ */
+const WORDS = new RegExp(
+  [
+    String.raw`(?<!\w)e'(?:[^'\\]|\\.|'')*'`,
+    String.raw`(?:current_setting|set_config)\('pawl\.\w+'`,
+    String.raw`(?<![\w".$])pawl\.(?=[a-z%])`,
+    String.raw`'pawl'`,
+    String.raw`\bschema pawl\b`,
+    String.raw`(?<![\w"])pawl_capture(?![a-z0-9])`,
+    String.raw`'pawl_(?:queue|actor)'`,
+    String.raw`(?<![\w.])${HASH}\(`,
+    String.raw`\b188543575[67]\b`,
+  ].join('|'),
+  'gs',
+);
+
+function digest(name: string): Buffer {
+  return createHash('sha256').update(`pawl schema ${name}`).digest();
+}
+
+/** An even number of four bytes. */
+function lockNumber(name: string): number {
+  return digest(name).readUInt32BE(8) & 0x7f_ff_ff_fe;
+}
+
+/** Every name that an engine of this process has. */
+const named = new Set<string>([DEFAULT]);
+
+/** The schema that a message of the server's is about, if it is one of Pawl's. */
+export function schemaIn(message: string): string | undefined {
+  return [...named].find((name) => new RegExp(String.raw`\b${name}\.|\bschema "?${name}\b`).test(message));
+}
