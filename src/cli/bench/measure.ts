@@ -132,7 +132,7 @@ async function removeJobs(
   { url, lastId, signal }: { url: string; lastId: string; signal: AbortSignal },
 ): Promise<void> {
   const admin = createQueueAdmin(engine);
-  const other = postgres(url, { applicationName: 'pawl bench', max: 4 });
+  const other = postgres(url, { applicationName: 'pawl bench', max: 4, schema: engine.schema.name });
   try {
     await new Promise((resolve) => setTimeout(resolve, 1100));
     const worker = benchQueue(other).work({ noop: () => {} }, { signal });

@@ -102,6 +102,12 @@ export function addDev(program: Command): void {
 }
 
 async function dev(cli: Cli, flags: DevFlags): Promise<number> {
+  if (cli.globals.schema !== undefined) {
+    throw new Failure('pawl dev has its tables in the schema pawl, as its examples have', {
+      exit: EXIT.usage,
+      next: 'leave --schema out',
+    });
+  }
   if (cli.globals.url !== undefined && flags.data !== undefined) {
     throw new Failure('--data is the folder of a database of our own, --url names another one', {
       exit: EXIT.usage,
@@ -116,7 +122,7 @@ async function dev(cli: Cli, flags: DevFlags): Promise<number> {
   const database = await openDatabase(cli, flags);
   if (database === undefined) return EXIT.done;
   const engine = await cli.open(
-    { ...database, directUrl: undefined, prepare: undefined, origin: 'pawl dev' },
+    { ...database, directUrl: undefined, prepare: undefined, schema: undefined, origin: 'pawl dev' },
     { max: 20 },
   );
   await engine.migrate();

@@ -30,7 +30,7 @@ export async function examine(engine: PostgresEngine): Promise<Finding[]> {
   if (schema.verdict === 'fail') return findings;
   return [
     ...findings,
-    checkTables(await inspectTables(engine)),
+    checkTables(await inspectTables(engine), engine.schema.name),
     ...checkQueues(await readQueueHealth(engine)),
     ...checkActors(await createActorAdmin(engine).health()),
     ...(await checkCaptures(createCaptureAdmin(engine))),
@@ -116,13 +116,13 @@ function checkSnapshots({ oldestTransaction: oldest }: ServerFacts): Finding {
   );
 }
 
-function checkTables(tables: readonly TableFacts[]): Finding {
+function checkTables(tables: readonly TableFacts[], schema: string): Finding {
   const bytes = tables.reduce((sum, table) => sum + table.bytes, 0);
   const bloated = tables.filter(({ rows, deadRows }) => deadRows > DEAD_ROWS && deadRows > rows);
   const largest = tables.slice(0, 3).map((table) => `${table.name} ${size(table.bytes)}`);
   if (bloated.length === 0) return ok('tables', `${size(bytes)} in all: ${largest.join(', ')}…`);
   const names = bloated.map(({ name, deadRows }) => `${name} (${deadRows} dead rows)`).join(', ');
-  const fix = bloated.map(({ name }) => `vacuum pawl.${name};`).join(' ');
+  const fix = bloated.map(({ name }) => `vacuum ${schema}.${name};`).join(' ');
   return warn('tables', `more dead rows than live ones in ${names}`, fix);
 }
 

@@ -38,13 +38,14 @@ async function diagnose(cli: Cli): Promise<number> {
   return code;
 }
 
-function settings({ url, origin, directUrl, prepare }: Target, { globals }: Cli): Finding[] {
+function settings({ url, origin, directUrl, prepare, schema }: Target, { globals }: Cli): Finding[] {
   const findings = [
     ok('pawl', `${packageVersion()} on Node ${process.versions.node}`),
     ok('url', `${maskUrl(url)} from ${origin}`),
   ];
   if (directUrl !== undefined) findings.push(ok('directUrl', maskUrl(directUrl)));
   if (prepare !== undefined) findings.push(ok('prepare', String(prepare)));
+  if (schema !== undefined) findings.push(ok('schema name', schema));
   if (globals.config !== undefined) findings.push(ok('config', `${globals.config} from --config`));
   const unused = ['PAWL_URL', 'DATABASE_URL'].filter((name) => process.env[name] && name !== origin);
   if (unused.length > 0) findings.push(ok('not used', `${unused.join(', ')}: ${origin} comes first`));

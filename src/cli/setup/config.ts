@@ -10,6 +10,7 @@ const KEYS = [
   'url',
   'directUrl',
   'prepare',
+  'schema',
   'engine',
   'workers',
   'actors',
@@ -27,6 +28,8 @@ export interface Config {
   /** A URL that reaches the server itself, for LISTEN, when `url` points at a pooler. */
   readonly directUrl: string | undefined;
   readonly prepare: boolean | undefined;
+  /** What Pawl's tables are in, where it is not `pawl`. */
+  readonly schema: string | undefined;
   /** An engine of the user's own making, for `pawl worker`. */
   readonly engine: PostgresEngine | undefined;
   /** Of `pawl worker`: a list, or a function that gives an object with one. */
@@ -106,6 +109,7 @@ function read(file: string, value: unknown): Config {
     url: text('url'),
     directUrl: text('directUrl'),
     prepare,
+    schema: text('schema'),
     engine,
     workers,
     actors,

@@ -7,6 +7,7 @@ import type { Colour } from '../output/reporter.ts';
 /** The options that every command takes. */
 export interface Globals {
   readonly url?: string;
+  readonly schema?: string;
   readonly config?: string;
   readonly output: Format;
   readonly quiet: boolean;
@@ -37,6 +38,7 @@ export function addGlobals(program: Command): void {
     new Option(flags, text).choices(choices).default(fallback);
   program
     .option('--url <url>', 'database to use; else PAWL_URL, DATABASE_URL, or url in the config file')
+    .option('--schema <name>', 'schema of Pawl in it; else PAWL_SCHEMA, schema in the config file, or pawl')
     .option('--config <file>', 'config file; else pawl.config.js, .mjs or .json in this folder')
     .addOption(choice('-o, --output <format>', 'form of the data on stdout', FORMATS, DEFAULTS.output))
     .option('-q, --quiet', 'print only ids')

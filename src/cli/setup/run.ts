@@ -142,7 +142,7 @@ function watch({ timeout }: Globals, endsBySignal: boolean): Limit {
 
 function engineOptions(
   globals: Globals,
-  { directUrl, prepare }: Target,
+  { directUrl, prepare, schema }: Target,
   options: PostgresOptions = {},
 ): PostgresOptions {
   return {
@@ -153,6 +153,7 @@ function engineOptions(
     logger: stderrLogger({ level: globals.verbose ? 'debug' : 'warn' }),
     ...(directUrl === undefined ? {} : { directUrl }),
     ...(prepare === undefined ? {} : { prepare }),
+    ...(schema === undefined ? {} : { schema }),
     ...options,
   };
 }

@@ -8,6 +8,8 @@ export interface Target {
   readonly url: string;
   readonly directUrl: string | undefined;
   readonly prepare: boolean | undefined;
+  /** Undefined: `pawl`. */
+  readonly schema: string | undefined;
   /** `--url`, `PAWL_URL`, `DATABASE_URL` or the config file's name. */
   readonly origin: string;
 }
@@ -25,8 +27,10 @@ export async function findTarget(globals: Globals, loaded?: Config): Promise<Tar
   ].find(([, value]) => value !== undefined && value !== '') ?? [undefined, undefined];
   const config = loaded ?? (url === undefined || file !== undefined ? await loadConfig(file) : undefined);
   const { directUrl, prepare } = config ?? {};
-  if (origin !== undefined && url !== undefined) return check({ url, directUrl, prepare, origin });
-  return config?.url === undefined ? undefined : check({ url: config.url, directUrl, prepare, origin: config.file });
+  const schema = globals.schema ?? (process.env['PAWL_SCHEMA'] || config?.schema);
+  const rest = { directUrl, prepare, schema };
+  if (origin !== undefined && url !== undefined) return check({ url, origin, ...rest });
+  return config?.url === undefined ? undefined : check({ url: config.url, origin: config.file, ...rest });
 }
 
 /** The same, where there has to be one. @throws Failure (usage) saying how to give it */

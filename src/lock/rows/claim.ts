@@ -75,7 +75,7 @@ export interface RowClaim {
   readonly tokenColumn?: string | undefined;
   readonly lease?: { readonly column?: string };
   /** Pawl's schema, where it is not `pawl`. */
-  readonly pawlSchema?: string;
+  readonly pawlSchema?: string | undefined;
 }
 
 /**

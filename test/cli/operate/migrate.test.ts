@@ -1,3 +1,6 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../../support/database.ts';
@@ -53,4 +56,22 @@ test('plan and --dry-run print SQL that psql could run, and change nothing', asy
   onTestFinished(() => client.end());
   await client.query(plan.stdout);
   expect((await warmPawl(['migrate', 'status'], { url })).code).toBe(0);
+});
+
+test('--schema, PAWL_SCHEMA and the config file name another schema, in this order', async () => {
+  const { url } = await freshDatabase({ migrated: false });
+  expect((await warmPawl(['migrate', '--schema', 'jobs'], { url })).code).toBe(0);
+  const state = async (args: string[], env: Record<string, string>): Promise<unknown> =>
+    JSON.parse((await warmPawl(['migrate', 'status', '-o', 'json', ...args], { url, env })).stdout).state;
+  expect(await state([], {})).toBe('behind');
+  expect(await state([], { PAWL_SCHEMA: 'jobs' })).toBe('current');
+  expect(await state(['--schema', 'pawl'], { PAWL_SCHEMA: 'jobs' })).toBe('behind');
+  const folder = await mkdtemp(join(tmpdir(), 'pawl-schema-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const config = join(folder, 'pawl.config.json');
+  await writeFile(config, JSON.stringify({ schema: 'jobs' }));
+  expect(await state(['--config', config], {})).toBe('current');
+  expect(await state(['--config', config], { PAWL_SCHEMA: 'pawl' })).toBe('behind');
+  const refused = await warmPawl(['migrate', '--schema', 'public'], { url });
+  expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('others may create') });
 });

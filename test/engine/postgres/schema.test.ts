@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { InvalidInput, NotSupported, SchemaMismatch } from '../../../src/base/errors.ts';
 import { createCapture, sql } from '../../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
@@ -14,19 +14,26 @@ let client: pg.Client;
 let jobs: PostgresEngine;
 let billing: PostgresEngine;
 
-beforeEach(async () => {
+function mail(engine: PostgresEngine) {
+  return createQueue(engine, 'mail', { kinds: { send: {} } });
+}
+
+async function open(): Promise<void> {
   database = await freshDatabase({ migrated: false });
   client = new pg.Client({ connectionString: database.url });
   await client.connect();
   [jobs, billing] = [postgres(database.url, { schema: 'jobs' }), postgres(database.url, { schema: 'billing' })];
-});
+}
 
-afterEach(async () => {
+async function close(): Promise<void> {
   await Promise.all([jobs.stop(), billing.stop(), client.end()]);
   await database.drop();
-});
+}
 
 describe('an own schema', () => {
+  beforeEach(open);
+  afterEach(close);
+
   test('has everything, and makes nothing elsewhere', async () => {
     await jobs.migrate();
     await CAPABILITIES['capture']?.(jobs);
@@ -40,7 +47,7 @@ describe('an own schema', () => {
 
   test('is made by migrate(), compared by status(), and written out by a dry run', async () => {
     expect((await jobs.status()).state).toBe('behind');
-    const { sql: script = '' } = await jobs.migrate({ dryRun: true });
+    const { sql: script } = await jobs.migrate({ dryRun: true });
     await client.query(script ?? '');
     expect((await jobs.status()).state).toBe('current');
     expect((await jobs.migrate()).applied).toEqual([]);
@@ -49,7 +56,7 @@ describe('an own schema', () => {
   });
 
   test('is named by the errors about what is missing', async () => {
-    const queue = createQueue(jobs, 'mail', { kinds: { send: {} } });
+    const queue = mail(jobs);
     const failure: unknown = await queue.register().catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(SchemaMismatch);
     expect(String(failure)).toMatch(/"?jobs\b/);
@@ -57,9 +64,11 @@ describe('an own schema', () => {
 });
 
 describe('two schemas in one database', () => {
-  beforeEach(async () => {
+  beforeAll(async () => {
+    await open();
     await Promise.all([jobs.migrate(), billing.migrate()]);
   });
+  afterAll(close);
 
   test.for(Object.entries(CAPABILITIES).filter(([name]) => name !== 'capture'))(
     '%s: each works as if it were alone',
@@ -72,40 +81,40 @@ describe('two schemas in one database', () => {
     const pool = new pg.Pool({ connectionString: database.url, max: 1 }).on('error', () => {});
     const both = ['jobs', 'billing'].map((schema) => postgres(pool, { schema }));
     for (const engine of [...both, ...both]) {
-      const queue = createQueue(engine, 'mail', { kinds: { send: {} } });
+      const queue = createQueue(engine, 'shared', { kinds: { send: {} } });
       await queue.enqueue('send', {});
     }
     for (const engine of both) {
-      expect((await createQueueAdmin(engine).stats('mail')).new).toBe(2);
+      expect((await createQueueAdmin(engine).stats('shared')).new).toBe(2);
       await engine.stop();
     }
     await pool.end();
   });
 
   test('a job, its key and the NOTIFY for it are of one of them', async () => {
-    const [mine, theirs] = [jobs, billing].map((engine) => createQueue(engine, 'mail', { kinds: { send: {} } }));
-    await mine?.register();
-    await theirs?.register();
+    const [mine, theirs] = [mail(jobs), mail(billing)];
+    await mine.register();
+    await theirs.register();
     let open: () => void = () => {};
     const held = new Promise<void>((resolve) => {
       open = resolve;
     });
     const ran: string[] = [];
     const workers = [
-      mine?.work({ send: async () => held.then(() => void ran.push('jobs')) }, { poll: '1m' }),
-      theirs?.work({ send: () => void ran.push('billing') }, { poll: '1m' }),
+      mine.work({ send: async () => held.then(() => void ran.push('jobs')) }, { poll: '1m' }),
+      theirs.work({ send: () => void ran.push('billing') }, { poll: '1m' }),
     ];
-    await Promise.all(workers.map((worker) => worker?.started));
-    await mine?.enqueue('send', {}, { key: 'k' });
-    await theirs?.enqueue('send', {}, { key: 'k' });
+    await Promise.all(workers.map((worker) => worker.started));
+    await mine.enqueue('send', {}, { key: 'k' });
+    await theirs.enqueue('send', {}, { key: 'k' });
     await until('one has run', async () => ran.length === 1);
     expect(ran).toEqual(['billing']);
     open();
     await until('both have run', async () => ran.length === 2);
-    await Promise.all(workers.map((worker) => worker?.stop()));
+    await Promise.all(workers.map((worker) => worker.stop()));
   });
 
-  test('a lock of one excludes nobody in the other', async () => {
+  test('a lock of one excludes no holder in the other', async () => {
     const [mine, theirs] = [createLocks(jobs), createLocks(billing)];
     await using held = await mine.acquire('nightly', { lease: '30s' });
     expect(await mine.tryAcquire('nightly')).toBeUndefined();
@@ -167,6 +176,16 @@ describe('two schemas in one database', () => {
     await client.query('commit');
   });
 
+  test('names are hashed to other numbers, by which transactions lock', async () => {
+    const { rows } = await client.query(
+      "select jobs.hashtextextended('a', 7) as mine, billing.hashtextextended('a', 7) as theirs, hashtextextended('a', 7) as plain",
+    );
+    expect(new Set(Object.values(rows[0])).size).toBe(3);
+    const text = 'select pg_advisory_lock_shared(1885435757, 1), pg_advisory_xact_lock(1885435756, 1)';
+    const sent = [jobs, billing].map(({ schema }) => schema.text(text).match(/\d{3,}/g));
+    expect(new Set([...sent.flat(), '1885435756', '1885435757']).size).toBe(6);
+  });
+
   test('a statement of the program’s is sent as it is', async () => {
     const said = statement('test.said', "select 'pawl.x' || 'pawl' as said", { isOwn: false });
     expect(await jobs.query(said)).toEqual([{ said: 'pawl.xpawl' }]);
@@ -177,7 +196,7 @@ describe('two schemas in one database', () => {
     for (const hold of ['lease', 'transaction'] as const) {
       const queue = createQueue(jobs, `echo ${hold}`, { kinds: { echo: {} } });
       const { id } = await queue.enqueue('echo', payload);
-      await using worker = queue.work({ echo: (unit) => unit.payload }, { hold });
+      await using worker = queue.work({ echo: (unit) => unit.payload }, { hold, concurrency: 2 });
       await worker.started;
       await until('it is complete', async () => (await createQueueAdmin(jobs).get(id)).status === 'complete');
       expect((await createQueueAdmin(jobs).get(id)).result).toBe(payload);
@@ -191,7 +210,7 @@ describe('two schemas in one database', () => {
     const url = new URL(database.url);
     [url.username, url.password] = ['only_jobs', 'x'];
     const limited = [postgres(url.href, { schema: 'jobs' }), postgres(url.href, { schema: 'billing' })];
-    const [own, other] = limited.map((engine) => createQueue(engine, 'mail', { kinds: { send: {} } }));
+    const [own, other] = limited.map(mail);
     await own?.enqueue('send', {});
     await expect(other?.enqueue('send', {})).rejects.toThrow(/grant usage on schema billing to ROLE/);
     await expect(limited[1]?.migrate()).rejects.toThrow(NotSupported);
