@@ -98,7 +98,7 @@ export class Collector {
   }
 
   /**
-   * A store is tried out once. So nobody else would remove what a process left that was killed while it tried at the same time as
+   * A store is tried out once. So no other process would remove what one left that was killed while it tried at the same time as
    * another one. One request, with the first sweep of each process and once an hour.
    */
   async #endProbes(): Promise<void> {

@@ -1,5 +1,4 @@
 import {
-  callInTransaction,
   instant,
   type OpenTransaction,
   type PostgresEngine,
@@ -128,7 +127,7 @@ export class PostgresQueueReader {
   async get(named: NamedJob, tx?: OpenTransaction): Promise<JobRecord> {
     const request = JSON.stringify(named);
     if (tx === undefined) return toRecord(only((await this.engine.query<JobRow>(GET, [request]))[0]));
-    const [row] = await callInTransaction(tx, GET_IN_TX, request);
+    const [row] = await this.engine.callIn(tx, GET_IN_TX, request);
     return toRecord(withDates(JSON.parse(String(only(row)['answer'])) as JobJson));
   }
 
@@ -204,7 +203,7 @@ export class PostgresQueueReader {
     const [row] =
       tx === undefined
         ? await alone(this.engine).query<{ answer: string }>(CHANGES[what], [text])
-        : await callInTransaction(tx, CHANGES[what].text, text);
+        : await this.engine.callIn(tx, CHANGES[what].text, text);
     return JSON.parse(String(only(row).answer)) as ChangedJob;
   }
 }
