@@ -5,6 +5,8 @@
 -- The public form, for any driver, psql and triggers: one object, or an array of objects, of
 --   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?,
 --   and the options of a job that job_options.sql lists
+--   after? (ids of jobs that have to end before), afterError? and afterCancel? (run, error or cancel: what becomes of the job if one
+--   of them ended in error, or was cancelled; by default it does, too)
 -- unique is what the caller's program declares for the kind; without it counts what was declared last, by whichever version.
 -- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. For a unique kind
 -- whose key exists the id is that of the first job, with "duplicate": true and its status now.
@@ -24,6 +26,7 @@ declare
   v_unknown text;
   v_unique boolean;
   v_options json;
+  v_after bigint[];
 begin
   if jsonb_typeof(request) = 'array' then
     for v_item in select value from jsonb_array_elements(request) loop
@@ -35,9 +38,9 @@ begin
     raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';
   end if;
   select key into v_unknown from jsonb_object_keys(request) key
-  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority', 'unique', 'schedule', 'meta') limit 1;
+  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority', 'unique', 'schedule', 'meta', 'after', 'afterError', 'afterCancel') limit 1;
   if found then
-    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority, unique, schedule, meta', v_unknown using errcode = 'PW001';
+    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority, unique, schedule, meta, after, afterError, afterCancel', v_unknown using errcode = 'PW001';
   end if;
   if request ->> 'queue' is null or request ->> 'kind' is null then
     raise exception 'pawl.enqueue needs a queue and a kind, got %', left(request::text, 100) using errcode = 'PW001';
@@ -68,6 +71,9 @@ begin
   if request ?| array['schedule', 'meta'] then
     v_options := pawl.queue_job_options(request);
   end if;
+  if request ?| array['after', 'afterError', 'afterCancel'] then
+    v_after := pawl.queue_after(request);
+  end if;
   v_shard := case when v_queue.shards = 1 then 0
     when v_key is not null then pawl.queue_shard(v_key, v_queue.shards)
     else floor(random() * v_queue.shards)::smallint end;
@@ -84,7 +90,12 @@ begin
     return jsonb_build_object('id', v_id::text, 'status', pawl.queue_status(v_shard, v_id), 'duplicate', true);
   end if;
 
-  if v_run_at > v_now then
+  if v_after <> '{}' then
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
+    values (pawl.queue_never(), v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
+    perform pawl.queue_await(v_queue.id, v_shard, array[v_id], array[1], v_after,
+      coalesce(request ->> 'afterError', 'error'), coalesce(request ->> 'afterCancel', 'cancel'), '{}');
+  elsif v_run_at > v_now then
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
     values (v_run_at, v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
   else
@@ -92,7 +103,7 @@ begin
     values (v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
   end if;
   perform pawl.queue_wake(v_queue.id);
-  return jsonb_build_object('id', v_id::text, 'status', 'new', 'duplicate', false);
+  return jsonb_build_object('id', v_id::text, 'duplicate', false, 'status', case when v_after <> '{}' then pawl.queue_status(v_shard, v_id) else 'new' end);
 end $$;
 
 -- When a job is to run, and its priority, of a request in SQL; null where it says nothing of it.

@@ -54,6 +54,7 @@ begin
     'attempt', coalesce(v_at.attempt, 0), 'runAt', v_at.run_at, 'claimedAt', v_at.claimed_at, 'settledAt', v_at.settled_at, 'error', v_at.error,
     'now', clock_timestamp(), 'pausedAt', v_job.paused_at,
     'worker', case when v_worker.id is not null then json_build_object('id', v_worker.id::text, 'host', v_worker.host, 'pid', v_worker.pid, 'isLive', v_worker.is_live) end,
+    'parents', case when v_at.place = 'delayed' and v_at.run_at is null then pawl.queue_parents_left(v_shard, p_id) end,
     'before', v_before, 'waits', v_waits, 'ahead', least(10000, v_ahead),
     'failure', case when v_error.at is not null then json_build_object('at', v_error.at, 'reason', v_error.reason, 'error', v_error.error) end,
     'wish', case when v_wish.at is not null then json_build_object('at', v_wish.at, 'reason', v_wish.reason) end,

@@ -48,7 +48,7 @@ begin
   into place, status, attempt, claimed_at, process_id, worker
   from pawl.queue_running r where r.shard = p_shard and r.ids @> p_id;
   if not found then
-    select 'delayed', 'new', run.attempt, run.run_at, run.epoch into place, status, attempt, run_at, epoch
+    select 'delayed', 'new', run.attempt, nullif(run.run_at, pawl.queue_never()), run.epoch into place, status, attempt, run_at, epoch
     from (
       select d.id + d.n as past, d.attempt, d.run_at, d.epoch from pawl.queue_delayed d
       where d.shard = p_shard and d.id <= p_id order by d.id desc limit 1

@@ -49,6 +49,12 @@ begin
   )
   -- Receipts of jobs that stay are worth another round, too.
   select greatest((select count(*) from job), (select count(*) from receipt) + (select count(*) from one)) into v_jobs;
+  with over as (
+    delete from pawl.queue_watch w where w.ctid = any (array(
+      select o.ctid from pawl.queue_watch o where o.queue = p_queue and o.over_at < v_past order by o.over_at limit p_limit for update skip locked))
+    returning w.id
+  )
+  delete from pawl.queue_child c using over o where c.watch = o.id;
   delete from pawl.queue_transition t where t.ctid = any (array(
     select o.ctid from pawl.queue_transition o where o.queue = p_queue and o.at < v_past order by o.at limit p_limit));
   return v_jobs;

@@ -6,36 +6,316 @@
 --
 -- Rows are locked last, parts before watches; parts by bucket, watch and first job.
 
--- Jobs of a shard have ended, in this transaction. Answers the queues in which there may be something to claim now.
+-- Jobs of a shard have ended, in this transaction. Answers the queues in which there may be something to claim now. Jobs that end
+-- since others did are dealt with like those, by a loop: a chain of a thousand jobs would not fit on the stack.
 create or replace function pawl.queue_ended(p_shard smallint, p_ids int8multirange[]) returns smallint[]
 language plpgsql /* planner: loop */ as $$
 declare
-  v_ended int8multirange := (
-    select range_agg(s.span) from unnest(p_ids) i (ids) cross join lateral unnest(i.ids) s (span));
+  v_shards smallint[] := array[p_shard];
+  v_sets int8multirange[] := array[(
+    select range_agg(s.span) from unnest(p_ids) i (ids) cross join lateral unnest(i.ids) s (span))];
+  v_queues smallint[] := '{}';
+  v_done int := 0;
+  v_step record;
+begin
+  while v_done < cardinality(v_sets) loop
+    v_done := v_done + 1;
+    continue when v_sets[v_done] is null;
+    v_step := pawl.queue_ended_step(v_shards[v_done], v_sets[v_done]);
+    v_queues := v_queues || v_step.queues;
+    v_shards := v_shards || v_step.shards;
+    v_sets := v_sets || v_step.sets;
+  end loop;
+  if v_queues <> '{}' then
+    perform pawl.queue_wake(q.id) from (select distinct u.id from unnest(v_queues) u (id) order by u.id) q;
+  end if;
+  return v_queues;
+end $$;
+
+-- Takes these jobs out of what is waited for. Answers the queues of jobs that may run now, and jobs that have ended by it, by shard.
+create or replace function pawl.queue_ended_step(
+  p_shard smallint, p_ended int8multirange, out queues smallint[], out shards smallint[], out sets int8multirange[]
+)
+language plpgsql /* planner: loop */ as $$
+declare
   v_buckets bigint[];
   v_watches bigint[];
   v_firsts bigint[];
+  v_errors int8multirange;
+  v_cancels int8multirange;
+  v_gone bigint[];
+  v_gone_errors bigint[];
+  v_gone_cancels bigint[];
 begin
-  if v_ended is null then
-    return '{}';
-  end if;
+  queues := '{}';
+  shards := '{}';
+  sets := '{}';
   select array_agg(h.bucket), array_agg(h.watch), array_agg(h.first) into v_buckets, v_watches, v_firsts
   from (
     select w.bucket, w.watch, w.first
     from (
-      select distinct b.bucket from unnest(v_ended) s (span)
-      cross join lateral generate_series(lower(s.span) / 1024, (upper(s.span) - 1) / 1024) b (bucket)
+      select distinct b.bucket from unnest(p_ended) s (span)
+      cross join lateral generate_series(lower(s.span) / 256, (upper(s.span) - 1) / 256) b (bucket)
     ) b
-    join pawl.queue_watch_part w on w.shard = p_shard and w.bucket = b.bucket and w.outstanding && v_ended
+    cross join lateral (select w.* from pawl.queue_watch_part w where w.shard = p_shard and w.bucket = b.bucket offset 0) n
+    join pawl.queue_watch_part w on w.shard = p_shard and w.bucket = n.bucket and w.watch = n.watch and w.first = n.first and w.outstanding && p_ended
     order by w.bucket, w.watch, w.first for update of w
   ) h;
   if v_watches is null then
-    return '{}';
+    return;
   end if;
   perform pawl.queue_tell(p_shard, v_watches, v_firsts);
-  delete from pawl.queue_watch_part w using unnest(v_buckets, v_watches, v_firsts) u (bucket, watch, first)
-  where w.shard = p_shard and w.bucket = u.bucket and w.watch = u.watch and w.first = u.first;
+  select coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'error'), '{}'),
+    coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'cancelled'), '{}')
+  into v_errors, v_cancels
+  from unnest(p_ended) s (span) cross join lateral (
+    select d.id, d.status from pawl.queue_dead d where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span) offset 0) d;
+  -- A new statement: it sees the rows as they were when they were locked.
+  with hit as materialized (
+    select w.*, isempty(w.outstanding - p_ended) as is_gone,
+      w.errors + coalesce(pawl.queue_size(w.outstanding * v_errors), 0) as now_errors,
+      w.cancels + coalesce(pawl.queue_size(w.outstanding * v_cancels), 0) as now_cancels
+    from unnest(v_buckets, v_watches, v_firsts) u (bucket, watch, first)
+    cross join lateral (
+      select w.*, w.ctid as tid from pawl.queue_watch_part w
+      where w.shard = p_shard and w.bucket = u.bucket and w.watch = u.watch and w.first = u.first offset 0) w
+  ), gone as (
+    delete from pawl.queue_watch_part w where w.ctid = any (array(select h.tid from hit h where h.is_gone))
+  ), kept as (
+    update pawl.queue_watch_part w set outstanding = w.outstanding - p_ended, errors = h.now_errors, cancels = h.now_cancels from hit h
+    where not h.is_gone and w.ctid = h.tid
+  ), sum as (
+    select h.watch, sum(h.now_errors) as errors, sum(h.now_cancels) as cancels from hit h where h.is_gone group by h.watch
+  )
+  select array_agg(s.watch), array_agg(s.errors), array_agg(s.cancels) into v_gone, v_gone_errors, v_gone_cancels from sum s;
+  if v_gone is not null then
+    select o.queues, o.shards, o.sets into queues, shards, sets from pawl.queue_over(v_gone, v_gone_errors, v_gone_cancels) o;
+  end if;
+end $$;
+
+-- Parts of these watches are gone, with so many jobs in error and cancelled. A watch of which no part is left is over: one transaction
+-- finds that, since it has the lock of the watch's row when it looks. What waited for it runs, or ends in error or as cancelled.
+-- Watches are locked last to first. Answers as queue_ended_step.
+create or replace function pawl.queue_over(
+  p_watches bigint[], p_errors bigint[], p_cancels bigint[], out queues smallint[], out shards smallint[], out sets int8multirange[]
+)
+language plpgsql /* planner: loop */ as $$
+declare
+  v_mine bigint[];
+  v_run bigint[];
+  v_error bigint[];
+  v_cancel bigint[];
+begin
+  queues := '{}';
+  shards := '{}';
+  sets := '{}';
+  select array_agg(w.id) into v_mine from (
+    select w.id from unnest(p_watches) u (id)
+    cross join lateral (select n.id from pawl.queue_watch n where n.id = u.id limit 1) n join pawl.queue_watch w on w.id = n.id
+    where w.sort = 'after' and w.over_at is null order by w.id desc for update of w) w;
+  if v_mine is null then
+    return;
+  end if;
+  update pawl.queue_watch w set errors = w.errors + u.errors, cancels = w.cancels + u.cancels
+  from unnest(p_watches, p_errors, p_cancels) u (id, errors, cancels)
+  where w.id = u.id and w.id = any (v_mine) and (u.errors > 0 or u.cancels > 0);
+  with over as materialized (
+    update pawl.queue_watch w set over_at = clock_timestamp(), check_at = null
+    where w.id = any (v_mine) and not exists (select 1 from pawl.queue_watch_part p where p.watch = w.id offset 0)
+    returning w.id, case when w.errors > 0 and w.after_error <> 'run' then w.after_error
+      when w.cancels > 0 and w.after_cancel <> 'run' then w.after_cancel else 'run' end as fate
+  )
+  select array_agg(o.id) filter (where o.fate = 'run'), array_agg(o.id) filter (where o.fate = 'error'), array_agg(o.id) filter (where o.fate = 'cancel')
+  into v_run, v_error, v_cancel from over o;
+  if v_run is not null then
+    queues := pawl.queue_free_children(v_run);
+  end if;
+  if v_error is not null then
+    select o.shards, o.sets into shards, sets from pawl.queue_end_children(v_error, 'error') o;
+  end if;
+  if v_cancel is not null then
+    select queue_over.shards || o.shards, queue_over.sets || o.sets into shards, sets from pawl.queue_end_children(v_cancel, 'cancelled') o;
+  end if;
+end $$;
+
+-- The jobs of these watches may run, or are delayed as they were asked to be. Those that were cancelled meanwhile are not there.
+-- Answers their queues.
+create or replace function pawl.queue_free_children(p_watches bigint[]) returns smallint[]
+language sql /* planner: loop */ as $$
+  with mine as materialized (
+    select d.tid from unnest(p_watches) w (id) cross join lateral (select c.* from pawl.queue_child c where c.watch = w.id offset 0) c
+    cross join lateral (
+      select d.ctid as tid from pawl.queue_delayed d
+      where d.shard = c.shard and d.id >= c.first and d.id < c.first + c.n and d.run_at = pawl.queue_never() offset 0) d
+  ), gone as (
+    delete from pawl.queue_delayed d where d.ctid = any (array(select m.tid from mine m)) returning d.*
+  ), child as materialized (
+    select g.*, j.run_at > clock_timestamp() as is_later, j.run_at as due from gone g cross join lateral (
+      select j.run_at from pawl.queue_job j where j.shard = g.shard and j.id = g.id limit 1) j
+  ), later as (
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
+    select c.due, c.id, c.shard, c.queue, c.priority, c.kind, c.n, c.attempt, c.lost, c.epoch, c.key from child c where c.is_later
+  ), ready as (
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
+    select c.id, c.shard, c.queue, c.priority, c.kind, c.n, c.attempt, c.lost, c.epoch, c.key from child c where c.is_later is not true
+    order by c.priority, c.id
+  )
+  select coalesce(array_agg(distinct c.queue), '{}') from child c
+$$;
+
+-- The jobs of these watches end without having run. One that is the head of its key makes way for the next.
+create or replace function pawl.queue_end_children(p_watches bigint[], p_status text, out shards smallint[], out sets int8multirange[])
+language plpgsql /* planner: loop */ as $$
+declare
+  v_heads json;
+begin
+  with mine as materialized (
+    select d.tid, w.* from unnest(p_watches) u (id)
+    cross join lateral (select w.errors, w.cancels, w.after_error from pawl.queue_watch w where w.id = u.id limit 1) w
+    cross join lateral (select c.* from pawl.queue_child c where c.watch = u.id offset 0) c
+    cross join lateral (
+      select d.ctid as tid from pawl.queue_delayed d
+      where d.shard = c.shard and d.id >= c.first and d.id < c.first + c.n and d.run_at = pawl.queue_never() offset 0) d
+  ), gone as (
+    delete from pawl.queue_delayed d using mine m where d.ctid = m.tid returning d.*, m.errors, m.cancels, m.after_error
+  ), job as materialized (
+    select g.shard, g.queue, g.kind, g.attempt, g.epoch, g.key as line, i.id, j.key,
+      case when g.errors > 0 and g.after_error <> 'run' then format('%s of the jobs that it comes after ended in error', g.errors)
+        else format('%s of the jobs that it comes after were cancelled', g.cancels) end as why
+    from gone g
+    cross join lateral generate_series(g.id, g.id + g.n - 1) i (id)
+    cross join lateral (select j.key from pawl.queue_job j where j.shard = g.shard and j.id = i.id limit 1) j
+  ), dead as (
+    insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
+    select j.id, clock_timestamp(), j.shard, j.queue, j.kind, j.attempt, p_status, j.key, j.why from job j
+  ), moved as (
+    insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason, error)
+    select clock_timestamp(), j.id, j.shard, j.queue, j.attempt, 'new', p_status, 'parents', j.why from job j
+  ), wish as (
+    delete from pawl.queue_cancel c using job j where c.shard = j.shard and c.id = j.id
+  ), set as (
+    select j.shard, range_agg(int8range(j.id, j.id + 1)) as ids from job j group by j.shard
+  )
+  select coalesce((select array_agg(s.shard order by s.shard) from set s), '{}'), coalesce((select array_agg(s.ids order by s.shard) from set s), '{}'),
+    (select json_agg(json_build_object('queue', j.queue, 'shard', j.shard, 'key', j.line, 'epoch', j.epoch) order by j.line) from job j where j.epoch is not null)
+  into shards, sets, v_heads;
+  perform pawl.queue_promote_head(h.queue, h.shard, h.key, h.epoch)
+  from json_to_recordset(v_heads) h (queue smallint, shard smallint, key text, epoch bigint);
+end $$;
+
+-- The jobs that a request to pawl.enqueue() comes after, checked.
+create or replace function pawl.queue_after(request jsonb) returns bigint[]
+language plpgsql stable as $$
+declare
+  v_ids bigint[];
+  v_name text;
+begin
+  foreach v_name in array array['afterError', 'afterCancel'] loop
+    if request ->> v_name not in ('run', 'error', 'cancel') then
+      raise exception '% must be run, error or cancel, got %', v_name, left(request ->> v_name, 100) using errcode = 'PW001', column = v_name;
+    end if;
+  end loop;
+  if jsonb_typeof(request -> 'after') is null or jsonb_typeof(request -> 'after') = 'null' then
+    return '{}';
+  end if;
+  begin
+    v_ids := array(select a.id::bigint from jsonb_array_elements_text(request -> 'after') a (id));
+  exception when others then
+    v_ids := null;
+  end;
+  if v_ids is null or cardinality(v_ids) > 10000 or array_position(v_ids, null) is not null then
+    raise exception 'after must be an array of at most 10000 ids of jobs, got %', left(request ->> 'after', 100) using errcode = 'PW001', column = 'after';
+  end if;
+  return v_ids;
+end $$;
+
+-- When a job runs that comes after others: the end of the times that a caller may name.
+create or replace function pawl.queue_never() returns timestamptz
+language sql immutable as $$ select timestamptz '10000-01-01 00:00:00+00' $$;
+
+-- Jobs that were enqueued in this transaction, delayed until pawl.queue_never(), come after others: runs of consecutive ids. p_fresh:
+-- those of the others that are of this transaction, too, so that none can have ended. What has ended counts at once. Answers the queues
+-- of those that may run now.
+create or replace function pawl.queue_await(
+  p_queue smallint, p_shard smallint, p_firsts bigint[], p_ns int[], p_parents bigint[], p_after_error text, p_after_cancel text, p_fresh int8multirange
+) returns smallint[]
+language plpgsql /* planner: loop */ as $$
+declare
+  v_watch bigint := nextval(pg_get_serial_sequence('pawl.queue_watch', 'id'));
+  v_ids bigint[];
+  v_shards smallint[];
+  v_statuses text[];
+  v_unsure boolean;
+  v_over record;
+begin
+  select array_agg(p.id order by p.id), array_agg(p.shard order by p.id),
+    array_agg(case when p_fresh @> p.id then 'new' else pawl.queue_status(p.shard, p.id) end order by p.id)
+  into v_ids, v_shards, v_statuses
+  from (select distinct u.id from unnest(p_parents) u (id)) u
+  cross join lateral (select u.id, pawl.queue_shard_of(u.id) as shard offset 0) p;
+  if array_position(v_statuses, null) is not null then
+    raise exception 'there is no job % to come after; it was never committed, or its history is over', v_ids[array_position(v_statuses, null)]
+      using errcode = 'PW002';
+  end if;
+  insert into pawl.queue_child (shard, first, n, watch)
+  select p_shard, u.first, u.n, v_watch from unnest(p_firsts, p_ns) u (first, n);
+  with parent as materialized (
+    select u.id, u.shard, u.status from unnest(v_ids, v_shards, v_statuses) u (id, shard, status)
+  ), part as (
+    insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding)
+    select p.shard, p.id / 256, v_watch, min(p.id), range_agg(int8range(p.id, p.id + 1))
+    from parent p where p.status in ('new', 'in-progress') group by p.shard, p.id / 256
+  )
+  insert into pawl.queue_watch (id, sort, queue, shard, parents, after_error, after_cancel, errors, cancels, check_at)
+  select v_watch, 'after', p_queue, p_shard, range_agg(int8range(p.id, p.id + 1)), p_after_error, p_after_cancel,
+    count(*) filter (where p.status = 'error'), count(*) filter (where p.status = 'cancelled'),
+    case when bool_or(p.status in ('new', 'in-progress') and not p_fresh @> p.id) then clock_timestamp() end
+  from parent p;
+  if not 'new' = any (v_statuses) and not 'in-progress' = any (v_statuses) then
+    v_over := pawl.queue_over(array[v_watch], array[0::bigint], array[0::bigint]);
+    perform pawl.queue_ended(s.shard, array[s.ids]) from unnest(v_over.shards, v_over.sets) s (shard, ids);
+    return v_over.queues;
+  end if;
+  -- With the commit: a settlement that has probed before does not see this watch.
+  if exists (select 1 from pawl.queue_watch w where w.id = v_watch and w.check_at is not null) then
+    perform pg_notify('pawl_queue', 'look');
+  end if;
   return '{}';
+end $$;
+
+-- Looks whether jobs have ended that new watches wait for: their settlements may have probed before the watch was committed. Only
+-- when every transaction is over that ran while it was committed, nothing can have been missed. Answers how many milliseconds to
+-- rest before the next poll; null when there is none. As a rule this reads an empty index.
+create or replace function pawl.queue_look(p_limit int) returns double precision
+language plpgsql /* planner: loop */ as $$
+declare
+  v_snapshot pg_snapshot := pg_current_snapshot();  -- before what is read: a later one says more than that is good for
+  v_watches bigint[];
+  v_ended record;
+begin
+  v_watches := array(select w.id from pawl.queue_watch w where w.check_at <= clock_timestamp() order by w.check_at limit p_limit);
+  if v_watches <> '{}' then
+    for v_ended in
+      select i.shard, range_agg(int8range(i.id, i.id + 1)) as ids from (
+        select p.shard, i.id from unnest(v_watches) u (id) join pawl.queue_watch_part p on p.watch = u.id
+        cross join lateral unnest(p.outstanding) s (span)
+        cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)) i
+      where coalesce(pawl.queue_status(i.shard, i.id), 'gone') not in ('new', 'in-progress')
+      group by i.shard order by i.shard
+    loop
+      perform pawl.queue_ended(v_ended.shard, array[v_ended.ids]);
+    end loop;
+    update pawl.queue_watch w set checks = least(w.checks + 1, 100), check_xid = coalesce(w.check_xid, pg_snapshot_xmax(pg_current_snapshot())),
+      check_at = case when w.check_xid <= pg_snapshot_xmin(v_snapshot) then null
+        else clock_timestamp() + least(5000, 10 * 3 ^ least(w.checks, 10)) * interval '1 millisecond' end
+    from (
+      select m.id from unnest(v_watches) u (id) join pawl.queue_watch m on m.id = u.id where m.check_at is not null
+      order by m.id desc for update of m skip locked) m
+    where w.id = m.id;
+  end if;
+  return (
+    select greatest(0, extract(epoch from w.check_at - clock_timestamp()) * 1000) from pawl.queue_watch w
+    where w.check_at is not null order by w.check_at limit 1);
 end $$;
 
 -- The same for one job that completes in a transaction of its own, as each job does under the hold 'transaction'. One setting: more
@@ -92,13 +372,14 @@ begin
   end if;
   update pawl.queue_watch w set expires_at = clock_timestamp() + p_lease * interval '1 millisecond' where w.channel = p_channel returning w.id into v_watch;
   if v_watch is null then  -- the first time, or it was taken for dead
-    insert into pawl.queue_watch (sort, channel, expires_at)
-    values ('process', p_channel, clock_timestamp() + p_lease * interval '1 millisecond') returning id into v_watch;
+    insert into pawl.queue_watch as w (sort, channel, expires_at)
+    values ('process', p_channel, clock_timestamp() + p_lease * interval '1 millisecond')
+    on conflict (channel) do update set expires_at = excluded.expires_at returning w.id into v_watch;
     v_new := p_new || p_old;
   end if;
   delete from pawl.queue_watch_part w where w.watch = v_watch and w.first = any (p_gone);
   insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding)
-  select s.shard, u.id / 1024, v_watch, u.id, int8multirange(int8range(u.id, u.id + 1))
+  select s.shard, u.id / 256, v_watch, u.id, int8multirange(int8range(u.id, u.id + 1))
   from unnest(v_new) u (id) cross join lateral (select pawl.queue_shard_of(u.id) as shard offset 0) s
   where s.shard is not null
   on conflict do nothing;
@@ -141,3 +422,30 @@ begin
   end if;
   return cardinality(v_watches);
 end $$;
+
+-- The watch of a job that comes after others; null for another.
+create or replace function pawl.queue_watch_of(p_shard smallint, p_id bigint) returns bigint
+language sql stable as $$
+  select c.watch from (
+    select c.watch, c.first + c.n as past from pawl.queue_child c where c.shard = p_shard and c.first <= p_id order by c.first desc limit 1) c
+  where c.past > p_id
+$$;
+
+-- What a waiting job still waits for: {jobs, first: an id}.
+create or replace function pawl.queue_parents_left(p_shard smallint, p_id bigint) returns json
+language sql stable /* planner: loop */ as $$
+  select json_build_object('jobs', coalesce(sum(pawl.queue_size(p.outstanding)), 0), 'first', min(lower(p.outstanding))::text)
+  from pawl.queue_watch_part p where p.watch = pawl.queue_watch_of(p_shard, p_id)
+$$;
+
+-- The jobs that a job comes after, by id: [{id, queue, kind, status, result, error}, …]. Those whose history is over are left out.
+create or replace function pawl.queue_parents(p_shard smallint, p_id bigint) returns json
+language sql stable /* planner: loop */ as $$
+  select coalesce(json_agg(json_build_object('id', v.id::text, 'queue', v.queue, 'kind', v.kind, 'key', v.key, 'status', v.status,
+    'payload', v.payload, 'result', v.result, 'error', v.error) order by v.id), '[]')
+  from pawl.queue_watch w cross join lateral unnest(w.parents) s (span)
+  cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)
+  cross join lateral (select pawl.queue_shard_of(i.id) as shard offset 0) h
+  cross join lateral (select v.* from pawl.job v where v.shard = h.shard and v.id = i.id) v
+  where w.id = pawl.queue_watch_of(p_shard, p_id)
+$$;

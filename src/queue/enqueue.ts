@@ -68,8 +68,15 @@ export class Producer {
     await validate(kind.schema, payload, 'payload');
     this.#requireKey(kind, name);
     const registered = await this.#register();
-    if (kind.unique) {
-      const request = { ...own, ...this.#request(kind, payload, name, priority, runAt) };
+    if (kind.unique || (given.after?.length ?? 0) > 0) {
+      const { after, afterError, afterCancel } = given;
+      const request = {
+        ...own,
+        after,
+        afterError,
+        afterCancel,
+        ...this.#request(kind, payload, name, priority, runAt),
+      };
       return sending(this.#definition.name, 1, traceparent, (trace) => this.#store.enqueue(request, tx, trace));
     }
     const row = {
@@ -104,14 +111,14 @@ export class Producer {
   }
 
   /**
-   * The request of a unique job, for the database function that finds an existing one, and waits for the commit of another
-   * enqueue of the same key.
+   * The request of a unique job, or of one that comes after others. The database function finds an existing one, and waits for the
+   * commit of another enqueue of the same key.
    */
   #request(kind: Kind, payload: unknown, name: string | undefined, priority: number, runAt: Date | undefined): object {
     const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload', kind.maxBytes));
     const { name: queue } = this.#definition;
     // `unique` is sent with each request, since another version of the program may have declared the kind without it.
-    const request = { queue, kind: kind.name, payload: json, key: name, priority, unique: true };
+    const request = { queue, kind: kind.name, payload: json, key: name, priority, unique: kind.unique };
     return runAt === undefined ? request : { ...request, runAt: runAt.toISOString() };
   }
 
@@ -240,6 +247,12 @@ function readOptions(options: JobOptions, field: string): RowOptions {
     throw new InvalidInput(`unknown field "${stranger}" in ${field}; there are ${known}`, { field });
   }
   const given = checkOptions(`enqueueMany, ${field}`, options, jobShape);
+  if (given.after !== undefined) {
+    throw new InvalidInput(
+      `${field} comes after other jobs, which enqueueMany does not support; use flow() or enqueue()`,
+      { field },
+    );
+  }
   return { key: given.key, priority: given.priority, runAt: given.runAt ?? null, own: ownOptions(given) };
 }
 

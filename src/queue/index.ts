@@ -51,7 +51,7 @@ export type {
   RetryOptions,
 } from './definition.ts';
 export type { EnqueueOptions, EnqueueResult, JobInput } from './enqueue.ts';
-export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition } from './job.ts';
+export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition, type ParentRecord } from './job.ts';
 export type { AnyJobTarget, JobTarget } from './job-id.ts';
 export { createQueueAdmin, QueueAdmin, type ScheduleRunsOptions } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';

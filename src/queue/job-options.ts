@@ -1,4 +1,4 @@
-import { type Check, custom, integer, optional, text } from '../base/options/options.ts';
+import { type Check, custom, integer, list, oneOf, optional, text } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
 import { isObject } from '../base/options/shape.ts';
 import { toJson } from '../base/storable.ts';
@@ -11,9 +11,24 @@ export interface JobOptions {
   readonly priority?: number | undefined;
   /** The job does not run before this moment, by the database's clock. */
   readonly runAt?: Date | undefined;
+  /**
+   * Ids of jobs, of any queue of this database, that have to end before this one may run; at most 10,000. They run side by side. One
+   * that has ended already counts at once. `unit.parents()` gives their results.
+   */
+  readonly after?: readonly string[] | undefined;
+  /**
+   * What becomes of this job if one of those ended in `error`: it ends in `error`, too (`'error'`, the default), is cancelled
+   * (`'cancel'`), or runs all the same (`'run'`). That is decided once, when the last of them has ended.
+   */
+  readonly afterError?: AfterFailure | undefined;
+  /** The same if one of those was cancelled, and none ended in `error` that decides. Default `'cancel'`. */
+  readonly afterCancel?: AfterFailure | undefined;
   /** Facts about the job for its handler and for people, next to its payload: an object of at most 16 KiB as JSON. */
   readonly meta?: Readonly<Record<string, unknown>> | undefined;
 }
+
+/** What becomes of a job when another one that it comes after did not complete. */
+export type AfterFailure = 'run' | 'error' | 'cancel';
 
 /** What a job keeps for itself; only the options that were given are there. */
 export interface OwnOptions {
@@ -53,17 +68,40 @@ export const ownShape: OwnShape = {
   meta: optional(meta),
 };
 
-type JobShape = OwnShape & {
-  readonly key: Check<string | undefined>;
-  readonly priority: Check<number>;
-  readonly runAt: Check<Date | undefined>;
+type AfterShape = {
+  readonly after: Check<readonly string[] | undefined>;
+  readonly afterError: Check<AfterFailure | undefined>;
+  readonly afterCancel: Check<AfterFailure | undefined>;
 };
+
+const afterFailure: Check<AfterFailure | undefined> = optional(oneOf(['run', 'error', 'cancel']));
+
+const AN_ID = "the id of a job, a string such as '42'";
+const jobId = custom(AN_ID, (value, place) => {
+  if (typeof value === 'string' && /^[1-9]\d{0,18}$/.test(value) && BigInt(value) < 2n ** 63n) return value;
+  throw refusal(place, value, AN_ID);
+});
+
+/** The options by which a job comes after others. */
+const afterShape: AfterShape = {
+  after: optional(list(jobId, { max: 10_000 })),
+  afterError: afterFailure,
+  afterCancel: afterFailure,
+};
+
+type JobShape = OwnShape &
+  AfterShape & {
+    readonly key: Check<string | undefined>;
+    readonly priority: Check<number>;
+    readonly runAt: Check<Date | undefined>;
+  };
 
 /** Checks of the options of a job that every way of enqueueing has. */
 export const jobShape: JobShape = {
   key: optional(text({ min: 1, maxBytes: 1000 })),
   priority: integer({ min: -32_768, max: 32_767, default: 0 }),
   runAt: optional(when),
+  ...afterShape,
   ...ownShape,
 };
 

@@ -52,3 +52,15 @@ export interface JobTransition {
   readonly reason: string;
   readonly error: string | null;
 }
+
+/** A job that another one comes after, once it has ended. */
+export interface ParentRecord {
+  readonly id: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly key: string | null;
+  readonly status: JobStatus;
+  readonly payload: unknown;
+  readonly result: unknown;
+  readonly error: string | null;
+}

@@ -1,7 +1,7 @@
 import type { Handoff, Offer, RecallResult } from '../base/handoff/handoff.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
-import type { JobStatus } from './job.ts';
+import type { JobStatus, ParentRecord } from './job.ts';
 import type { OwnOptions } from './job-options.ts';
 
 /** The ids of a queue and its kinds in a database. */
@@ -317,6 +317,8 @@ export interface QueueStore {
    * another proof of ownership
    */
   progress(shard: number, claim: number | undefined, job: number, json: string): Promise<void>;
+  /** The jobs that this one comes after. */
+  parents(shard: number, job: number): Promise<readonly ParentRecord[]>;
   /** Guards jobs until the caller's transaction ends. @throws LeaseLost when a job is no longer held under its claim */
   guard(held: readonly HeldJob[], tx: unknown): Promise<void>;
   removeWorker(worker: number): Promise<void>;

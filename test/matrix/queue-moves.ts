@@ -285,6 +285,18 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     },
   },
   {
+    name: 'look for ends that watches missed',
+    functions: ['queue_look'],
+    open: 'statement',
+    run: ({ one }) => one('select pawl.queue_look(100)'),
+  },
+  {
+    name: 'enqueue of one that comes after others',
+    functions: ['enqueue'],
+    open: 'transaction',
+    run: (caller, side) => enqueue(caller, side, { after: [String(side.ready), String(side.dead)], afterError: 'run' }),
+  },
+  {
     name: 'sweep watches',
     functions: ['queue_sweep_watches'],
     open: 'statement',

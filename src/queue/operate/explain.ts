@@ -23,6 +23,7 @@ export interface Reason {
     | 'queue_paused'
     | 'behind_job'
     | 'waits_for_kind'
+    | 'waits_for_jobs'
     | 'held'
     | 'no_worker'
     | 'workers_busy'
@@ -55,6 +56,8 @@ export interface Facts {
   readonly now: string;
   readonly pausedAt: string | null;
   readonly worker: Place | null;
+  /** The jobs that it comes after and that have not ended. */
+  readonly parents: { readonly jobs: number; readonly first: string | null } | null;
   readonly before: Before | null;
   readonly waits: { readonly job: string; readonly kind: string; readonly place: string } | null;
   readonly ahead: number | null;
@@ -129,6 +132,7 @@ function whyNew(facts: Facts): Reason[] {
     ...cancelling(facts),
     ...held(facts),
     ...later(facts),
+    ...parents(facts),
     ...blocked(facts),
     ...paused(facts),
     ...workers(facts),
@@ -172,6 +176,21 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
 }
 
 const DUE = 'its time has come, and the next poll of a worker makes it ready';
+
+function parents({ parents: left }: Facts): Reason[] {
+  if (left === null) return [];
+  if (left.first === null) {
+    return [
+      {
+        code: 'waits_for_jobs',
+        text: 'the jobs that it comes after have just ended, and it is about to be made ready',
+      },
+    ];
+  }
+  const others = left.jobs > 1 ? `, and ${left.jobs - 1} more,` : '';
+  const text = `it comes after job ${left.first}${others} which ${left.jobs > 1 ? 'have' : 'has'} not ended; explain('${left.first}') says why`;
+  return [{ code: 'waits_for_jobs', text, job: left.first }];
+}
 
 function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
   const reasons: Reason[] = [];

@@ -3,6 +3,7 @@ import { alone, type Runner } from './runner.ts';
 
 const SWEEP = statement('queue.sweep_cancels', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
 const SWEEP_WATCHES = statement('queue.sweep_watches', 'select pawl.queue_sweep_watches() as swept');
+const LOOK = statement('queue.look', 'select pawl.queue_look(1000) as rest');
 const INDEX = statement('queue.index', 'select pawl.queue_index($1::int) as answer');
 
 /** For indexing jobs: payloads may be large, and a delay does no harm. */
@@ -30,6 +31,12 @@ export class PostgresQueueChores {
   /** Carries out cancellations whose job has moved since. Usually it reads an empty table. */
   async sweepCancels(queue: number): Promise<void> {
     await this.#alone.query(SWEEP, [queue]);
+  }
+
+  /** Finds ends of jobs that new watches may have missed. @returns milliseconds until the next poll */
+  async look(): Promise<number> {
+    const [row] = await this.#alone.query<{ rest: number | null }>(LOOK, []);
+    return row?.rest ?? Infinity;
   }
 
   /** Removes what processes that died while they waited for jobs have left. Usually it reads an empty table. */

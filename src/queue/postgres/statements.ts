@@ -108,6 +108,10 @@ export const RECALL: Statement = statement(
   'select pawl.queue_recall($1::smallint, $2::bigint, $3::bigint[]) as answer',
 );
 export const PROGRESS: Statement = statement('queue.progress', 'select pawl.queue_progress($1::json)');
+export const PARENTS: Statement = statement(
+  'queue.parents',
+  'select pawl.queue_parents($1::smallint, $2::bigint) as parents',
+);
 export const GUARD = 'select pawl.queue_guard($1::json)';
 export const LEAVE: Statement = statement(
   'queue.leave',

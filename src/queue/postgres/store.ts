@@ -9,7 +9,7 @@ import {
   type Transaction,
 } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
-import type { JobStatus } from '../job.ts';
+import type { JobStatus, ParentRecord } from '../job.ts';
 import type {
   Batch,
   Candidate,
@@ -229,17 +229,18 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   /**
-   * Calls the listeners when a job was enqueued, when such notifications may have been lost, and when a running job of this
-   * process is to be cancelled.
+   * Calls the listeners when a job was enqueued, when such notifications may have been lost, when a running job of this process
+   * is to be cancelled, and when jobs may have ended that others come after.
    */
   listen(
     queue: number,
-    handlers: { wake: () => void; missed?: () => void; cancel: () => void },
+    handlers: { wake: () => void; missed?: () => void; cancel: () => void; look: () => void },
   ): Promise<Subscription> {
     const own = String(queue);
     const heard = (payload: string): void => {
       if (payload === own) handlers.wake();
       else if (payload === `cancel ${own}`) handlers.cancel();
+      else if (payload === 'look') handlers.look();
     };
     return this.engine.listen(this.engine.schema.channel('queue'), heard, {
       onReconnect: handlers.missed ?? handlers.wake,
@@ -282,6 +283,11 @@ export class PostgresQueueStore implements QueueStore {
 
   async progress(shard: number, claim: number | undefined, job: number, json: string): Promise<void> {
     await this.#runner.query(sql.PROGRESS, [`[${JSON.stringify({ shard, claim, id: job })},${json}]`]);
+  }
+
+  async parents(shard: number, job: number): Promise<readonly ParentRecord[]> {
+    const [row] = await this.#runner.query<{ parents: readonly ParentRecord[] }>(sql.PARENTS, [shard, job]);
+    return only(row).parents;
   }
 
   async guard(held: readonly HeldJob[], tx: unknown): Promise<void> {

@@ -42,6 +42,7 @@ export class Keeper {
   readonly #leaseMs: number;
   readonly #lease: LeaseKeeper<LeaseHolder, HeartbeatAnswer>;
   #rescue: Loop | undefined;
+  #looks: Loop | undefined;
   #scheduler: Scheduler | undefined;
   #indexer: Indexer | undefined;
   #session: Session | undefined;
@@ -84,6 +85,12 @@ export class Keeper {
       onError: (error) => this.#report(error),
       unref: true,
     });
+    this.#looks ??= startLoop({
+      name: 'queue.look',
+      run: async () => Math.max(10, Math.min(RESCUE_MS, await this.#chores.look())),
+      onError: (error) => this.#report(error),
+      unref: true,
+    });
     this.#scheduler ??= new Scheduler({
       engine: this.#store.engine,
       deadlineMs: answerDeadline(this.#leaseMs),
@@ -96,8 +103,9 @@ export class Keeper {
 
   async remove(worker: LeaseHolder): Promise<void> {
     if (!this.#lease.remove(worker)) return;
-    const ending = [this.#lease, this.#rescue, this.#scheduler, this.#indexer];
+    const ending = [this.#lease, this.#rescue, this.#looks, this.#scheduler, this.#indexer];
     this.#rescue = undefined;
+    this.#looks = undefined;
     this.#scheduler = undefined;
     this.#indexer = undefined;
     // Does not wait for a statement on a dead connection; its deadline ends it.
@@ -113,6 +121,11 @@ export class Keeper {
   /** See {@link LeaseKeeper.problem}. */
   get problem(): string | undefined {
     return this.#lease.problem;
+  }
+
+  /** A job was enqueued that comes after others, which may just have ended. */
+  look(): void {
+    this.#looks?.wake();
   }
 
   /** Sends a heartbeat now: each heartbeat also returns cancellations. */

@@ -13,6 +13,7 @@ import { Drain } from '../../base/work/drain.ts';
 import { UNREGISTERED } from '../../base/work/lease-keeper.ts';
 import { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
+import type { ParentRecord } from '../job.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
 import type { ClaimAnswer, EndedJob, Heartbeat, HeldJob, JobFailure, JobHandoff, QueueIds } from '../store.ts';
 import { logAbandoned } from './abandoned.ts';
@@ -180,6 +181,14 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   }
 
   // For {@link UnitOwner}.
+
+  look(): void {
+    this.#keeper.look();
+  }
+
+  parents(job: Job): Promise<readonly ParentRecord[]> {
+    return this.#parts.store.parents(job.claim.shard, job.number);
+  }
 
   async progress(unit: Unit, job: Job, json: string): Promise<void> {
     this.#requireLease(unit);

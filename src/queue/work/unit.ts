@@ -3,6 +3,7 @@ import { type InspectOptions, inspect } from 'node:util';
 import { Cancelled, InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../base/errors.ts';
 import { toJson } from '../../base/storable.ts';
 import type { OpenTransaction, Transaction } from '../../engine/postgres/index.ts';
+import type { ParentRecord } from '../job.ts';
 import type { OwnOptions } from '../job-options.ts';
 import type { ScheduledFor } from '../operate/schedule.ts';
 import type { Origin } from '../store.ts';
@@ -24,6 +25,7 @@ export interface UnitOwner {
   /** @param json  the progress as JSON */
   progress(unit: Unit, job: Job, json: string): Promise<void>;
   guard(unit: Unit, tx: unknown): Promise<void>;
+  parents(job: Job): Promise<readonly ParentRecord[]>;
 }
 
 /** One job for a handler. */
@@ -245,6 +247,14 @@ export class Unit<P = unknown> {
   async progress(value: unknown, job: Job<P> = this.job): Promise<void> {
     this.#requireOpen();
     await this.#owner.progress(this as Unit, job, toJson(value, 'progress'));
+  }
+
+  /**
+   * The jobs that the unit's newest job comes after (`after`), by id, with their results: all of them have ended. Empty for a job that
+   * comes after none. Those whose history is over are left out. One round trip.
+   */
+  parents(job: Job<P> = this.job): Promise<readonly ParentRecord[]> {
+    return this.#owner.parents(job);
   }
 
   /**

@@ -12,6 +12,8 @@ export interface GroupMember {
   /** Called when a notification has arrived for any of the workers. */
   noteNotification(): void;
   checkCancels(): void;
+  /** Called when jobs may have ended that new ones come after. */
+  look(): void;
 }
 
 /**
@@ -95,6 +97,9 @@ export class WorkerGroup {
       },
       cancel: () => {
         for (const one of this.#members) one.checkCancels();
+      },
+      look: () => {
+        for (const one of this.#members) one.look();
       },
     });
   }

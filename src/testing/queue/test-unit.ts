@@ -3,7 +3,15 @@ import { InvalidInput, LeaseLost } from '../../base/errors.ts';
 import { checkOptions, custom, integer, list, object, optional, record, text } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import { Transaction } from '../../engine/postgres/index.ts';
-import { guardHeld, Job, type ScheduledFor, Unit, type UnitHold, type UnitOwner } from '../../queue/index.ts';
+import {
+  guardHeld,
+  Job,
+  type ParentRecord,
+  type ScheduledFor,
+  Unit,
+  type UnitHold,
+  type UnitOwner,
+} from '../../queue/index.ts';
 
 /** What a test unit is, next to its payload. */
 export interface TestUnitFacts {
@@ -25,6 +33,8 @@ export interface TestUnitFacts {
   readonly schedule?: ScheduledFor | undefined;
   /** The `meta` of its enqueue. Default: none. */
   readonly meta?: Readonly<Record<string, unknown>> | undefined;
+  /** The jobs that it comes after, for `parents()`. Default: none. */
+  readonly parents?: readonly ParentRecord[] | undefined;
   /** The open transaction that holds it, as in a worker with `hold: 'transaction'`. Default: held by a lease. */
   readonly tx?: Transaction | undefined;
 }
@@ -67,6 +77,7 @@ const shape = {
   enqueuedAt: optional(date),
   schedule: optional(object({ name: text({ min: 1, max: 100 }), at: date })),
   meta: optional(record(anything)),
+  parents: optional(list(anything)),
   tx: optional(transaction),
 };
 
@@ -97,7 +108,7 @@ export function testUnit<P>(options: TestUnitOptions<P>): TestUnit<P> {
   const jobs = payloads.map((payload, nth) => new Job(id + nth, claim, attempt, origin, payload));
   const epoch = key === undefined ? null : token;
   const held = { epoch, brokenBy: null, isCoalesced: options.payloads !== undefined, tx };
-  return new TestUnit(new Notes(queue, tx), kind, key ?? null, jobs, held);
+  return new TestUnit(new Notes(queue, tx, options.parents ?? []), kind, key ?? null, jobs, held);
 }
 
 /** A unit that no worker runs. */
@@ -141,9 +152,16 @@ class Notes implements UnitOwner {
   readonly guarded: unknown[] = [];
   readonly #tx: Transaction | undefined;
 
-  constructor(queueName: string, tx: Transaction | undefined) {
+  readonly #parents: readonly ParentRecord[];
+
+  constructor(queueName: string, tx: Transaction | undefined, parents: readonly ParentRecord[]) {
     this.queueName = queueName;
     this.#tx = tx;
+    this.#parents = parents;
+  }
+
+  async parents(): Promise<readonly ParentRecord[]> {
+    return this.#parents;
   }
 
   async progress(unit: Unit, job: Job, json: string): Promise<void> {

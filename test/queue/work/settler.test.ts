@@ -48,7 +48,7 @@ const scenes = fc.record<Scene>({
   text: fc.constantFrom(1, 300_000, 3_000_000),
 });
 
-const OWNER: UnitOwner = { queueName: 'q', progress: async () => {}, guard: async () => {} };
+const OWNER: UnitOwner = { queueName: 'q', progress: async () => {}, guard: async () => {}, parents: async () => [] };
 
 /** The tables that a settlement changes. */
 class Tables {

@@ -8,6 +8,7 @@ import { Drain } from '../../../base/work/drain.ts';
 import { UNREGISTERED } from '../../../base/work/lease-keeper.ts';
 import { Sleepers } from '../../../base/work/sleepers.ts';
 import type { Subscription } from '../../../engine/postgres/index.ts';
+import type { ParentRecord } from '../../job.ts';
 import type { EndedJob, Heartbeat } from '../../store.ts';
 import { logAbandoned } from '../abandoned.ts';
 import { toFailedJob } from '../failed-job.ts';
@@ -100,6 +101,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
     this.#subscription = await this.#parts.store.listen(this.queue, {
       wake: () => this.wake(),
       cancel: () => this.#beatSoon(),
+      look: () => this.#keeper.look(),
     });
     // Usually answered before the first job begins: whether a worker of this queue has died lately.
     this.#beatSoon();
@@ -134,6 +136,10 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
   othersEnded(task: object | undefined): Promise<void> | undefined {
     const unit = unitOf(task, this.#runner.running.keys());
     return unit && this.#ends.waitInside(unit);
+  }
+
+  parents(job: Job): Promise<readonly ParentRecord[]> {
+    return this.#parts.store.parents(job.claim.shard, job.number);
   }
 
   async progress(_unit: Unit, job: Job, json: string): Promise<void> {
