@@ -45,7 +45,12 @@ begin
     end if;
     raise exception 'job % is %; only a job that waits, ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
   end if;
-  if v_job.run_at > clock_timestamp() then
+  -- It has been cancelled before those that it comes after had ended. The lock keeps them from ending until this is written.
+  perform from pawl.queue_watch w where w.id = pawl.queue_watch_of(v_shard, p_id) and w.over_at is null for share;
+  if found then
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
+    values (pawl.queue_never(), p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);
+  elsif v_job.run_at > clock_timestamp() then
     -- It takes its place in the key when it is due, like any other.
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
     values (v_job.run_at, p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);

@@ -6,7 +6,7 @@
 -- The job moves to a row of its own: a claim that has read the old row, or looked ahead to it, finds it gone, and takes the job with what
 -- is new about it. A run of jobs is taken apart. A job of a key that keeps its time and priority stays where it is: no claim takes it
 -- without the lock of its key, and the owner of the key, who has no need of that lock, does not wait for this transaction.
--- p_reason is what the history says.
+-- One that comes after other jobs goes on waiting for them; its new time counts from then on. p_reason is what the history says.
 create or replace function pawl.queue_update_job(
   p_queue text, p_id bigint, p_payload json, p_run_at timestamptz, p_priority smallint, p_options json default null, p_reason text default 'update'
 ) returns text
@@ -43,7 +43,8 @@ begin
       v_out := pawl.queue_take_waiting(v_at.place, v_job.queue, v_shard, v_job.kind, v_at.priority, v_job.key, p_id);
       continue when not v_out.taken;
       perform pawl.queue_put_back(v_at.place, v_job.queue, v_shard, v_job.kind, coalesce(p_priority, v_at.priority), v_key_name, p_id,
-        v_out.attempt, v_out.lost, v_out.epoch, coalesce(p_run_at, v_out.run_at), v_key.held, v_key.epoch);
+        v_out.attempt, v_out.lost, v_out.epoch, case when v_out.run_at = pawl.queue_never() then v_out.run_at else coalesce(p_run_at, v_out.run_at) end,
+        v_key.held, v_key.epoch);
     end if;
     update pawl.queue_job j set
       payload = coalesce(p_payload, j.payload), run_at = coalesce(p_run_at, j.run_at), priority = coalesce(p_priority, j.priority),

@@ -178,6 +178,26 @@ test('a waiting job can be cancelled, and what waits for it ends', async () => {
   expect((await queue.get(a.id)).status).toBe('complete');
 });
 
+test('a waiting job that is updated, or cancelled and retried, goes on waiting', async () => {
+  const queue = newQueue();
+  const a = await queue.enqueue('job', 'a');
+  const b = await queue.enqueue('job', 'b', { after: [a.id] });
+  await queue.update(b.id, { payload: 'new', priority: 5, runAt: new Date() });
+  expect(await queue.retry(b.id)).toBe('new');
+  await queue.cancel(b.id);
+  await queue.retry(b.id);
+  expect((await queue.explain(b.id)).reasons[0]).toMatchObject({ code: 'waits_for_jobs', job: a.id });
+  expect(await working([queue], fails, () => queue.waitFor(b.id))).toBe('new');
+  const c = await queue.enqueue('job', 'c', { after: [a.id] });
+  const gone = await queue.enqueue('job', 'gone');
+  const d = await queue.enqueue('job', 'd', { after: [c.id, gone.id] });
+  await queue.cancel(gone.id);
+  await working([queue], fails, () => queue.waitFor(c.id));
+  expect((await queue.get(d.id)).status).toBe('cancelled');
+  await queue.retry(d.id);
+  expect(await working([queue], fails, () => queue.waitFor(d.id))).toBe('d');
+});
+
 test('a job that comes after others is delayed as it was asked to be', async () => {
   const queue = newQueue();
   const runAt = new Date(Date.now() + 3_600_000);
