@@ -4,7 +4,7 @@ import './test/support/without-certificates.ts';
 // What a user meets first, as it was built: the programs of the documents, the examples, and the package: `npm run test:guides`.
 const config: ViteUserConfig = defineConfig({
   test: {
-    include: ['test/docs.test.ts', 'test/examples/**/*.test.ts', 'test/package.test.ts'],
+    include: ['test/docs.test.ts', 'test/examples/**/*.test.ts', 'test/package/**/*.test.ts'],
     globalSetup: ['test/support/server.ts', 'test/support/dynamodb-server.ts'],
     server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',
