@@ -1,6 +1,6 @@
 import { type ActorHealth, createActorAdmin } from '../../actor/index.ts';
 import { createCaptureAdmin } from '../../capture/index.ts';
-import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { Drift, PostgresEngine } from '../../engine/postgres/index.ts';
 import {
   inspectPath,
   inspectServer,
@@ -30,6 +30,7 @@ export async function examine(engine: PostgresEngine): Promise<Finding[]> {
   if (schema.verdict === 'fail') return findings;
   return [
     ...findings,
+    ...checkDrift(await engine.drift()),
     checkTables(await inspectTables(engine), engine.schema.name),
     ...checkQueues(await readQueueHealth(engine)),
     ...checkActors(await createActorAdmin(engine).health()),
@@ -84,6 +85,12 @@ async function checkSchema(engine: PostgresEngine): Promise<Finding> {
   }
   const fix = state === 'newer' ? 'upgrade pawl here: npm install pawl@latest' : 'restore what was changed';
   return fail('schema', problem ?? state, fix);
+}
+
+/** One finding for each, so that each comes with what mends it. */
+function checkDrift(drift: readonly Drift[]): Finding[] {
+  if (drift.length === 0) return [ok('objects', 'as the migrations have made them')];
+  return drift.map(({ kind, name, problem, mend }) => fail(`${kind} ${name}`, problem, mend));
 }
 
 async function checkNotify(engine: PostgresEngine, hasPooler: boolean): Promise<Finding> {

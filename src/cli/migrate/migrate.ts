@@ -24,7 +24,7 @@ export function addMigrate(program: Command): void {
   });
   const status = migrate
     .command('status')
-    .description('compare the database with this version; exit 1 when it is behind');
+    .description('compare the database with this version and with what was installed; exit 1 when it differs');
   examples(status, ['pawl migrate status', 'pawl migrate status -o json']);
   addMigrateFlags(status);
   status.action((flags: MigrateFlags, self: Command) => run(self, either(flags, showStatus, showDynamodb)));
@@ -108,13 +108,17 @@ function sayRetired(cli: Cli, { functions }: MigrationStatus): void {
 async function showStatus(cli: Cli): Promise<number> {
   const engine = await cli.engine();
   const status = await engine.status();
-  if (cli.globals.output === 'json') cli.out.one(status, [], status.state);
+  const drift = await engine.drift();
+  if (cli.globals.output === 'json') cli.out.one({ ...status, drift }, [], status.state);
   else print(cli, stepsOf(status));
   const { state, problem } = status;
   sayRetired(cli, status);
+  for (const { kind, name, problem: differs, mend } of drift) cli.talk.fail(`${kind} ${name}: ${differs}`, mend);
   if (state === 'current') {
-    cli.talk.say('the schema is up to date');
-    return EXIT.done;
+    cli.talk.say(
+      drift.length === 0 ? 'the schema is up to date' : `the schema is up to date, except for ${drift.length} objects`,
+    );
+    return drift.length === 0 ? EXIT.done : EXIT.failed;
   }
   if (state === 'behind') {
     const pending = stepsOf(status).filter((step) => step.state === 'pending');

@@ -6,6 +6,7 @@ import type { ClientLike, PoolLike } from './driver.ts';
 import { isTransient, wasEndedIdle } from './failure.ts';
 import { Listener } from './listen/listener.ts';
 import type { SubscribeOptions, Subscription } from './listen/subscription.ts';
+import type { Drift } from './migrate/drift.ts';
 import type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate/migrate.ts';
 import { type PostgresOptions, type ResolvedOptions, requireUrl, resolveOptions } from './options.ts';
 import type { SchemaName } from './schema/name.ts';
@@ -21,6 +22,7 @@ export { callInTransaction, type OpenTransaction, openTransaction } from './call
 export type { ClientLike, PoolLike, QueryResult } from './driver.ts';
 export { isTransient } from './failure.ts';
 export type { SubscribeOptions, Subscription } from './listen/subscription.ts';
+export type { Drift } from './migrate/drift.ts';
 export type {
   FunctionsStatus,
   MigrateOptions,
@@ -245,6 +247,15 @@ export class PostgresEngine {
   async status(): Promise<MigrationStatus> {
     const { status } = await import('./migrate/migrate.ts');
     return status(this);
+  }
+
+  /**
+   * Compares what the schema in the database has with what its migrations have made: tables, columns, indexes, constraints, views,
+   * functions, triggers. Empty when all is as it was. Changes nothing, and needs only the right to read Pawl's tables.
+   */
+  async drift(): Promise<Drift[]> {
+    const { drift } = await import('./migrate/drift.ts');
+    return drift({ schema: this.schema, session: (fn) => this.session(fn) });
   }
 
   /** How many connections the pool may open: your pool's own number, where you gave one. */

@@ -4,6 +4,7 @@ import { statement as ownStatement, type Statement } from './sql.ts';
 export type {
   AnswerOptions,
   ClientLike,
+  Drift,
   EngineDescription,
   FunctionsStatus,
   Logger,

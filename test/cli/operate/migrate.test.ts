@@ -75,3 +75,20 @@ test('--schema, PAWL_SCHEMA and the config file name another schema, in this ord
   const refused = await warmPawl(['migrate', '--schema', 'public'], { url });
   expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('others may create') });
 });
+
+test('status is 1 when a person has changed the schema, and says what mends it; doctor does, too', async () => {
+  const { url } = await freshDatabase();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query('alter table pawl.queue_worker drop constraint queue_worker_pkey cascade');
+  const status = await warmPawl(['migrate', 'status'], { url });
+  expect(status.code).toBe(1);
+  expect(status.stderr).toMatch(/constraint queue_worker\.queue_worker_pkey: it is missing/);
+  const doctor = await warmPawl(['doctor', '-o', 'json'], { url });
+  expect(doctor.code).toBe(1);
+  const found = JSON.parse(doctor.stdout).filter(({ verdict }: { verdict: string }) => verdict === 'fail');
+  expect(found.map(({ check }: { check: string }) => check)).toContain('constraint queue_worker.queue_worker_pkey');
+  for (const { fix } of found) await client.query(fix);
+  expect((await warmPawl(['migrate', 'status'], { url })).code).toBe(0);
+});

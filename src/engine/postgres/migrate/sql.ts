@@ -3,6 +3,7 @@ import type { SchemaName } from '../schema/name.ts';
 import type { FunctionSet, Migration } from '../schema.gen.ts';
 import { type Statement, statement } from '../sql.ts';
 import { instant } from '../types.ts';
+import { noteObjects, REMEMBER } from './catalog.ts';
 import { PIN, PINNED_PATH } from './pin.ts';
 
 /** A numbered file that was applied. */
@@ -78,12 +79,23 @@ begin
       applied_at timestamptz not null
     );
   end if;
+  if to_regclass('pawl.migration_object') is null then
+    create table pawl.migration_object (
+      kind text not null,
+      name text not null,
+      line text not null,
+      relation text,
+      definition text not null,
+      server integer not null,
+      primary key (kind, name)
+    );
+  end if;
 end
 $$`;
 
 /** Begins the transaction of one step, and waits for the steps of other processes. */
 export function begin(schema: SchemaName): string {
-  return [OPEN, FOUNDATION, ...(schema.isDefault ? [] : [ownHash(schema)])].join(';\n');
+  return [OPEN, FOUNDATION, ...(schema.isDefault ? [] : [ownHash(schema)]), REMEMBER].join(';\n');
 }
 
 /**
@@ -135,7 +147,8 @@ export function applyTables(migration: Migration): { run: string; note: string }
     run: `-- migrate.apply ${line}/${number}\n${sql.trim()}`,
     note: `${PIN};
 insert into pawl.migration (line, number, name, checksum) values (${quote(line)}, ${number}, ${quote(name)}, ${quote(checksum(sql))});
-update pawl.migration_functions set checksum = null where line = ${quote(line)}`,
+update pawl.migration_functions set checksum = null where line = ${quote(line)};
+${noteObjects(quote(line))}`,
   };
 }
 
@@ -156,7 +169,8 @@ on conflict (line) do update
 set checksum = excluded.checksum, version = excluded.version, signatures = excluded.signatures, applied_at = excluded.applied_at,
   retired = array(
     select s from unnest(f.signatures || f.retired) s where s <> all (excluded.signatures) and to_regprocedure(s) is not null order by s
-  )`,
+  );
+${noteObjects(quote(line))}`,
   };
 }
 
