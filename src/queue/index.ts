@@ -31,6 +31,10 @@ import { COUNT_LIMIT, type QueueStats } from './operate/stats.ts';
 import { type ChangedJob, PostgresQueueReader } from './postgres/reader.ts';
 import { PostgresQueueSchedules } from './postgres/schedules.ts';
 import { PostgresQueueStore } from './postgres/store.ts';
+import { claimUnits } from './pull/claim.ts';
+import type { ClaimedUnit } from './pull/claimed-unit.ts';
+import { PullOwner } from './pull/owner.ts';
+import { type ClaimOptions, Puller } from './pull/pull.ts';
 import type { QueueIds } from './store.ts';
 import { type ReadTraces, traced } from './tracing.ts';
 import { readWaitOptions, type WaitForOptions, type WaitTarget, waitFor } from './watch/wait-for.ts';
@@ -69,6 +73,8 @@ export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/h
 export { type JobStanding, QueueOverview } from './postgres/overview.ts';
 export type { ChangedJob, ReleasedWorker } from './postgres/reader.ts';
 export type { ScheduleRun } from './postgres/schedules.ts';
+export { ClaimedUnit } from './pull/claimed-unit.ts';
+export type { ClaimOptions, ExtendedLease, FailOptions } from './pull/pull.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
 export type { OnceResult } from './work/once/tally.ts';
@@ -123,6 +129,7 @@ export class Queue<K extends Kinds = never> {
   readonly #reader: PostgresQueueReader;
   readonly #operations: Operations;
   readonly #schedules: PostgresQueueSchedules;
+  readonly #puller: Puller;
   #registered: Promise<QueueIds> | undefined;
 
   /** @internal */
@@ -135,6 +142,7 @@ export class Queue<K extends Kinds = never> {
     this.#reader = new PostgresQueueReader(engine);
     this.#operations = new Operations(this.#reader, definition.name);
     this.#schedules = new PostgresQueueSchedules(engine);
+    this.#puller = new Puller(engine);
   }
 
   /**
@@ -201,6 +209,17 @@ export class Queue<K extends Kinds = never> {
       onBlocked,
     };
     return new Worker(parts, () => this.#register(), new Events(), this.#engine.options.logger, signal);
+  }
+
+  /**
+   * Claims units by a call, for programs that are no worker: it takes what is ready now, in their order, and does not wait. Each
+   * unit is yours until you settle it, or until the lease is over; then it is given back, charged like the job of a lost worker.
+   * The schema of its kind checks the payload; a unit that it refuses fails, and is not returned.
+   * @throws InvalidInput  an option is bad
+   */
+  async claim(options: ClaimOptions = {}): Promise<ClaimedUnit[]> {
+    await this.#register();
+    return claimUnits(this.#puller, new PullOwner(this.#store, this.name), this.#definition, options);
   }
 
   /**

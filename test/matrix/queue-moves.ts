@@ -22,6 +22,21 @@ function settle({ one }: Caller, { queue, worker }: QueueSide, { whole = [], fai
   ]);
 }
 
+/** The second job of a worker, as a client that pulled it names it. */
+function pulled(
+  { one }: Caller,
+  { worker, running: [, job] }: QueueSide,
+  name: string,
+  what: string,
+  rest = '',
+): Promise<unknown> {
+  return one(
+    `select pawl.${name}(($4::jsonb || jsonb_build_object('shard', 0, 'worker', $1::bigint, 'claim', $2::bigint, 'job', $3::bigint,
+      'process', (select r.process_id from pawl.queue_running r where r.shard = 0 and r.id = $2)))::json${rest})`,
+    [worker, job.claim, job.id, what],
+  );
+}
+
 function enqueue({ one }: Caller, { name }: QueueSide, rest: object): Promise<unknown> {
   return one('select pawl.enqueue($1::jsonb)', [JSON.stringify({ queue: name, kind: 'job', payload: {}, ...rest })]);
 }
@@ -122,6 +137,26 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['queue_settle'],
     open: 'statement',
     run: (caller, side) => settle(caller, side, { whole: [side.keyed.claim], key: side.keyed }),
+  },
+  // Clients that pull.
+  {
+    name: 'pull',
+    functions: ['queue_pull'],
+    open: 'statement',
+    run: ({ one }, { queue }) =>
+      one(`select pawl.queue_pull($1::smallint, 0::smallint, 10, 60000, 'test', 1)`, [queue]),
+  },
+  {
+    name: 'settle a pulled job',
+    functions: ['queue_settle_pulled'],
+    open: 'statement',
+    run: (caller, side) => pulled(caller, side, 'queue_settle_pulled', '{"to":"retry","wait":1}'),
+  },
+  {
+    name: 'extend the lease of a pulled job',
+    functions: ['queue_extend'],
+    open: 'statement',
+    run: (caller, side) => pulled(caller, side, 'queue_extend', '{}', ', 60000'),
   },
   {
     name: 'guard',

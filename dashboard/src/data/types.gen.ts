@@ -168,6 +168,35 @@ export interface ScheduleList {
   readonly items: readonly Schedule[];
 }
 
+export interface ClaimedUnits {
+  readonly items: readonly {
+    readonly handle: string;
+    readonly kind: string;
+    readonly key: string | null;
+    readonly attempt: number;
+    readonly token: string;
+    readonly processId: string;
+    readonly expiresAt: string;
+    readonly jobs: readonly {
+      readonly id: string;
+      readonly payload: unknown;
+      readonly attempt: number;
+      readonly enqueuedAt: string;
+      readonly meta: unknown;
+    }[];
+  }[];
+}
+
+export interface UnitSettled {
+  readonly to: 'complete' | 'retry' | 'error' | 'release';
+}
+
+export interface ExtendedClaim {
+  readonly expiresAt: string;
+  readonly isCancelled: boolean;
+  readonly reason: string | null;
+}
+
 export interface Job {
   readonly id: string;
   readonly queue: string;

@@ -31,6 +31,11 @@ const NEEDED = {
     pause: 'queue:pause',
     resume: 'queue:pause',
     release: 'worker:release',
+    claim: ['job:work', 'payload:read'],
+    complete: 'job:work',
+    fail: 'job:work',
+    giveBack: 'job:work',
+    extend: 'job:work',
     runSchedule: 'job:enqueue',
     pauseSchedule: 'schedule:pause',
     resumeSchedule: 'schedule:pause',
@@ -82,18 +87,7 @@ type FileEffects = Pick<Files, 'read' | 'write' | 'restore' | 'remove' | 'sweep'
  * way, goes round it.
  */
 export class Effects {
-  readonly queues: Pick<
-    QueueAdmin,
-    | 'retry'
-    | 'cancel'
-    | 'pause'
-    | 'resume'
-    | 'release'
-    | 'runSchedule'
-    | 'pauseSchedule'
-    | 'resumeSchedule'
-    | 'unschedule'
-  >;
+  readonly queues: Pick<QueueAdmin, keyof (typeof NEEDED)['queues']>;
   readonly actors: Pick<ActorAdmin, 'incr' | 'send' | 'destroy' | 'pause' | 'resume' | 'ackPage' | 'resolvePage'>;
   readonly captures: Pick<CaptureAdmin, 'replay' | 'detach'>;
   readonly bulk: Pick<BulkActions, 'start' | 'startOn' | 'stop'>;

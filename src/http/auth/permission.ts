@@ -13,6 +13,7 @@ export const PERMISSIONS = [
   'job:retry',
   'job:cancel',
   'job:bulk',
+  'job:work',
   'worker:release',
   'schedule:pause',
   'schedule:write',

@@ -7,6 +7,7 @@ import { AFTER, type AnyRoute, type Call, route } from '../protocol/route.ts';
 import { errorOf, payloadOf, quotingError } from '../redaction/hidden.ts';
 import { jobChangeRoutes } from './changes.ts';
 import { enqueueRoute } from './enqueue.ts';
+import { pullRoutes } from './pull.ts';
 import { JOB_FILTERS, ofQuery, queryOf, summary } from './query.ts';
 
 const job = { id: id('the id of a job') };
@@ -140,6 +141,7 @@ export const jobRoutes: readonly AnyRoute[] = [
   }),
   enqueueRoute,
   ...jobChangeRoutes,
+  ...pullRoutes,
 ];
 
 const QUOTING = new Set(['error', 'cancelled', 'backing_off']);

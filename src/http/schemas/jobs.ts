@@ -55,6 +55,22 @@ const bulk = {
 
 /** Jobs, one and many. */
 export const JOBS: Schemas = {
+  ClaimedUnits: object({
+    items: list(
+      object({
+        handle: text,
+        kind: text,
+        key: orNull(text),
+        attempt: whole,
+        token: digits,
+        processId: text,
+        expiresAt: time,
+        jobs: list(object({ id: digits, payload: any, attempt: whole, enqueuedAt: time, meta: any })),
+      }),
+    ),
+  }),
+  UnitSettled: object({ to: one('complete', 'retry', 'error', 'release') }),
+  ExtendedClaim: object({ expiresAt: time, isCancelled: yes, reason: orNull(text) }),
   Job: object(job),
   JobList: object({ items: list(ref('Job')), after: orNull(text), indexBehind: whole }),
   JobDetail: object({

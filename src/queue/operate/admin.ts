@@ -1,6 +1,7 @@
 import { NotFound } from '../../base/errors.ts';
 import { checkOptions, integer, suggest } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
+import type { Duration } from '../../base/time/duration.ts';
 import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { EnqueueOptions, EnqueueResult } from '../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
@@ -9,6 +10,9 @@ import { jobShape } from '../job-options.ts';
 import { type ChangedJob, PostgresQueueReader, type ReleasedWorker } from '../postgres/reader.ts';
 import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/schedules.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
+import { ClaimedUnit } from '../pull/claimed-unit.ts';
+import { PullOwner } from '../pull/owner.ts';
+import { type ClaimOptions, type ExtendedLease, type FailOptions, Puller } from '../pull/pull.ts';
 import { type CountOptions, count, type SearchCount } from './count.ts';
 import type { Explanation } from './explain.ts';
 import {
@@ -44,6 +48,7 @@ export class QueueAdmin {
   readonly #store: PostgresQueueStore;
   readonly #operations: Operations;
   readonly #schedules: PostgresQueueSchedules;
+  readonly #puller: Puller;
 
   /** @internal */
   constructor(engine: PostgresEngine) {
@@ -51,6 +56,7 @@ export class QueueAdmin {
     this.#store = new PostgresQueueStore(engine);
     this.#operations = new Operations(this.#reader, null);
     this.#schedules = new PostgresQueueSchedules(engine);
+    this.#puller = new Puller(engine);
   }
 
   /** The declared queues, by name. */
@@ -208,6 +214,32 @@ export class QueueAdmin {
     const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload'));
     const request = { queue, kind, payload: json, key, priority, runAt: runAt?.toISOString() };
     return this.#store.enqueue(request, undefined);
+  }
+
+  /** Like {@link Queue.claim}, of a queue whose declaration is not at hand: no schema checks the payloads. @throws NotFound, InvalidInput */
+  async claim(queue: string, options: ClaimOptions = {}): Promise<ClaimedUnit[]> {
+    const owner = new PullOwner(this.#store, queue);
+    return (await this.#puller.claim(queue, options, owner)).map((pulled) => new ClaimedUnit(pulled, this.#puller));
+  }
+
+  /** Completes the unit of this handle. @throws LeaseLost, InvalidInput */
+  complete(handle: string, result?: unknown): Promise<void> {
+    return this.#puller.complete(handle, result, true);
+  }
+
+  /** The attempt of the unit of this handle has failed. @returns the outcome @throws LeaseLost, InvalidInput */
+  fail(handle: string, error: unknown, options: FailOptions = {}): Promise<'retry' | 'error'> {
+    return this.#puller.fail(handle, error, options, { isGuarded: true });
+  }
+
+  /** Gives the unit of this handle back, uncharged. @throws LeaseLost, InvalidInput */
+  giveBack(handle: string): Promise<void> {
+    return this.#puller.release(handle, true);
+  }
+
+  /** Renews the lease of the unit of this handle. Default `'30s'`. @throws LeaseLost, InvalidInput */
+  extend(handle: string, lease?: Duration): Promise<ExtendedLease> {
+    return this.#puller.extend(handle, lease);
   }
 
   async #refuseSchedule(queue: string, name: string): Promise<never> {

@@ -30,7 +30,7 @@ export type Handler = (unit: Unit) => unknown;
 const NONE: readonly JobFailure[] = [];
 
 /** The error of a job whose predecessor failed, for kinds with `afterError: 'error'`. */
-class PredecessorFailed extends NoRetry {
+export class PredecessorFailed extends NoRetry {
   constructor(job: number) {
     super(`its predecessor, job ${job}, ended in error; retry that job first, then this one`);
   }

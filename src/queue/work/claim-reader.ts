@@ -17,8 +17,8 @@ export interface ClaimedUnits {
 /** The state that the units of one claim share. */
 export interface ClaimContext {
   readonly shard: number;
-  readonly definition: Definition;
-  readonly registered: QueueIds;
+  readonly definition: Pick<Definition, 'kinds'>;
+  readonly registered: Pick<QueueIds, 'kindName'>;
   readonly owner: UnitOwner;
   /** With `hold: 'transaction'`: the transaction that holds the claim. */
   readonly tx?: Transaction | undefined;
@@ -188,7 +188,7 @@ function newGroup({ kinds, units, latest }: ClaimedKey, index: number, holder: C
 }
 
 /** Repeatedly takes the oldest group that waits for none of the others. There is always one: `after` has no circles. */
-function inOrder(groups: readonly Group[], { kinds }: Definition): Group[] {
+function inOrder(groups: readonly Group[], { kinds }: Pick<Definition, 'kinds'>): Group[] {
   const left = [...groups];
   const ordered: Group[] = [];
   while (left.length > 0) {

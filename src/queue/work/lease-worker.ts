@@ -518,7 +518,7 @@ function handoffOf(
 }
 
 /** One job of each claim: the jobs of a unit leave their claim together. */
-function heldJobs(unit: Unit, idleMs: number | undefined): HeldJob[] {
+export function heldJobs(unit: Unit, idleMs: number | undefined): HeldJob[] {
   const ofClaim = new Map<number, HeldJob>();
   for (const { number, claim } of unit.jobs) {
     ofClaim.set(claim.id, { shard: claim.shard, claim: claim.id, id: number, idleMs });

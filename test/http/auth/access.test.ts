@@ -61,7 +61,15 @@ describe('permissions are the server’s to enforce', () => {
 
   test('whatever changes something is audited, and only that has a target', () => {
     // What is too long for an address, and renewals, of which a row each would hide all others.
-    expect(ROUTES.filter(({ isQuiet }) => isQuiet).map(({ id }) => id)).toEqual(['previewBulk', 'renewLock']);
+    expect(ROUTES.filter(({ isQuiet }) => isQuiet).map(({ id }) => id)).toEqual([
+      'claimJobs',
+      'completeJob',
+      'failJob',
+      'releaseJob',
+      'extendClaim',
+      'previewBulk',
+      'renewLock',
+    ]);
     for (const { permission, target, method } of ROUTES.filter(({ isQuiet }) => isQuiet !== true)) {
       expect([permission, target !== undefined]).toEqual([permission, permission !== undefined && changes(permission)]);
       expect([permission, method === 'GET']).toEqual([permission, target === undefined]);

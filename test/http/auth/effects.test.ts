@@ -23,12 +23,17 @@ interface Way {
 /** Every route that changes something, by each of the effects it can have. */
 const ways = (): Readonly<Record<string, readonly Way[]>> => {
   const { waiting, failed, actor, page } = house.ids;
-  const of = (path: string, needs: Permission, body?: object): readonly Way[] => [
-    { path, needs: [needs], ...(body && { body }) },
+  const of = (path: string, needs: Permission | readonly Permission[], body?: object): readonly Way[] => [
+    { path, needs: [needs].flat(), ...(body && { body }) },
   ];
   return {
     pauseQueue: of('/queues/mail/pause', 'queue:pause'),
     resumeQueue: of('/queues/mail/resume', 'queue:pause'),
+    claimJobs: of('/queues/later/claim', ['job:work', 'payload:read']),
+    completeJob: of('/claims/complete', 'job:work', { handle: 'none' }),
+    failJob: of('/claims/fail', 'job:work', { handle: 'none', error: 'no paper' }),
+    releaseJob: of('/claims/release', 'job:work', { handle: 'none' }),
+    extendClaim: of('/claims/extend', 'job:work', { handle: 'none' }),
     releaseWorker: of('/workers/999999/release', 'worker:release'),
     enqueueJob: of('/queues/mail/jobs', 'job:enqueue', { kind: 'send' }),
     retryJob: [

@@ -1,0 +1,132 @@
+-- Pull: a program claims jobs by a call, in any language, and says by another one what became of them. Each call is a worker of its own,
+-- whose row is the lease of what it claimed: it is renewed by hand, and rescued like that of any other worker.
+
+-- Claims up to p_limit jobs of one shard for p_lease_ms, under a new worker. Answers {worker, expiresAt: ms, kinds: {id: name}, answer: as
+-- queue_claim does, hasLost: a lease is over, so that a rescue may bring more}; without a worker where nothing was claimed.
+create or replace function pawl.queue_pull(
+  p_queue smallint, p_shard smallint, p_limit int, p_lease_ms double precision, p_host text, p_pid int
+) returns json
+language plpgsql /* planner: probe */ as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_lease interval := p_lease_ms * interval '1 millisecond';
+  v_lost boolean := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.expires_at < v_now);
+  v_worker bigint;
+  v_answer json;
+  v_priority smallint := -32768;
+  v_after bigint := 0;
+begin
+  if not exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue)
+    and not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now) then
+    return json_build_object('hasLost', v_lost);
+  end if;
+  insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold, wants_notify)
+  values (p_queue, p_host, p_pid, p_limit, v_lease, v_now + v_lease, 'lease', false) returning id into v_worker;
+  loop  -- jobs of keys that are busy are moved out of the way, a thousand at a time
+    v_answer := pawl.queue_claim(p_queue, p_shard, v_worker, p_limit, p_limit, 1000, 1, v_priority, v_after)::json;
+    exit when (v_answer ->> 'seen')::int = 0 or exists (select 1 from pawl.queue_running r where r.worker = v_worker)
+      or (v_answer -> 'last' ->> 'priority', v_answer -> 'last' ->> 'id') = (v_priority::text, v_after::text);
+    v_priority := v_answer -> 'last' ->> 'priority';
+    v_after := v_answer -> 'last' ->> 'id';
+  end loop;
+  if not exists (select 1 from pawl.queue_running r where r.worker = v_worker) then
+    delete from pawl.queue_worker w where w.id = v_worker;
+    return json_build_object('hasLost', v_lost);
+  end if;
+  return json_build_object('worker', v_worker, 'expiresAt', (extract(epoch from v_now + v_lease) * 1000)::bigint, 'answer', v_answer, 'hasLost', v_lost,
+    'kinds', (select json_object_agg(k.id, k.name) from pawl.queue_kind k where k.queue = p_queue));
+end $$;
+
+-- The claims of a pulled unit: {shard, worker, claim, job, process}; more than one of a unit that coalesces. Locks their rows, and raises
+-- PW004 where it is no longer held.
+create or replace function pawl.queue_pulled(p_unit json) returns setof pawl.queue_running
+language plpgsql /* planner: probe */ as $$
+declare
+  v_unit record;
+begin
+  select u.* into v_unit from json_to_record(p_unit) u (shard smallint, worker bigint, claim bigint, job bigint, process uuid);
+  return query
+  select r.* from pawl.queue_running r
+  where r.shard = v_unit.shard and r.worker = v_unit.worker and r.process_id = v_unit.process
+    and case when r.unit then true else r.id = v_unit.claim and r.ids @> v_unit.job end
+  order by r.id for no key update;
+  if not found then
+    raise exception 'job % is no longer held under claim %: its lease ran out, or it was settled; stop working on it', v_unit.job, v_unit.claim
+      using errcode = 'PW004';
+  end if;
+end $$;
+
+-- Settles a pulled unit: {shard, worker, claim, job, process, to: complete | retry | error | release, wait: ms, reason, error, isGuarded}.
+-- A unit that is to be retried and has no attempt left ends in error. Answers {to}, or {guarded: true}: an open transaction guards it,
+-- and nothing was written.
+create or replace function pawl.queue_settle_pulled(p_unit json, p_result json default null) returns json
+language plpgsql /* planner: probe */ as $$
+declare
+  v_unit record;
+  v_one record;
+  v_key record;
+  v_to text;
+  v_fail json;
+  v_jobs json;
+  v_answer json;
+begin
+  select u.* into v_unit from json_to_record(p_unit) u (
+    shard smallint, worker bigint, claim bigint, job bigint, process uuid, "to" text, wait double precision, reason text, error text, "isGuarded" boolean);
+  select min(r.queue) as queue, max(r.attempt) as attempt,
+    range_agg(case when r.unit then r.ids else int8multirange(int8range(v_unit.job, v_unit.job + 1)) end) as ids,
+    json_agg(json_build_object('claim', r.id, 'ids', case when r.unit then r.ids else int8multirange(int8range(v_unit.job, v_unit.job + 1)) end,
+      'attempt', r.attempt)) as parts
+  into v_one from (
+    select p.queue, p.id, p.unit, p.attempt, p.ids from pawl.queue_pulled(p_unit) p) r;
+  select j.key, k.epoch, coalesce((j.options ->> 'attempts')::smallint, kd.attempts, d.attempts) as attempts into v_key from pawl.queue_job j
+  join pawl.queue_kind kd on kd.id = j.kind
+  join pawl.queue_definition d on d.id = j.queue
+  left join pawl.queue_key k on k.shard = v_unit.shard and k.queue = v_one.queue and k.key = j.key and k.held
+  where j.shard = v_unit.shard and j.id = v_unit.job;
+  v_to := v_unit."to";
+  if v_to <> 'complete' then
+    select json_agg(json_build_object('claim', p.claim, 'ids', p.ids::text, 'wait', v_unit.wait, 'reason', coalesce(v_unit.reason, 'failed'), 'error', v_unit.error,
+      'to', case when v_to = 'retry' and p.attempt >= v_key.attempts then 'error' else v_to end))
+    into v_fail from json_to_recordset(v_one.parts) p (claim bigint, ids int8multirange, attempt smallint);
+    if v_to = 'retry' and v_one.attempt >= v_key.attempts then
+      v_to := 'error';
+    end if;
+  else
+    select json_agg(json_build_object('claim', p.claim, 'ids', p.ids)), json_agg(p.ids_of_claim)
+    into v_fail, v_jobs from (
+      select p.claim, array_agg(i.id) as ids, array_prepend(p.claim, array_agg(i.id)) as ids_of_claim
+      from json_to_recordset(v_one.parts) p (claim bigint, ids int8multirange) cross join lateral unnest(p.ids) s (span)
+      cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id) group by p.claim) p;
+  end if;
+  v_answer := pawl.queue_settle(v_one.queue, v_unit.shard, v_unit.worker, '{}',
+    case when v_to = 'complete' then v_fail end, case when v_to <> 'complete' then v_fail end, null,
+    case when v_key.epoch is not null then array[v_key.key] end, case when v_key.epoch is not null then array[v_key.epoch] end, null,
+    case when v_to = 'complete' and p_result is not null then json_build_array(json_build_array(p_result, v_jobs)) end,
+    case when v_unit."isGuarded" then array(
+      select i.id from unnest(v_one.ids) s (span) cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)) end)::json;
+  if json_array_length(v_answer -> 'guarded') > 0 then
+    return '{"guarded":true}';
+  end if;
+  delete from pawl.queue_worker w where w.id = v_unit.worker and not exists (select 1 from pawl.queue_running r where r.worker = w.id);
+  perform pawl.queue_wake(v_one.queue);
+  return json_build_object('to', v_to);
+end $$;
+
+-- Renews the lease of what was claimed together with this unit. Answers {expiresAt: ms, cancel: why it is to be cancelled, or null}.
+create or replace function pawl.queue_extend(p_unit json, p_lease_ms double precision) returns json
+language plpgsql as $$
+declare
+  v_worker bigint := p_unit ->> 'worker';
+  v_lease interval := p_lease_ms * interval '1 millisecond';
+  v_until timestamptz := clock_timestamp() + v_lease;
+  v_wish record;
+begin
+  perform pawl.queue_pulled(p_unit);
+  update pawl.queue_worker w set beat_at = clock_timestamp(), lease = v_lease, expires_at = v_until where w.id = v_worker and w.lost_at is null;
+  if not found then
+    raise exception 'the lease of job % ran out; stop working on it', p_unit ->> 'job' using errcode = 'PW004';
+  end if;
+  select c.reason into v_wish from pawl.queue_cancel c
+  where c.shard = (p_unit ->> 'shard')::smallint and c.id = (p_unit ->> 'job')::bigint and c.worker = v_worker;
+  return json_build_object('expiresAt', (extract(epoch from v_until) * 1000)::bigint, 'isCancelled', found, 'reason', v_wish.reason);
+end $$;

@@ -1,0 +1,136 @@
+import type { Backoff } from '../../base/time/backoff.ts';
+import type { Duration } from '../../base/time/duration.ts';
+import type { OpenTransaction } from '../../engine/postgres/index.ts';
+import type { Job, Unit } from '../work/unit.ts';
+import type { ExtendedLease, FailOptions, PulledUnit, Puller } from './pull.ts';
+
+/**
+ * One job that `claim()` gave, or all outstanding jobs of one key if the kind coalesces. It is yours until you settle it, by
+ * one call of `complete`, `fail` or `release`, or until its lease is over; then it is given back, charged like the job of a
+ * lost worker. Units of one `claim()` share their lease.
+ */
+export class ClaimedUnit<P = unknown> {
+  /** Stands for this unit in another process, or in a program in another language: see `POST /claims/complete`. */
+  readonly handle: string;
+  #expiresAt: Date;
+  readonly #unit: Unit<P>;
+  readonly #puller: Puller;
+  readonly #settings: { readonly backoff?: Backoff | undefined; readonly maxBytes?: number | undefined };
+
+  /** @internal */
+  constructor(
+    { unit, handle, expiresAt }: PulledUnit,
+    puller: Puller,
+    settings: { readonly backoff?: Backoff | undefined; readonly maxBytes?: number | undefined } = {},
+  ) {
+    this.handle = handle;
+    this.#expiresAt = expiresAt;
+    this.#unit = unit as Unit<P>;
+    this.#puller = puller;
+    this.#settings = settings;
+  }
+
+  get queue(): string {
+    return this.#unit.queue;
+  }
+
+  get kind(): string {
+    return this.#unit.kind;
+  }
+
+  get key(): string | null {
+    return this.#unit.key;
+  }
+
+  /** The jobs, oldest first; a single one, unless the kind coalesces. */
+  get jobs(): readonly Job<P>[] {
+    return this.#unit.jobs;
+  }
+
+  /** The newest job. */
+  get job(): Job<P> {
+    return this.#unit.job;
+  }
+
+  /** The newest job's payload. */
+  get payload(): P {
+    return this.#unit.payload;
+  }
+
+  /** The highest attempt number of its jobs: 1 the first time. */
+  get attempt(): number {
+    return this.#unit.attempt;
+  }
+
+  /** The fencing token: it always rises with every claim of the key, or of the job if it has no key. */
+  get token(): bigint {
+    return this.#unit.token;
+  }
+
+  /** The id of this attempt; in the history it is `process_id`. */
+  get processId(): string {
+    return this.#unit.processId;
+  }
+
+  /** The end of the lease, by the database's clock. */
+  get expiresAt(): Date {
+    return this.#expiresAt;
+  }
+
+  /**
+   * Completes its jobs, each with this result. One round trip.
+   * @throws LeaseLost  it was settled before, or its lease is over: nothing was written
+   * @throws InvalidInput  the result cannot be stored; nothing was written
+   * @throws LockNotAvailable  a transaction of yours that guards it is still open
+   */
+  complete(result?: unknown): Promise<void> {
+    return this.#puller.complete(this.handle, result, this.#unit.isGuarded, this.#settings.maxBytes);
+  }
+
+  /**
+   * The attempt has failed: its jobs are tried again after the back-off of the queue, or after `retryIn`, unless this was the
+   * last attempt. A `NoRetry` ends them in error at once. @returns the outcome
+   * @throws LeaseLost, InvalidInput, LockNotAvailable  as `complete`
+   */
+  fail(error: unknown, options: FailOptions = {}): Promise<'retry' | 'error'> {
+    const { backoff } = this.#settings;
+    return this.#puller.fail(this.handle, error, options, {
+      isGuarded: this.#unit.isGuarded,
+      ...(backoff && { backoff }),
+    });
+  }
+
+  /** Gives its jobs back, uncharged: they are ready again at once. @throws LeaseLost, LockNotAvailable  as `complete` */
+  release(): Promise<void> {
+    return this.#puller.release(this.handle, this.#unit.isGuarded);
+  }
+
+  /**
+   * Renews the lease from now on, for all units of its `claim()`. The answer also says whether somebody cancelled the job.
+   * @param lease  from 1 s to 24 h; default `'30s'` @throws LeaseLost  the lease is over: stop working on it
+   */
+  async extend(lease?: Duration): Promise<ExtendedLease> {
+    const extended = await this.#puller.extend(this.handle, lease);
+    this.#expiresAt = extended.expiresAt;
+    return extended;
+  }
+
+  /** Stores the progress of a job, for its readers. @throws LeaseLost, InvalidInput */
+  progress(value: unknown, job: Job<P> = this.job): Promise<void> {
+    return this.#unit.progress(value, job);
+  }
+
+  /**
+   * Inside your own transaction: fails unless the unit, in this attempt, is still yours, and keeps it so until the transaction
+   * ends. Call it last; settle the unit after the commit. @throws LeaseLost
+   */
+  guard(tx: OpenTransaction): Promise<void> {
+    return this.#unit.guard(tx);
+  }
+
+  /** The form for `JSON.stringify`: what a program in another language needs. */
+  toJSON(): object {
+    const { handle, queue, kind, key, attempt, processId, expiresAt, jobs } = this;
+    return { handle, queue, kind, key, attempt, token: String(this.token), processId, expiresAt, jobs };
+  }
+}

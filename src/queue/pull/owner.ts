@@ -1,0 +1,24 @@
+import type { PostgresQueueStore } from '../postgres/store.ts';
+import { heldJobs } from '../work/lease-worker.ts';
+import type { Job, Unit, UnitOwner } from '../work/unit.ts';
+
+/** The owner of pulled units: the database decides whether they are still held. */
+export class PullOwner implements UnitOwner {
+  readonly queueName: string;
+  readonly #store: PostgresQueueStore;
+
+  constructor(store: PostgresQueueStore, queueName: string) {
+    this.#store = store;
+    this.queueName = queueName;
+  }
+
+  progress(_unit: Unit, { claim, number }: Job, json: string): Promise<void> {
+    return this.#store.progress(claim.shard, claim.id, number, json);
+  }
+
+  async guard(unit: Unit, tx: unknown): Promise<void> {
+    // Set before the statement is sent: the settlement of the unit has to know it.
+    unit.isGuarded = true;
+    await this.#store.guard(heldJobs(unit, undefined), tx);
+  }
+}

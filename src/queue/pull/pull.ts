@@ -1,0 +1,172 @@
+import { hostname } from 'node:os';
+import { describeThrown } from '../../base/error-text.ts';
+import { LockNotAvailable, NoRetry } from '../../base/errors.ts';
+import { bool, checkOptions, duration, integer, optional, text } from '../../base/options/options.ts';
+import { toJson } from '../../base/storable.ts';
+import { BACKOFF, type Backoff, delay } from '../../base/time/backoff.ts';
+import type { Duration } from '../../base/time/duration.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { type Extension, PostgresQueuePull, type PulledOutcome } from '../postgres/pull.ts';
+import { PredecessorFailed } from '../work/attempt.ts';
+import { countUnits, readClaim } from '../work/claim-reader.ts';
+import type { Unit, UnitOwner } from '../work/unit.ts';
+import { readHandle, writeHandle } from './handle.ts';
+
+export interface ClaimOptions {
+  /** The most units to claim: 1 (default) to 1,000. */
+  readonly limit?: number | undefined;
+  /** How long they are yours unless you extend them: from 1 s to 24 h. Default `'30s'`. */
+  readonly lease?: Duration | undefined;
+  /** What the list of workers shows as the host of this claim. Default: the name of this machine. */
+  readonly client?: string | undefined;
+}
+
+export interface FailOptions {
+  /** How long to wait for the next attempt. Default: the back-off of the queue. */
+  readonly retryIn?: Duration | undefined;
+  /** True: the jobs end in error, whatever attempts are left, as with a `NoRetry`. Default false. */
+  readonly final?: boolean | undefined;
+}
+
+/** The lease of a unit after it was extended. */
+export interface ExtendedLease {
+  readonly expiresAt: Date;
+  /** True: somebody cancelled the job. Stop, and release or fail it: it then ends as cancelled. */
+  readonly isCancelled: boolean;
+  readonly reason: string | null;
+}
+
+/** A unit that was pulled, with what settles it. */
+export interface PulledUnit {
+  readonly unit: Unit;
+  readonly handle: string;
+  readonly expiresAt: Date;
+}
+
+const claimShape = {
+  limit: integer({ min: 1, max: 1000, default: 1 }),
+  lease: duration({ min: '1s', max: '24h', default: '30s' }),
+  client: optional(text({ min: 1, max: 100 })),
+};
+const failShape = { retryIn: optional(duration({ min: 0, max: '365d' })), final: bool({ default: false }) };
+const extendShape = { lease: duration({ min: '1s', max: '24h', default: '30s' }) };
+
+/** Claims units by calls, and settles them by their handles, in whichever process. */
+export class Puller {
+  readonly #store: PostgresQueuePull;
+  readonly #ids = new Map<string, { readonly id: number; readonly shards: number }>();
+
+  constructor(engine: PostgresEngine) {
+    this.#store = new PostgresQueuePull(engine);
+  }
+
+  /**
+   * Claims what is ready now, up to the limit; does not wait. @param owner  of the units
+   * @throws NotFound, InvalidInput
+   */
+  async claim(queue: string, options: ClaimOptions, owner: UnitOwner): Promise<readonly PulledUnit[]> {
+    const { units, id, hasLost } = await this.#claim(queue, options, owner);
+    if (!hasLost) return units;
+    // With no worker of this queue in sight, no other process gives back what dead clients have claimed.
+    await this.#store.rescue(id);
+    return units.length > 0 ? units : (await this.#claim(queue, options, owner)).units;
+  }
+
+  async #claim(
+    queue: string,
+    options: ClaimOptions,
+    owner: UnitOwner,
+  ): Promise<{ readonly units: readonly PulledUnit[]; readonly id: number; readonly hasLost: boolean }> {
+    const { limit, lease: leaseMs, client: host = hostname() } = checkOptions('claim', options, claimShape);
+    const { id, shards } = await this.#queue(queue);
+    const first = Math.floor(Math.random() * shards);
+    const units: PulledUnit[] = [];
+    let hasLost = false;
+    for (let at = 0; at < shards && units.length < limit; at += 1) {
+      const shard = (first + at) % shards;
+      const request = { shard, limit: limit - units.length, leaseMs, host, pid: process.pid };
+      const pulled = await this.#store.pull(id, request);
+      hasLost ||= pulled.hasLost;
+      const { worker, answer, kinds = {}, expiresAt = 0 } = pulled;
+      if (worker === undefined || answer === undefined || countUnits(answer) === 0) continue;
+      const kindName = new Map(Object.entries(kinds).map(([kind, name]) => [Number(kind), name]));
+      const read = readClaim(answer, { shard, definition: NO_KINDS, registered: { kindName }, owner });
+      for (const unit of read.units) {
+        const one = toPulled(unit, worker, expiresAt);
+        if (unit.brokenBy === null) units.push(one);
+        else await this.fail(one.handle, new PredecessorFailed(unit.brokenBy), {});
+      }
+    }
+    return { units, id, hasLost };
+  }
+
+  /** @throws LeaseLost, InvalidInput, LockNotAvailable */
+  async complete(handle: string, result: unknown, isGuarded: boolean, maxBytes?: number): Promise<void> {
+    const json = result === undefined ? undefined : toJson(result, 'the result', undefined, maxBytes);
+    await this.#settle(handle, { to: 'complete', isGuarded }, json);
+  }
+
+  /** @returns whether it is tried again @throws LeaseLost, InvalidInput, LockNotAvailable */
+  async fail(
+    handle: string,
+    error: unknown,
+    options: FailOptions,
+    { isGuarded = false, backoff = BACKOFF }: { readonly isGuarded?: boolean; readonly backoff?: Backoff } = {},
+  ): Promise<'retry' | 'error'> {
+    const { retryIn, final } = checkOptions('fail', options, failShape);
+    const { attempt } = readHandle(handle);
+    const isFinal = final || error instanceof NoRetry;
+    const to = await this.#settle(handle, {
+      to: isFinal ? 'error' : 'retry',
+      wait: retryIn ?? delay(backoff, attempt, Math.random()),
+      reason: isFinal ? 'no retry' : 'failed',
+      error: describeThrown(error),
+      isGuarded,
+    });
+    return to === 'retry' ? 'retry' : 'error';
+  }
+
+  /** @throws LeaseLost, InvalidInput, LockNotAvailable */
+  async release(
+    handle: string,
+    isGuarded: boolean,
+    { reason = 'released by its client', wait }: { readonly reason?: string; readonly wait?: number } = {},
+  ): Promise<void> {
+    await this.#settle(handle, { to: 'release', reason, wait, isGuarded });
+  }
+
+  /** @throws LeaseLost, InvalidInput */
+  async extend(handle: string, lease: Duration | undefined): Promise<ExtendedLease> {
+    const { lease: leaseMs } = checkOptions('extend', { lease }, extendShape);
+    const { attempt: _attempt, ...unit } = readHandle(handle);
+    return toLease(await this.#store.extend(unit, leaseMs));
+  }
+
+  async #settle(handle: string, outcome: PulledOutcome, result?: string): Promise<PulledOutcome['to']> {
+    const { attempt: _attempt, ...unit } = readHandle(handle);
+    const to = await this.#store.settle(unit, outcome, result);
+    if (to !== undefined) return to;
+    throw new LockNotAvailable(
+      `job ${unit.job} cannot be settled now: a transaction that guards it is open; end that first, then settle the job`,
+    );
+  }
+
+  async #queue(name: string): Promise<{ readonly id: number; readonly shards: number }> {
+    const found = this.#ids.get(name) ?? (await this.#store.queue(name));
+    this.#ids.set(name, found);
+    return found;
+  }
+}
+
+/** No declaration is needed to claim: the database has made the units. */
+const NO_KINDS = { kinds: new Map() };
+
+function toPulled(unit: Unit, worker: number, expiresAt: number): PulledUnit {
+  const { claim, number } = unit.job;
+  const key = { shard: claim.shard, worker, claim: claim.id, job: number, process: claim.processId };
+  return { unit, handle: writeHandle({ ...key, attempt: unit.attempt }), expiresAt: new Date(expiresAt) };
+}
+
+function toLease({ expiresAt, isCancelled, reason }: Extension): ExtendedLease {
+  return { expiresAt: new Date(expiresAt), isCancelled, reason };
+}
