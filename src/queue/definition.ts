@@ -49,6 +49,11 @@ export interface KindOptions {
    * returns. It is settled when the handler has ended, at most 5 s later. Default: no limit.
    */
   readonly timeout?: Duration | undefined;
+  /**
+   * How long a handler may go on without calling `unit.progress()`. After that its attempt has failed, as after `timeout`.
+   * Default: no limit.
+   */
+  readonly idle?: Duration | undefined;
   /** The largest payload and result of a job of this kind, as JSON in UTF-8. Default 4 MiB; at most 32 MiB. */
   readonly maxBytes?: number | undefined;
 }
@@ -102,6 +107,7 @@ export interface Kind {
   readonly afterError: 'run' | 'error';
   readonly attempts: number;
   readonly timeoutMs: number;
+  readonly idleMs: number;
   readonly maxBytes: number;
 }
 
@@ -141,6 +147,7 @@ const kindShape = {
   afterError: oneOf(['run', 'error'], { default: 'run' }),
   attempts: optional(integer({ min: 1, max: 1000 })),
   timeout: duration({ min: 1, default: Infinity, infinite: true }),
+  idle: duration({ min: 1, default: Infinity, infinite: true }),
   maxBytes: integer({ min: 1000, max: MOST_BYTES_EVER, default: MOST_BYTES }),
 };
 
@@ -174,6 +181,7 @@ export function define(name: string, options: QueueOptions): Definition {
       afterError: kind.afterError,
       attempts: kind.attempts ?? given.retry.attempts,
       timeoutMs: kind.timeout,
+      idleMs: kind.idle,
       maxBytes: kind.maxBytes,
     });
   }

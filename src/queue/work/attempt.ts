@@ -67,6 +67,7 @@ export function startAttempt(
   else if (unit.attempt > kind.attempts) finish(exhausted(unit, kind));
   else {
     if (kind.timeoutMs !== Infinity) cancelTimer = limit(unit, kind.timeoutMs, fail);
+    if (kind.idleMs !== Infinity) cancelTimer = both(cancelTimer, limitIdle(unit, kind.idleMs, fail));
     try {
       const value = call(unit, kind, handler);
       if (isThenable(value)) {
@@ -81,12 +82,35 @@ export function startAttempt(
 
 /** Aborts the unit when its time is over, and fails it if its handler does not end soon after. */
 function limit(unit: Unit, ms: number, fail: (error: unknown) => void): () => void {
+  return abortAfter(unit, ms, `the attempt took longer than its ${formatDuration(ms)}`, fail);
+}
+
+/** The same when the handler has shown no sign of life for so long. */
+function limitIdle(unit: Unit, ms: number, fail: (error: unknown) => void): () => void {
+  const words = `the handler has called progress() for the last time ${formatDuration(ms)} ago`;
+  let cancel = abortAfter(unit, ms, words, fail);
+  unit.onProgress = () => {
+    if (unit.abortReason !== undefined) return;
+    cancel();
+    cancel = abortAfter(unit, ms, words, fail);
+  };
+  return () => cancel();
+}
+
+function abortAfter(unit: Unit, ms: number, words: string, fail: (error: unknown) => void): () => void {
   let cancel = after(ms, () => {
-    const error = new TimedOut(`the attempt took longer than its ${formatDuration(ms)}`);
+    const error = new TimedOut(words);
     unit.abort(error);
     cancel = after(GRACE_MS, () => fail(error));
   });
   return () => cancel();
+}
+
+function both(first: (() => void) | undefined, second: () => void): () => void {
+  return () => {
+    first?.();
+    second();
+  };
 }
 
 /**

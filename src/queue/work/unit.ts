@@ -118,6 +118,8 @@ export class Unit<P = unknown> {
   cancelled: Map<number, string> | undefined;
   /** True: it was settled without its handler, since its time or its lease was over. @internal */
   isOver = false;
+  /** Called when its handler has called `progress`: a sign of life. @internal */
+  onProgress: (() => void) | undefined;
   /** True: its handler has called `guard`, so that a transaction of the handler may hold the unit's jobs. @internal */
   isGuarded = false;
   #controller: AbortController | undefined;
@@ -246,6 +248,7 @@ export class Unit<P = unknown> {
    */
   async progress(value: unknown, job: Job<P> = this.job): Promise<void> {
     this.#requireOpen();
+    this.onProgress?.();
     await this.#owner.progress(this as Unit, job, toJson(value, 'progress'));
   }
 

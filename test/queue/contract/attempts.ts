@@ -5,6 +5,39 @@ import { eventually, until } from '../../support/eventually.ts';
 import { AT_ONCE, type Fixture, gate, seeBehindAwaits, start } from './fixture.ts';
 
 export function attemptPromises(open: () => Promise<Fixture>): void {
+  test('a handler that shows no sign of life is aborted, and progress() is a sign', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { slow: { idle: '400ms', attempts: 1 } } });
+    const hangs = gate();
+    const reasons: unknown[] = [];
+    await start(fixture, queue, {
+      slow: async (unit) => {
+        for (let n = 0; n < 8; n += 1) {
+          await new Promise((resolve) => setTimeout(resolve, 100));
+          await unit.progress(n);
+        }
+        if (unit.payload === 'ends') return 'done';
+        hangs.open();
+        await new Promise((resolve) => unit.signal.addEventListener('abort', resolve));
+        reasons.push(unit.signal.reason);
+        return 'too late';
+      },
+    });
+    const ends = await queue.enqueue('slow', 'ends');
+    const stops = await queue.enqueue('slow', 'hangs');
+    await hangs.opened;
+    await eventually(async () =>
+      expect(await fixture.job(stops.id)).toMatchObject({
+        status: 'error',
+        error: expect.stringMatching(/progress\(\)/),
+      }),
+    );
+    expect(reasons).toEqual([expect.any(TimedOut)]);
+    await eventually(async () =>
+      expect(await fixture.job(ends.id)).toMatchObject({ status: 'complete', result: 'done' }),
+    );
+  });
+
   test('a job that always fails runs exactly `attempts` times, and ends in error', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {}, once: { attempts: 1 } }, retry: { ...AT_ONCE, attempts: 4 } });
