@@ -49,6 +49,24 @@ const gets = (): number =>
   store.server.log.filter((each) => each.operation === 'GetObject' && each.key.includes('objects/')).length;
 const fresh = (): string => `doc-${(ids += 1)}`;
 
+test('a copy that another process removes right after it was made is fetched again', async () => {
+  const { hot, dir } = await hotFiles();
+  const id = fresh();
+  const bytes = randomFile(77);
+  await files.write(id, bytes);
+  let removed = 0;
+  onTestFinished(
+    faults.arm('files.loaded', async () => {
+      if (removed === 2) return;
+      removed += 1;
+      for (const name of await readdir(dir)) await rm(join(dir, name));
+    }),
+  );
+  const { stream } = await hot.open(id);
+  expect((await readAll(stream)).equals(bytes)).toBe(true);
+  expect(removed).toBe(2);
+});
+
 test('a copy is fetched once, and read as long as it is the live version', async () => {
   const { hot } = await hotFiles();
   const id = fresh();

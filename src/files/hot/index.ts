@@ -53,6 +53,9 @@ interface VersionCheck {
   readonly at: Moment;
 }
 
+/** So often a copy is loaded that is gone each time before it can be opened. */
+const LOADS = 5;
+
 /** A copy to read, and how long ago its version was confirmed to be the newest; 0 when the database was asked just now. */
 interface HotRead {
   readonly version: Readable;
@@ -145,9 +148,20 @@ export class HotFiles {
       if (stale !== undefined) return stale;
       await loading;
     }
-    const copy = there ?? (await this.#cache.open(row.sha256, row.size)) ?? gone();
+    const copy = there ?? (await this.#openLoaded(row, signal));
     this.#known.set(id, { version: row, at: asked });
     return { version: row, copy, staleSince: undefined };
+  }
+
+  /** Another process that makes room, or finds a damaged copy of that name, may remove the new copy before it is opened. */
+  async #openLoaded(row: Readable, signal: AbortSignal | undefined): Promise<HotCopy> {
+    for (let load = 1; ; load += 1) {
+      if (faults.armed) await faults.reach('files.loaded');
+      const copy = await this.#cache.open(row.sha256, row.size);
+      if (copy !== undefined) return copy;
+      if (load === LOADS) gone();
+      await this.#load(row, signal);
+    }
   }
 
   async #findStale(id: string): Promise<HotRead | undefined> {
@@ -232,5 +246,8 @@ export class HotFiles {
 }
 
 function gone(): never {
-  throw new CorruptObject('the hot copy is gone; it was removed right after it was made', { damage: 'missing' });
+  throw new CorruptObject(
+    'the hot copy is gone; it was removed each time right after it was made; give it more room (maxBytes)',
+    { damage: 'missing' },
+  );
 }
