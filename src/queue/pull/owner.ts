@@ -1,3 +1,4 @@
+import type { ParentRecord } from '../job.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
 import { heldJobs } from '../work/lease-worker.ts';
 import type { Job, Unit, UnitOwner } from '../work/unit.ts';
@@ -10,6 +11,10 @@ export class PullOwner implements UnitOwner {
   constructor(store: PostgresQueueStore, queueName: string) {
     this.#store = store;
     this.queueName = queueName;
+  }
+
+  parents(job: Job): Promise<readonly ParentRecord[]> {
+    return this.#store.parents(job.claim.shard, job.number);
   }
 
   progress(_unit: Unit, { claim, number }: Job, json: string): Promise<void> {
