@@ -91,6 +91,9 @@ begin
   select array_agg(w.id), min(w.wake_at), (select array_agg(distinct t.type) from told t),
     array_agg(w.id) filter (where w.kind in ('to', 'done')), array_agg(w.id) filter (where w.kind = 'done')
   into v_done, v_due, v_wake, v_left, v_final from written w;
+  if p_fields is not null and exists (select 1 from pawl.actor_type t where t.indexes <> '{}') then
+    perform pawl.actor_index(v_done);
+  end if;
   if v_left is not null then
     perform pawl.page_resolve_free(p.tag) from pawl.actor_page p
     where p.resolved_at is null and p.tag = any (array(

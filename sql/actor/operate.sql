@@ -100,7 +100,7 @@ begin
   return true;
 end $$;
 
--- What a turn asks for in addition to its own row, in the transaction that commits it: {create, page, resolve or enqueue}. A key or a
+-- What a turn asks for in addition to its own row, in the transaction that commits it: {create, page, resolve, enqueue or reply}. A key or a
 -- tag that another open transaction has is not waited for for long: the turn has failed, and is tried again. Those that
 -- are behind it do not wait.
 --
@@ -114,5 +114,6 @@ begin
     when 'page' then pawl.page_open(p_json)
     when 'resolve' then to_json(pawl.page_resolve(p_json ->> 0))
     when 'enqueue' then to_json(pawl.enqueue(p_json::jsonb))
+    when 'reply' then to_json(pawl.actor_reply(p_json))
   end;
 end $$;

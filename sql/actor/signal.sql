@@ -59,6 +59,9 @@ begin
   end if;
   insert into pawl.actor_transition (at, actor, epoch, attempt, type, to_state, reason)
   values (v_now, v_id, 0, 0, v_type.id, v_state, 'created');
+  if v_type.indexes <> '{}' then
+    perform pawl.actor_index(array[v_id]);
+  end if;
   if v_parent is not null and not coalesce((v_head ->> 'counted')::boolean, false) then
     insert into pawl.actor_inbox (actor, type, name, n) values (v_parent, v_parent_type, '$child', 1);
   end if;

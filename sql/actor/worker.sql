@@ -1,6 +1,6 @@
 -- What the processes tell the database: which types there are, that they live, what is late, and what is old enough to go.
 
--- Declares types: [{name, semaphores, always, interrupts, machine, version, history: s or null, fieldHistory: s or null, backoff: [4]}]. Answers {name: id}. States that
+-- Declares types: [{name, semaphores, always, interrupts, indexes, machine, version, history: s or null, fieldHistory: s or null, backoff: [4]}]. Answers {name: id}. States that
 -- no program knew before are run again from here on. Writes nothing when nothing changed.
 create or replace function pawl.actor_register(p_types json) returns json
 language plpgsql as $$
@@ -8,23 +8,24 @@ declare
   v_type record;
 begin
   for v_type in
-    select x.name, x.semaphores, x.always, coalesce(x.interrupts, '{}') as interrupts, x.machine, x.version, make_interval(secs => x.history) as history,
+    select x.name, x.semaphores, x.always, coalesce(x.interrupts, '{}') as interrupts, coalesce(x.indexes, '{}') as indexes, x.machine, x.version, make_interval(secs => x.history) as history,
       make_interval(secs => x."fieldHistory") as field_history, x.backoff
     from json_to_recordset(p_types) x (
-      name text, semaphores text[], always text[], interrupts text[], machine json, version smallint, history double precision, "fieldHistory" double precision,
+      name text, semaphores text[], always text[], interrupts text[], indexes text[], machine json, version smallint, history double precision, "fieldHistory" double precision,
       backoff double precision[])
     order by x.name
   loop
-    insert into pawl.actor_type (name, semaphores, always, interrupts, machine, version, history, field_history, backoff)
-    select v_type.name, v_type.semaphores, v_type.always, v_type.interrupts, v_type.machine, v_type.version, v_type.history, v_type.field_history, v_type.backoff
+    insert into pawl.actor_type (name, semaphores, always, interrupts, indexes, indexed, machine, version, history, field_history, backoff)
+    select v_type.name, v_type.semaphores, v_type.always, v_type.interrupts, v_type.indexes, v_type.indexes, v_type.machine, v_type.version, v_type.history, v_type.field_history, v_type.backoff
     where not exists (select 1 from pawl.actor_type t where t.name = v_type.name)
     on conflict (name) do nothing;
     update pawl.actor_type t set
-      semaphores = v_type.semaphores, always = v_type.always, interrupts = v_type.interrupts, machine = v_type.machine, version = v_type.version,
+      semaphores = v_type.semaphores, always = v_type.always, interrupts = v_type.interrupts, indexes = v_type.indexes,
+      indexed = array(select n from unnest(t.indexed) n where n = any (v_type.indexes)), machine = v_type.machine, version = v_type.version,
       history = v_type.history, field_history = v_type.field_history, backoff = v_type.backoff
     where t.name = v_type.name
-      and (t.semaphores, t.always, t.interrupts, t.machine::text, t.version, t.history, t.field_history, t.backoff) is distinct from
-        (v_type.semaphores, v_type.always, v_type.interrupts, v_type.machine::text, v_type.version, v_type.history, v_type.field_history, v_type.backoff);
+      and (t.semaphores, t.always, t.interrupts, t.indexes, t.machine::text, t.version, t.history, t.field_history, t.backoff) is distinct from
+        (v_type.semaphores, v_type.always, v_type.interrupts, v_type.indexes, v_type.machine::text, v_type.version, v_type.history, v_type.field_history, v_type.backoff);
   end loop;
   return (
     select json_object_agg(t.name, t.id) from pawl.actor_type t
@@ -180,12 +181,14 @@ begin
     delete from pawl.actor_effect e where e.actor = any (v_ids);
     delete from pawl.actor_snapshot s where s.actor = any (v_ids);
     delete from pawl.actor_message m where m.actor = any (v_ids);
+    delete from pawl.actor_field f where f.actor = any (v_ids);
     delete from pawl.actor_inbox i where i.actor = any (v_ids);
     v_rows := v_rows + cardinality(v_ids);
     delete from pawl.actor_transition t where t.ctid = any (array(
       select o.ctid from pawl.actor_transition o where o.type = v_type.id and o.at < v_type.past order by o.at limit p_limit));
   end loop;
   perform pawl.actor_prune_snapshots(p_limit);
+  perform pawl.actor_prune_questions(p_limit);
   delete from pawl.actor_effect e where e.ctid = any (array(
     select o.ctid from pawl.actor_effect o where o.at < clock_timestamp() - interval '1 day'
       and not exists (select 1 from pawl.actor_instance a where a.id = o.actor and a.visit = o.visit) order by o.at limit p_limit));

@@ -20,6 +20,7 @@ import { ActorAdmin, draw, type IncrOptions, type TxOptions } from './operate/ad
 import { asFields, fieldsOf, readKey, requireFields, requireSemaphore, unknownName } from './option-checks.ts';
 import type { PageChannel } from './pages/channel.ts';
 import type { PostgresActorStore } from './postgres/store.ts';
+import type { ActorRecord } from './record.ts';
 import { type ActorHandle, type ActorTarget, idOf } from './target.ts';
 import type { TurnOwner } from './turn/turn.ts';
 import { Dispatcher } from './work/dispatcher.ts';
@@ -172,6 +173,22 @@ export class Actors extends ActorAdmin {
     return super.incr(target, semaphore, options);
   }
 
+  /** @internal */
+  protected override async readMoved(
+    record: ActorRecord,
+    patch: Readonly<Record<string, unknown>> | undefined,
+  ): Promise<{ readonly fields: string | undefined; readonly version: number | undefined }> {
+    const known = this.#definitions.get(record.type);
+    if (known === undefined || record.version > known.version) return super.readMoved(record, patch);
+    const isOld = record.version < known.version;
+    if (patch === undefined && !isOld) return { fields: undefined, version: undefined };
+    const stored = asFields(record.fields);
+    const migrated = isOld && known.migrate !== undefined ? known.migrate(stored, record.version) : stored;
+    const valid = asFields(await validate(known.schema, { ...asFields(migrated), ...patch }, 'fields'));
+    requireFields(known.name, patch ?? {}, valid);
+    return { fields: fieldsOf(valid), version: known.version };
+  }
+
   /** The types that were declared, by name. */
   get typeNames(): readonly string[] {
     return [...this.#definitions.keys()];
@@ -247,13 +264,25 @@ export class Actors extends ActorAdmin {
     return { type: known.name, version: known.version, fields: fieldsOf(valid) };
   }
 
+  /** Writes what is missing in the indexes of fields; what an open transaction keeps from it, the next `list({ where })` writes. */
+  async #fillIndexes(): Promise<void> {
+    for (const { name, indexes } of this.#definitions.values()) {
+      if (indexes.length > 0) await this.fillIndex(name);
+    }
+  }
+
   async #types(only: readonly string[] | undefined): Promise<ReadonlyMap<number, ActorDefinition>> {
     const all = await this.#register();
     return new Map([...all].filter(([, { name }]) => only?.includes(name) ?? true));
   }
 
   #register(): Promise<ReadonlyMap<number, ActorDefinition>> {
-    this.#registered ??= this.store.register([...this.#definitions.values()]).catch((error: unknown) => {
+    const register = async (): Promise<ReadonlyMap<number, ActorDefinition>> => {
+      const types = await this.store.register([...this.#definitions.values()]);
+      await this.#fillIndexes();
+      return types;
+    };
+    this.#registered ??= register().catch((error: unknown) => {
       this.#registered = undefined;
       throw error;
     });

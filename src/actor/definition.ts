@@ -102,6 +102,8 @@ export interface ActorOptions<
   readonly initial: NoInfer<keyof States & string>;
   /** From any state but the target itself: a semaphore that leads there, before the body of the state is run. */
   readonly always?: { readonly [K in NoInfer<S>]?: NoInfer<keyof States & string> } | undefined;
+  /** Fields by which `list({ type, where })` finds actors: texts, numbers and truth values. Costs a row for each field and actor. */
+  readonly index?: readonly (keyof FieldsOf<Schema> & string)[] | undefined;
   /** The wait after a turn that failed. Default exponential: 1 s, doubled each time, at most 10 min, half of it random. */
   readonly backoff?: BackoffOption | undefined;
   /** How long a final actor and all history are kept: a duration, or `'forever'`. Default `'90d'`. */
@@ -125,6 +127,8 @@ export interface ActorDefinition<F = LooseFields, S extends string = string, In 
   readonly migrate: ((fields: LooseFields, from: number) => unknown) | undefined;
   readonly initial: string;
   readonly always: ReadonlyMap<string, string>;
+  /** Fields by which its actors can be listed. */
+  readonly indexes: readonly string[];
   readonly backoff: Backoff;
   readonly historyMs: number;
   /** Undefined: older fields are not kept. */
@@ -211,6 +215,7 @@ const shape = {
   semaphores: list(text({ min: 1, max: 100, pattern: [/^[^$]+$/, 'a name without $'] }), { default: [] }),
   initial: stateName,
   always: record(stateName, { default: {} }),
+  index: list(text({ min: 1, max: 100 }), { default: [] }),
   backoff: backoffShape({ ...BACKOFF, max: 600_000 }),
   history,
   fieldHistory: optional(duration({ min: '1s' })),
@@ -284,6 +289,7 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
     semaphores: Object.freeze([...new Set(given.semaphores)]),
     initial: given.initial,
     always: new Map(Object.entries(given.always)),
+    indexes: Object.freeze([...new Set(given.index)].sort()),
     backoff: given.backoff,
     historyMs: given.history,
     fieldHistoryMs: given.fieldHistory,

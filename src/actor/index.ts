@@ -21,21 +21,24 @@ export {
   type HistoryOptions,
   type IncrOptions,
   type ListOptions,
+  type MoveOptions,
   type PagesOptions,
   type PauseTarget,
   type TxOptions,
   type WaitOptions,
 } from './operate/admin.ts';
+export type { AnswerOf, AskOptions } from './operate/asker.ts';
 export type { ActorExplanation } from './operate/explain.ts';
 export { consoleChannel, type PageChannel, type PageNotice, type WebhookOptions, webhook } from './pages/channel.ts';
 export type { PageOptions, Severity } from './pages/page.ts';
 export { ActorOverview, type PageFilter } from './postgres/overview.ts';
 export type { ActorHealth, TypeRecord } from './postgres/reader.ts';
 export type { ActorRecord, ActorStatus, ActorSummary, ActorTransition, FieldChange, PageRecord } from './record.ts';
-export type { ChildRecord, Message } from './store.ts';
+export type { ChildRecord } from './store.ts';
 export type { ActorHandle, ActorTarget } from './target.ts';
 export type { JobRequest } from './turn/effects.ts';
 export type { PayloadOf, ReceiveOptions } from './turn/inbox.ts';
+export type { Message } from './turn/message.ts';
 export type { Outcome } from './turn/outcome.ts';
 export type { VisitTimerOptions } from './turn/timers.ts';
 export type { ChildOptions, Patch, Turn } from './turn/turn.ts';

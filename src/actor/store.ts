@@ -109,13 +109,15 @@ export interface WorkerRow {
   readonly wantsNotify: boolean;
 }
 
-/** What a turn was sent. */
-export interface Message<P = unknown> {
+/** A message, as the database has it. */
+export interface MessageRow {
   readonly id: string;
   readonly name: string;
-  readonly payload: P;
+  readonly payload: unknown;
   /** When it was sent, by the database's clock. */
   readonly at: Date;
+  /** Somebody waits for an answer. */
+  readonly isAsked: boolean;
 }
 
 /** Which messages of an actor are read, oldest first. */

@@ -5,7 +5,8 @@ const CLEAR = statement(
   'world.clear',
   // Not by truncate, which makes thirty new files: a scenario leaves a few rows, and is run many times.
   `
-with inbox as (delete from pawl.actor_inbox), message as (delete from pawl.actor_message), effect as (delete from pawl.actor_effect),
+with inbox as (delete from pawl.actor_inbox), message as (delete from pawl.actor_message),
+  question as (delete from pawl.actor_question), field as (delete from pawl.actor_field), effect as (delete from pawl.actor_effect),
   transition as (delete from pawl.actor_transition), worker as (delete from pawl.actor_worker), page as (delete from pawl.actor_page),
   snapshot as (delete from pawl.actor_snapshot), paused as (delete from pawl.actor_paused_state)
 delete from pawl.actor_instance`,

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { type ActorSide, type Turn, TYPE } from './actor-stage.ts';
+import { type ActorSide, question, type Turn, TYPE } from './actor-stage.ts';
 import type { Caller, Move } from './move.ts';
 
 function create({ one }: Caller, { typeName }: ActorSide, rest: object): Promise<unknown> {
@@ -75,6 +75,24 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
   },
   // Dispatchers.
   {
+    name: 'ask an actor',
+    functions: ['actor_ask'],
+    open: 'statement',
+    run: ({ one }, { idle }) => one('select pawl.actor_ask($1)', [question(idle)]),
+  },
+  {
+    name: 'look for an answer',
+    functions: ['actor_look_for_answer'],
+    open: 'statement',
+    run: ({ one }, { question: message }) => one('select pawl.actor_look_for_answer($1)', [message]),
+  },
+  {
+    name: 'stop to wait for an answer',
+    functions: ['actor_end_question'],
+    open: 'statement',
+    run: ({ one }, { question: message }) => one('select pawl.actor_end_question($1)', [message]),
+  },
+  {
     name: 'claim actors',
     functions: ['actor_claim'],
     open: 'statement',
@@ -137,6 +155,13 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
     open: 'transaction',
     run: ({ one }, { page }) =>
       one(`select pawl.actor_apply_effect('page', $1)`, [JSON.stringify({ tag: page, summary: 'again' })]),
+  },
+  {
+    name: 'commit a turn that answers',
+    functions: ['actor_apply_effect'],
+    open: 'transaction',
+    run: ({ one }, { question: message }) =>
+      one(`select pawl.actor_apply_effect('reply', $1)`, [JSON.stringify([{ message }, 'so'])]),
   },
   {
     name: 'guard a turn',
@@ -245,6 +270,31 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
     open: 'statement',
     run: ({ one }, { type }) =>
       one('select pawl.actor_release_held($1)', [JSON.stringify({ [type]: { $version: 1, on: true } })]),
+  },
+  {
+    name: 'retry an actor',
+    functions: ['actor_retry'],
+    open: 'statement',
+    run: ({ one }, { idle }) => one('select pawl.actor_retry($1)', [idle]),
+  },
+  {
+    name: 'move an actor',
+    functions: ['actor_move'],
+    open: 'statement',
+    run: ({ one }, { running: { actor, epoch } }) =>
+      one('select pawl.actor_move($1)', [JSON.stringify([{ actor, epoch, state: 'off', reason: 'why' }, { n: 1 }])]),
+  },
+  {
+    name: 'fill the index of a type',
+    functions: ['actor_index_fill'],
+    open: 'statement',
+    run: ({ one }, { typeName }) => one('select pawl.actor_index_fill($1, 0, 1000, null)', [typeName]),
+  },
+  {
+    name: 'complete the index of a type',
+    functions: ['actor_index_filled'],
+    open: 'statement',
+    run: ({ one }, { typeName }) => one(`select pawl.actor_index_filled($1, '{}')`, [typeName]),
   },
   {
     name: 'pause an actor',

@@ -21,6 +21,8 @@ export interface ActorSide {
   readonly idle: number;
   /** To be claimed. */
   readonly due: number;
+  /** A message that is asked with, to the idle actor. */
+  readonly question: number;
   readonly page: string;
   /** That the page was opened, which somebody is to be told. */
   readonly notice: number;
@@ -72,6 +74,8 @@ async function side(
     lost,
   ]);
   const [idle, due] = [await create(client, typeName), await create(client, typeName)];
+  const asked = await one(client, 'select pawl.actor_ask($1)', [question(idle)]);
+  await client.query('delete from pawl.actor_inbox where actor = $1', [idle]);
   await client.query(`update pawl.actor_instance set wake_at = 'infinity' where id = any ($1)`, [[idle, due]]);
   const page = `page of ${which} of ${typeName}`;
   await one(client, 'select pawl.page_open($1)', [JSON.stringify({ tag: page, summary: 'out of paper' })]);
@@ -84,9 +88,15 @@ async function side(
     running,
     idle,
     due,
+    question: Number(Reflect.get(Object(JSON.parse(String(asked))), 'message')),
     page,
     notice: Number(notice),
   };
+}
+
+/** What `actor_ask` takes. */
+export function question(actor: number): string {
+  return JSON.stringify([{ actor, name: 'how?', channel: 'pawl_nobody', wait: 3_600_000, direct: true }, {}]);
 }
 
 async function addWorker(client: pg.Client, type: number): Promise<number> {

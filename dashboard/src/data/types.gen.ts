@@ -532,6 +532,7 @@ export interface ActorType {
   readonly name: string;
   readonly machine: Machine;
   readonly semaphores: readonly string[];
+  readonly indexes: readonly string[];
   readonly paused: boolean;
   readonly pausedStates: readonly string[];
   readonly counts: Readonly<Record<string, number>>;

@@ -4,6 +4,8 @@
 --   actor_instance   one row an actor. wake_at says when it is due; null means it hibernates, outside the index of what is due
 --   actor_inbox      what others want of an actor: rows that are only inserted, never updated, by anybody, at any time. A
 --                    worker absorbs them into the row, so no producer ever waits for an owner, nor an owner for a producer
+--   actor_question   messages whose senders wait for an answer
+--   actor_field      values of the fields by which actors can be listed
 --   actor_worker     processes that run turns; the lease is theirs, one heartbeat for all that they run
 --   actor_effect     results of side effects (a.once), for the visit of a state in which they happened
 --   actor_snapshot   fields as they were before a turn, where the type keeps them
@@ -20,6 +22,8 @@ create table pawl.actor_type (
   semaphores     text[] not null default '{}',
   always         text[] not null default '{}',  -- semaphores that lead to a state from any other
   interrupts     text[] not null default '{}',  -- semaphores that abort the signal of a running turn: those of always, and of states
+  indexes        text[] not null default '{}',  -- fields by which its actors can be listed
+  indexed        text[] not null default '{}',  -- those of them of which all actors have their rows
   machine        json not null,                 -- as declared: states, targets, times; for diagrams, and for what SQL creates
   version        smallint not null default 1,   -- of the fields
   history        interval,                      -- null: kept for ever
@@ -105,6 +109,27 @@ create table pawl.actor_message (
   payload  json not null,
   primary key (actor, id)
 );
+
+-- Messages whose senders wait for an answer, see ask.sql.
+create table pawl.actor_question (
+  message      bigint primary key,
+  actor        bigint not null,
+  expires_at   timestamptz not null,
+  answered_at  timestamptz,
+  channel      text not null,        -- on which the process that asks is notified
+  answer       json
+);
+create index actor_question_expires on pawl.actor_question (expires_at);
+
+-- Values of the fields that a type indexes, see index.sql.
+create table pawl.actor_field (
+  actor  bigint not null,
+  type   smallint not null,
+  name   text not null,
+  value  text not null,
+  primary key (actor, name)
+);
+create index actor_field_value on pawl.actor_field (type, name, value, actor);
 
 create table pawl.actor_effect (
   actor       bigint not null,

@@ -1,5 +1,7 @@
-import { InvalidInput, NotFound, TimedOut } from '../../base/errors.ts';
+import { Conflict, InvalidInput, LockNotAvailable, NotFound, TimedOut } from '../../base/errors.ts';
 import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } from '../../base/options/options.ts';
+import { show } from '../../base/options/refusal.ts';
+import type { StandardSchemaV1 } from '../../base/options/schema.ts';
 import { toJson } from '../../base/storable.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import { type Duration, formatDuration } from '../../base/time/duration.ts';
@@ -10,12 +12,14 @@ import {
   requireEngine,
 } from '../../engine/postgres/index.ts';
 import type { Machine } from '../machine.ts';
-import { requireMessageName, requireSemaphore, unknownName } from '../option-checks.ts';
+import { asFields, fieldsOf, requireMessageName, requireSemaphore, unknownName } from '../option-checks.ts';
 import { type PageOptions, readPage } from '../pages/page.ts';
+import { PostgresActorOperator } from '../postgres/operator.ts';
 import { type ActorHealth, PostgresActorReader, type TypeRecord } from '../postgres/reader.ts';
 import { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorRecord, ActorSummary, ActorTransition, FieldChange, PageRecord } from '../record.ts';
 import { type ActorTarget, idOf } from '../target.ts';
+import { type AnswerOf, Asker, type AskOptions } from './asker.ts';
 import { diagnosticsHtml } from './diagnostics.ts';
 import { type DiagramOptions, mermaid, svg } from './diagram.ts';
 import { type ActorExplanation, explain } from './explain.ts';
@@ -25,6 +29,8 @@ export interface ListOptions {
   readonly state?: string | undefined;
   readonly status?: ActorSummary['status'] | undefined;
   readonly parent?: ActorTarget<never> | undefined;
+  /** With `type`: those whose fields have all of these values. Only fields that the type declares in `index`. */
+  readonly where?: Readonly<Record<string, string | number | boolean>> | undefined;
   /** Those that are final, too. Default false, unless `status` is `'final'`. */
   readonly final?: boolean | undefined;
   /** Only older ones than this id: the last of the page before. */
@@ -69,6 +75,12 @@ export interface TxOptions {
   readonly tx?: OpenTransaction | undefined;
 }
 
+/** Why an actor is moved. */
+export interface MoveOptions {
+  /** For its history. 1 to 500 characters. */
+  readonly reason: string;
+}
+
 export interface IncrOptions extends TxOptions {
   /** Default 1. */
   readonly n?: number | undefined;
@@ -97,6 +109,9 @@ const historyShape = {
   before: integer({ min: 0, default: Number.MAX_SAFE_INTEGER }),
   limit: integer({ min: 1, max: 10_000, default: 1000 }),
 };
+const moveShape = { state: text({ min: 1 }), reason: text({ min: 1, max: 500 }) };
+/** How often a move is tried anew because turns come in between. */
+const MOVES = 20;
 const incrShape = { n: integer({ min: 1, max: 1_000_000, default: 1 }) };
 const pauseShape = { type: text({ min: 1 }), state: optional(text({ min: 1 })) };
 const pagesShape = {
@@ -111,10 +126,14 @@ const COUNT_LIMIT = 10_000;
 export class ActorAdmin {
   protected readonly store: PostgresActorStore;
   protected readonly reader: PostgresActorReader;
+  readonly #operator: PostgresActorOperator;
+  readonly #asker: Asker;
 
   constructor(engine: PostgresEngine) {
     this.store = new PostgresActorStore(engine);
     this.reader = new PostgresActorReader(engine);
+    this.#operator = new PostgresActorOperator(engine);
+    this.#asker = new Asker(this.#operator);
   }
 
   /** @throws NotFound */
@@ -127,12 +146,17 @@ export class ActorAdmin {
     return this.reader.health();
   }
 
-  /** Newest first. */
+  /**
+   * Newest first.
+   * @throws InvalidInput  `where` names a field that the type does not declare in `index` @throws LockNotAvailable  `where` waits for
+   *   an index that was declared just now, and an open transaction keeps it from being written
+   */
   async list(options: ListOptions = {}): Promise<ActorSummary[]> {
-    const { parent, ...rest } = options;
+    const { parent, where, ...rest } = options;
     const given = checkOptions('list', rest, listShape);
     return this.reader.list({
       ...given,
+      where: where === undefined || isEmpty(where) ? undefined : await this.#where(given.type, where),
       parent: parent === undefined ? undefined : idOf(parent),
       before: Number(given.before ?? Number.MAX_SAFE_INTEGER),
       final: given.final ?? given.status === 'final',
@@ -225,6 +249,66 @@ export class ActorAdmin {
   }
 
   /**
+   * Sends a message and waits for the answer that the actor's body gives with `message.reply(value)`: it is there once that turn
+   * is committed. In a transaction of its own. When the time is over, a message that no turn has read is taken back.
+   * @throws TimedOut  no answer came in time; it says whether a turn has read the message, and may yet do what it asks
+   * @throws Conflict  the actor is final, or a turn has read the message and given no answer
+   * @throws NotFound  there is no such actor @throws InvalidInput  `schema` refuses the answer
+   */
+  async ask<S extends StandardSchemaV1 | undefined = undefined>(
+    target: ActorTarget<never>,
+    name: string,
+    payload?: unknown,
+    options: AskOptions<S> = {},
+  ): Promise<AnswerOf<S>> {
+    requireMessageName(name);
+    const json = toJson(payload, `the payload of "${name}"`);
+    return (await this.#asker.ask(idOf(target), name, json, options)) as AnswerOf<S>;
+  }
+
+  /**
+   * Has its next turn begin now, in whatever process takes its type: a back-off or a nap is over. A paused actor stays paused.
+   * @returns false when a turn of it runs just now, or it is final @throws NotFound @throws Conflict  it is held: resume it
+   */
+  async retry(target: ActorTarget<never>): Promise<boolean> {
+    return this.#operator.retry(idOf(target));
+  }
+
+  /**
+   * Puts an actor into a state, declared transition or not, as a new visit that begins at once, and changes its fields: those of the
+   * patch, the others stay. It is due, neither held nor backing off; a turn that runs meanwhile is fenced off, and nothing that comes of
+   * it is written. With the program (`createActors`), the schema checks the fields. The history has the reason.
+   * @throws NotFound @throws Conflict  it is final, or its turns came in between again and again
+   * @throws InvalidInput  its type has no such state; the fields were refused; no reason
+   */
+  async move(
+    target: ActorTarget<never>,
+    state: string,
+    patch: Readonly<Record<string, unknown>> | undefined,
+    options: MoveOptions,
+  ): Promise<void> {
+    const actor = idOf(target);
+    const { reason } = checkOptions('move', { ...options, state }, moveShape);
+    for (let tries = 0; tries < MOVES; tries += 1) {
+      const record = await this.reader.show(actor);
+      const states = Object.keys(record.machine.states);
+      if (!states.includes(state)) throw unknownName(`state of ${record.type}`, state, states, 'state');
+      const { fields, version } = await this.readMoved(record, patch);
+      if (await this.#operator.move({ actor, epoch: record.epoch, state, reason, version }, fields)) return;
+    }
+    throw new Conflict(`actor ${actor} was changed by its turns each time it was to be moved; pause it first`);
+  }
+
+  /** The fields of an actor with a patch, as JSON; undefined when they stay. @throws InvalidInput */
+  protected async readMoved(
+    record: ActorRecord,
+    patch: Readonly<Record<string, unknown>> | undefined,
+  ): Promise<{ readonly fields: string | undefined; readonly version: number | undefined }> {
+    if (patch === undefined) return { fields: undefined, version: undefined };
+    return { fields: fieldsOf({ ...asFields(record.fields), ...asFields(patch) }), version: record.version };
+  }
+
+  /**
    * Asks an actor to end: raises the semaphore `destroy`, from which its type leads on from every state.
    * @throws InvalidInput  its type has no `always: { destroy: … }`
    */
@@ -314,6 +398,33 @@ export class ActorAdmin {
     return page.status === 'resolved' ? false : this.store.resolvePage(page.tag, tx);
   }
 
+  /** @throws InvalidInput, NotFound */
+  async #where(type: string | undefined, where: object): Promise<string> {
+    if (type === undefined) {
+      throw new InvalidInput('list({ where }) needs the type whose fields these are: list({ type, where })', {
+        field: 'type',
+      });
+    }
+    const indexes = (await this.#operator.indexes(type)) ?? (await this.#type(type)).indexes;
+    for (const [name, value] of Object.entries(asFields(where))) {
+      if (!indexes.includes(name)) throw unknownName(`field in the index of ${type}`, name, indexes, `where.${name}`);
+      if (!['string', 'number', 'boolean'].includes(typeof value)) {
+        throw new InvalidInput(`where.${name} must be a text, a number, true or false, but was ${show(value)}`, {
+          field: `where.${name}`,
+        });
+      }
+    }
+    await this.#operator.fillIndex(type);
+    return toJson(where, 'where');
+  }
+
+  /** For those who have just declared it: what is locked is left for later. */
+  protected async fillIndex(type: string): Promise<void> {
+    await this.#operator.fillIndex(type).catch((error: unknown) => {
+      if (!(error instanceof LockNotAvailable)) throw error;
+    });
+  }
+
   async #diagnose(id: number | undefined, page: PageRecord | undefined): Promise<string> {
     const actor = id === undefined ? undefined : await this.reader.look(id);
     const [history, children] =
@@ -371,6 +482,10 @@ function onlyTx(what: string, options: TxOptions): TxOptions {
 
 export function draw(format: 'mermaid' | 'svg', machine: Machine, options: DiagramOptions): string {
   return format === 'svg' ? svg(machine, options) : mermaid(machine, options);
+}
+
+function isEmpty(where: object): boolean {
+  return Object.keys(where).length === 0;
 }
 
 function pageId(id: string): number {

@@ -13,12 +13,11 @@ select a.id::text
 from pawl.actor_instance a join pawl.actor_type t on t.id = a.type
 where t.name = $1 and a.key = $2`,
 );
-const LIST = statement(
-  'actor.list',
-  `
+const LISTED = `
 select pg_catalog.json_build_object('id', v.id::text, 'type', v.type, 'state', v.state, 'status', v.status, 'key', v.key, 'parent', v.parent::text,
   'attempt', v.attempt, 'error', v.error, 'enteredAt', v.entered_at, 'wakeAt', v.wake_at, 'createdAt', v.created_at) as actor
-from pawl.actor v
+from pawl.actor v`;
+const LISTED_WHERE = `
 where v.id < $1
   and ($2::text is null or v.type = $2)
   and ($3::text is null or v.state = $3)
@@ -26,7 +25,21 @@ where v.id < $1
   and ($5::bigint is null or v.parent = $5)
   and ($6::boolean or v.finished_at is null)
 order by v.id desc
-limit $7`,
+limit $7`;
+const LIST = statement('actor.list', `${LISTED}${LISTED_WHERE}`);
+/** Begins with the index, however many actors there are. */
+const LIST_BY_FIELDS = statement(
+  'actor.list_by_fields',
+  `${LISTED}
+join (
+  select f.actor
+  from json_each($8::json) w
+  join pawl.actor_type t on t.name = $2
+  join pawl.actor_field f on f.type = t.id and f.name = w.key and f.value = pawl.actor_index_value(w.value)
+  where f.actor < $1
+  group by f.actor
+  having count(*) = (select count(*) from json_each($8::json))
+) found on found.actor = v.id${LISTED_WHERE}`,
 );
 const HISTORY = statement(
   'actor.history',
@@ -50,7 +63,7 @@ limit $3`,
 const TYPES = statement(
   'actor.types',
   `
-select t.id, t.name, t.machine, t.semaphores, t.paused_at is not null as paused,
+select t.id, t.name, t.machine, t.semaphores, t.indexes, t.paused_at is not null as paused,
   array(select s.state from pawl.actor_paused_state s where s.type = t.id order by s.state) as "pausedStates"
 from pawl.actor_type t
 order by t.name`,
@@ -116,6 +129,8 @@ export interface TypeRecord {
   readonly name: string;
   readonly machine: Machine;
   readonly semaphores: readonly string[];
+  /** Fields by which its actors can be listed. */
+  readonly indexes: readonly string[];
   readonly paused: boolean;
   readonly pausedStates: readonly string[];
 }
@@ -137,6 +152,8 @@ export interface ActorFilter {
   readonly state: string | undefined;
   readonly status: string | undefined;
   readonly parent: number | undefined;
+  /** Values of indexed fields, as JSON. */
+  readonly where: string | undefined;
   readonly final: boolean;
   readonly before: number;
   readonly limit: number;
@@ -192,9 +209,11 @@ export class PostgresActorReader {
   }
 
   async list(filter: ActorFilter): Promise<ActorSummary[]> {
-    const { before, type, state, status, parent, final, limit } = filter;
+    const { before, type, state, status, parent, where, final, limit } = filter;
     const values = [before, type ?? null, state ?? null, status ?? null, parent ?? null, final, limit];
-    const rows = await this.engine.query<{ actor: ActorSummary }>(LIST, values);
+    const rows = await (where === undefined
+      ? this.engine.query<{ actor: ActorSummary }>(LIST, values)
+      : this.engine.query<{ actor: ActorSummary }>(LIST_BY_FIELDS, [...values, where]));
     return rows.map(({ actor }) => readTimes(actor));
   }
 

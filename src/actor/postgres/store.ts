@@ -18,8 +18,8 @@ import type {
   ChildRecord,
   ClaimAnswer,
   CommitAnswer,
-  Message,
   MessageFilter,
+  MessageRow,
   TurnCommit,
   TurnToken,
   WorkerRow,
@@ -90,9 +90,10 @@ const ALLOCATE = statement(
 const MESSAGES = statement(
   'actor.messages',
   `
-select m.id::text, m.name, m.payload, ${instant('m.at')} as at
+select m.id::text, m.name, m.payload, ${instant('m.at')} as at, q.message is not null as "isAsked"
 from pawl.actor_message m
-where m.actor = $1 and ($2::text is null or m.name = $2) and m.id <> all ($3::bigint[])
+left join pawl.actor_question q on q.message = m.id
+where m.actor = $1 and ($2::text is null or m.name = $2) and m.id <> all ($3::bigint[]) and (q.message is null or q.expires_at > clock_timestamp())
 order by m.id
 limit $4`,
 );
@@ -187,6 +188,7 @@ export class PostgresActorStore {
       semaphores: definition.semaphores,
       always: [...definition.always.keys()],
       interrupts: interruptsOf(definition),
+      indexes: definition.indexes,
       machine: definition.machine,
       version: definition.version,
       history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
@@ -346,8 +348,8 @@ export class PostgresActorStore {
     return Number(this.#ids.shift());
   }
 
-  messages(actor: number, { name, except, limit }: MessageFilter): Promise<Message[]> {
-    return this.#runner.query<Message & Record<string, unknown>>(MESSAGES, [actor, name ?? null, except, limit]);
+  messages(actor: number, { name, except, limit }: MessageFilter): Promise<MessageRow[]> {
+    return this.#runner.query<MessageRow & Record<string, unknown>>(MESSAGES, [actor, name ?? null, except, limit]);
   }
 
   /** @param cut  names of messages of which not all were taken */
@@ -364,7 +366,7 @@ export class PostgresActorStore {
    * What a turn asks for in addition to its own row, in the transaction that commits it.
    * @param request  JSON @throws LockNotAvailable  an open transaction of somebody else has the key, or the tag
    */
-  async ask(what: 'create' | 'page' | 'resolve' | 'enqueue', request: string, tx: Runner): Promise<unknown> {
+  async ask(what: 'create' | 'page' | 'resolve' | 'enqueue' | 'reply', request: string, tx: Runner): Promise<unknown> {
     return answerOf(only(await tx.query<{ answer?: unknown }>(ASK, [what, request])));
   }
 

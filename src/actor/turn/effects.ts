@@ -17,7 +17,7 @@ export interface JobRequest {
 /** What effects ask of the database. */
 export interface EffectStore {
   /** @param request  JSON */
-  ask(what: 'create' | 'page' | 'resolve' | 'enqueue', request: string, tx: Transaction): Promise<unknown>;
+  ask(what: 'create' | 'page' | 'resolve' | 'enqueue' | 'reply', request: string, tx: Transaction): Promise<unknown>;
   incr(request: object, tx: unknown): Promise<boolean>;
   send(head: object, payload: string, tx: unknown): Promise<boolean>;
   dropMessages(actor: number, ids: readonly string[], cut: readonly string[], tx: Transaction): Promise<void>;
@@ -43,6 +43,8 @@ export class Effects {
   readonly received: Set<string> = new Set();
   /** Names of messages of which not all were taken. */
   readonly cut: Set<string> = new Set();
+  /** Answers as JSON, by the message that asked. */
+  readonly replies: Map<string, string> = new Map();
   readonly resolved: Set<string> = new Set();
   readonly callbacks: ((tx: Transaction) => unknown)[] = [];
   readonly #pages = new Map<string, PageRequest>();
@@ -55,6 +57,7 @@ export class Effects {
 
   get isEmpty(): boolean {
     const { children, incrs, messages, jobs, received, resolved, callbacks } = this;
+    if (this.replies.size > 0) return false;
     const lists = children.length + incrs.length + messages.length + jobs.length + callbacks.length;
     return lists + received.size + resolved.size + this.#pages.size === 0;
   }
@@ -73,6 +76,8 @@ export class Effects {
     for (const incr of this.incrs) yield () => store.incr(incr, tx);
     for (const { json, ...head } of this.messages) yield () => store.send(head, json, tx);
     if (this.received.size > 0) yield () => store.dropMessages(parent, [...this.received], [...this.cut], tx);
+    for (const [message, json] of this.replies)
+      yield () => store.ask('reply', `[${JSON.stringify({ message })},${json}]`, tx);
     for (const job of this.jobs) yield () => store.ask('enqueue', job, tx);
     // In the order of their tags: two turns with the same pages must not wait for each other.
     for (const tag of [...new Set([...this.#pages.keys(), ...this.resolved])].sort()) {

@@ -1,8 +1,9 @@
 import { InvalidInput } from '../../base/errors.ts';
 import { checkOptions, integer, text } from '../../base/options/options.ts';
 import { type InferOutput, type StandardSchemaV1, schemaOption, validate } from '../../base/options/schema.ts';
-import type { Message, MessageFilter } from '../store.ts';
+import type { MessageFilter, MessageRow } from '../store.ts';
 import type { Effects } from './effects.ts';
+import { Message } from './message.ts';
 
 /** Which messages of a name a turn takes. */
 export interface ReceiveOptions<S extends StandardSchemaV1 | undefined = undefined> {
@@ -24,23 +25,27 @@ const receiveShape = {
 
 /** What a turn takes out of the inbox of its actor: each message once a turn, and from the database with its commit. */
 export class Inbox {
-  readonly #effects: Pick<Effects, 'received' | 'cut'>;
-  readonly #read: (which: MessageFilter) => Promise<Message[]>;
+  readonly #effects: () => Effects;
+  readonly #read: (which: MessageFilter) => Promise<MessageRow[]>;
 
-  constructor(effects: Pick<Effects, 'received' | 'cut'>, read: (which: MessageFilter) => Promise<Message[]>) {
+  /** @param effects  of the turn, as long as that runs @throws Conflict  once it is over */
+  constructor(effects: () => Effects, read: (which: MessageFilter) => Promise<MessageRow[]>) {
     this.#effects = effects;
     this.#read = read;
   }
 
   /** @param name  undefined: of any name @throws InvalidInput  a payload is not what the schema takes */
   async take(name: string | undefined, options: ReceiveOptions<StandardSchemaV1 | undefined>): Promise<Message[]> {
-    const { received, cut } = this.#effects;
+    const { received, cut } = this.#effects();
     const { schema, limit } =
       name === undefined
         ? { schema: undefined, limit: MOST }
         : checkOptions('receive', { ...options, name }, receiveShape);
     const found = await this.#read({ name, limit, except: [...received] });
-    const messages = schema === undefined ? found : await Promise.all(found.map((message) => checked(schema, message)));
+    const messages = await Promise.all(
+      found.map(async (row) => new Message(row, await payloadOf(schema, row), this.#effects)),
+    );
+    this.#effects();
     for (const { id } of messages) received.add(id);
     if (messages.length >= limit) cut.add(name ?? ANY);
     return messages;
@@ -50,11 +55,10 @@ export class Inbox {
 /** Stands for all names: none is empty. */
 export const ANY = '';
 
-async function checked(schema: StandardSchemaV1, message: Message): Promise<Message> {
-  const { id, name } = message;
+async function payloadOf(schema: StandardSchemaV1 | undefined, { id, name, payload }: MessageRow): Promise<unknown> {
+  if (schema === undefined) return payload;
   try {
-    const payload = await validate(schema, message.payload, `message ${id} ("${name}")`);
-    return { ...message, payload };
+    return await validate(schema, payload, `message ${id} ("${name}")`);
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error;
     throw new InvalidInput(`${error.message}; it stays in the inbox until a turn takes it`, {

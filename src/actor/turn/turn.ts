@@ -11,10 +11,11 @@ import type { ActorKind } from '../kind.ts';
 import type { MachineState } from '../machine.ts';
 import { readKey, requireMessageName, requireSemaphore, unknownName } from '../option-checks.ts';
 import type { PageOptions } from '../pages/page.ts';
-import type { ActorClaim, ChildRecord, Message, MessageFilter, TurnCommit, TurnToken } from '../store.ts';
+import type { ActorClaim, ChildRecord, MessageFilter, MessageRow, TurnCommit, TurnToken } from '../store.ts';
 import { type ActorHandle, type ActorTarget, idOf } from '../target.ts';
 import { Effects, type JobRequest } from './effects.ts';
 import { Inbox, type PayloadOf, type ReceiveOptions } from './inbox.ts';
+import type { Message } from './message.ts';
 import { MadeOutcome, type Outcome } from './outcome.ts';
 import { Timers, type VisitTimerOptions } from './timers.ts';
 
@@ -25,7 +26,7 @@ export interface TurnOwner {
   readNew(type: string, fields: unknown): Promise<{ type: string; version: number; fields: string }>;
   recall(actor: number, visit: number, key: string): Promise<{ result: unknown } | undefined>;
   remember(token: TurnToken, visit: number, key: string, result: string): Promise<void>;
-  messages(actor: number, which: MessageFilter): Promise<Message[]>;
+  messages(actor: number, which: MessageFilter): Promise<MessageRow[]>;
   children(actor: number): Promise<ChildRecord[]>;
   guard(token: TurnToken, tx: unknown): Promise<void>;
 }
@@ -350,10 +351,11 @@ export class Turn<F, S extends string, To extends string> {
     options?: ReceiveOptions<S>,
   ): Promise<Message<PayloadOf<S>>[]>;
   async receive(name?: string, options: ReceiveOptions<StandardSchemaV1 | undefined> = {}): Promise<Message[]> {
-    const inbox = new Inbox(this.#pendingEffects(), (which) => this.#owner.messages(this.claim.id, which));
-    const messages = await inbox.take(name, options);
-    this.#check();
-    return messages;
+    const inbox = new Inbox(
+      () => this.#pendingEffects(),
+      (which) => this.#owner.messages(this.claim.id, which),
+    );
+    return inbox.take(name, options);
   }
 
   /** All its children, oldest first, with the results of those that are final. */

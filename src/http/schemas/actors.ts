@@ -55,6 +55,7 @@ export const ACTORS: Schemas = {
     name: text,
     machine: ref('Machine'),
     semaphores: list(text),
+    indexes: list(text),
     paused: yes,
     pausedStates: list(text),
     counts: map(whole),

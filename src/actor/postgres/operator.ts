@@ -1,0 +1,140 @@
+import { LockNotAvailable } from '../../base/errors.ts';
+import { probe } from '../../base/probe.ts';
+import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
+import { Cooldown } from '../../base/time/cooldown.ts';
+import { only, type PostgresEngine, type Subscription, statement } from '../../engine/postgres/index.ts';
+
+const RETRY = statement('actor.retry', 'select pawl.actor_retry($1::bigint) as answer');
+const MOVE = statement('actor.move', 'select pawl.actor_move($1::json) as answer');
+const ASK = statement('actor.question', 'select pawl.actor_ask($1::json) as answer');
+const LOOK = statement('actor.look_for_answer', 'select pawl.actor_look_for_answer($1::bigint)::text as answer');
+const END = statement('actor.end_question', 'select pawl.actor_end_question($1::bigint) as answer');
+const INDEXES = statement('actor.indexes', 'select t.indexes, t.indexed from pawl.actor_type t where t.name = $1');
+const FILL = statement(
+  'actor.index_fill',
+  'select pawl.actor_index_fill($1::text, $2::bigint, $3::int, $4::bigint[])::text as answer',
+);
+const FILLED = statement('actor.index_filled', 'select pawl.actor_index_filled($1::text, $2::text[])');
+
+/** Actors whose rows of the index are written in one transaction. */
+const FILLED_AT_ONCE = 500;
+/** For actors whose rows somebody has locked, such as a guard() in a transaction that is open. */
+const PATIENCE_MS = 2000;
+const LOOK_AGAIN_MS = 50;
+
+/** How a question stands. `unanswered`: a turn has read it, and given no answer. `over`: its time is. */
+export type QuestionState =
+  | { readonly state: 'waiting' | 'unanswered' | 'final' | 'over' }
+  | { readonly state: 'answered'; readonly answer: unknown };
+
+/** A question, as it is asked. */
+export interface QuestionHead {
+  readonly actor: number;
+  readonly name: string;
+  /** On which its sender is notified. */
+  readonly channel: string;
+  /** How long its sender waits. */
+  readonly waitMs: number;
+}
+
+/** A state for an actor, and why. */
+export interface MoveRequest {
+  readonly actor: number;
+  /** At which it was read. */
+  readonly epoch: number;
+  readonly state: string;
+  readonly reason: string;
+  /** Of the fields, if they change. */
+  readonly version: number | undefined;
+}
+
+/** What was written of an index. */
+interface FilledPart {
+  /** Null: there are no more after it. */
+  readonly last: number | null;
+  /** Locked by somebody. */
+  readonly left: readonly number[];
+}
+
+/** What operators do to single actors, and ask them. The functions it calls are in sql/actor/ask.sql, move.sql and index.sql. */
+export class PostgresActorOperator {
+  readonly #engine: PostgresEngine;
+  readonly #cooldown = new Cooldown();
+
+  constructor(engine: PostgresEngine) {
+    this.#engine = engine;
+  }
+
+  /** @returns false when a turn of it runs, or it is final @throws NotFound, Conflict */
+  async retry(actor: number): Promise<boolean> {
+    return only(await this.#engine.query<{ answer: boolean }>(RETRY, [actor])).answer;
+  }
+
+  /** @param fields  JSON @returns false when it is at another epoch by now @throws NotFound, Conflict, InvalidInput */
+  async move(request: MoveRequest, fields: string | undefined): Promise<boolean> {
+    const value = `[${JSON.stringify(request)},${fields ?? 'null'}]`;
+    return only(await this.#engine.query<{ answer: boolean }>(MOVE, [value])).answer;
+  }
+
+  /** @param payload  JSON @returns the id of the message; undefined when the actor is final @throws NotFound */
+  async ask({ waitMs: wait, ...rest }: QuestionHead, payload: string): Promise<string | undefined> {
+    const head = JSON.stringify({ ...rest, wait, direct: this.#cooldown.isOver });
+    const rows = await this.#engine.query<{ answer: string }>(ASK, [`[${head},${payload}]`]);
+    const { message, isSlow } = JSON.parse(only(rows).answer) as { message: string | null; isSlow: boolean };
+    this.#cooldown.record(isSlow);
+    return message ?? undefined;
+  }
+
+  async lookForAnswer(message: string): Promise<QuestionState> {
+    const rows = await this.#engine.query<{ answer: string }>(LOOK, [message]);
+    return JSON.parse(only(rows).answer) as QuestionState;
+  }
+
+  /** @returns whether no turn has read it, so that none will */
+  async endQuestion(message: string): Promise<boolean> {
+    return only(await this.#engine.query<{ answer: boolean }>(END, [message])).answer;
+  }
+
+  listen(channel: string, handler: (message: string) => void, onReconnect: () => void): Promise<Subscription> {
+    return this.#engine.listen(channel, handler, { onReconnect });
+  }
+
+  /** The fields by which actors of a type can be listed; undefined when there is no such type. */
+  async indexes(type: string): Promise<readonly string[] | undefined> {
+    const [row] = await this.#engine.query<{ indexes: string[] }>(INDEXES, [type]);
+    return row?.indexes;
+  }
+
+  /**
+   * Writes what is missing in the index of a type, of actors that were there before the type declared it.
+   * @throws LockNotAvailable  an open transaction has one of them locked; what was done is kept
+   */
+  async fillIndex(type: string): Promise<void> {
+    const [row] = await this.#engine.query<{ indexes: string[]; indexed: string[] }>(INDEXES, [type]);
+    if (row === undefined || row.indexes.every((name) => row.indexed.includes(name))) return;
+    let left: readonly number[] = [];
+    for (let last: number | null = 0; last !== null; ) {
+      const part = await this.#fill(type, last, null);
+      left = [...left, ...part.left];
+      ({ last } = part);
+    }
+    const begun = moment();
+    while (left.length > 0) {
+      if (waitedFor(begun) > PATIENCE_MS) {
+        throw new LockNotAvailable(
+          `the index of "${type}" is not complete: an open transaction has actor ${left[0]} locked; try again when it has ended`,
+        );
+      }
+      probe.hit('actor.index_left');
+      await sleep(LOOK_AGAIN_MS);
+      ({ left } = await this.#fill(type, 0, left));
+    }
+    await this.#engine.query(FILLED, [type, row.indexes]);
+  }
+
+  /** @param ids  null: the next ones after that one */
+  async #fill(type: string, after: number, ids: readonly number[] | null): Promise<FilledPart> {
+    const rows = await this.#engine.query<{ answer: string }>(FILL, [type, after, FILLED_AT_ONCE, ids]);
+    return JSON.parse(only(rows).answer) as FilledPart;
+  }
+}
