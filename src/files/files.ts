@@ -1,9 +1,9 @@
-import { NotFound, NotSupported } from '../base/errors.ts';
+import { NotFound } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { bool, checkOptions, duration, integer, optional, signal, text } from '../base/options/options.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { PostgresEngine } from '../engine/postgres/index.ts';
+import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
 import { GuardedContent } from './guarded-content.ts';
 import { HotFiles, type HotOptions } from './hot/index.ts';
@@ -52,12 +52,10 @@ export interface CopyOptions extends ChangeOptions {
 /**
  * Versioned files: the bytes are in a content store, and the database decides which version is live. Every method checks its
  * arguments before it does anything.
- * @throws InvalidInput, NotSupported
+ * @throws InvalidInput
  */
 export function createFiles(engine: PostgresEngine, options: FilesOptions): Files {
-  if (!(engine instanceof PostgresEngine)) {
-    throw new NotSupported('createFiles takes an engine made by postgres(); there are no files on other engines');
-  }
+  requireEngine('createFiles', engine);
   return new Files(engine, parseFilesOptions(options));
 }
 

@@ -1,5 +1,6 @@
-import { NotSupported } from '../base/errors.ts';
+import { InvalidInput } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
+import { show } from '../base/options/refusal.ts';
 import { type Moment, moment, sleep, waitedFor } from '../base/time/clock.ts';
 import { FailureLog } from '../base/work/failure-log.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
@@ -23,9 +24,11 @@ const CLEAN_UP_TRY_MS = 5000;
 function storeOn(engine: LockEngine): LockStore {
   if (engine instanceof PostgresEngine) return new PostgresLockStore(engine, identify());
   if (engine instanceof DynamoEngine) return new DynamoLockStore(engine, identify());
-  throw new NotSupported(
-    'createLocks takes an engine: postgres(url), postgres(pool), postgres.temporary(), or dynamodb(client, { table })',
-  );
+  const given: unknown = engine;
+  const what = typeof given === 'string' ? 'a text; write createLocks(postgres(url))' : show(given);
+  throw new InvalidInput(`createLocks takes what postgres() or dynamodb() gives, but was given ${what}`, {
+    field: 'engine',
+  });
 }
 
 /** The state that all locks of one engine share in this process: one keeper, one stream of notices, one set of waiters. */
@@ -53,7 +56,7 @@ export class LockClient {
     this.#sweepMs = Math.random() < 0.02 ? 0 : Math.random() * SWEEP_MS;
   }
 
-  /** The client of an engine. @throws NotSupported  for a value that is no engine */
+  /** The client of an engine. @throws InvalidInput  for a value that is no engine */
   static of(engine: LockEngine): LockClient {
     let client = LockClient.#clients.get(engine);
     if (client === undefined) {

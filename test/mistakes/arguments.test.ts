@@ -2,8 +2,9 @@ import { expect, onTestFinished, test } from 'vitest';
 import { actor, createActorAdmin, createActors } from '../../src/actor/index.ts';
 import { createCapture, createCaptureAdmin } from '../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/public.ts';
-import { createFileAdmin } from '../../src/files/index.ts';
+import { createFileAdmin, createFiles, disk } from '../../src/files/index.ts';
 import { createHttp } from '../../src/http/index.ts';
+import { createLocks } from '../../src/lock/index.ts';
 import { createQueue, createQueueAdmin } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { NOBODY } from './program.ts';
@@ -28,6 +29,14 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
   'createCapture(url)': [
     () => createCapture(NOBODY as never, { entity: 'a', root: 'a' }),
     /^createCapture takes what postgres\(\) gives/,
+  ],
+  'createFiles(url)': [
+    () => createFiles(NOBODY as never, { content: disk('objects') }),
+    /^createFiles takes what postgres\(\) gives, but was given a text; write createFiles\(postgres\(url\), …\)$/,
+  ],
+  'createLocks(url)': [
+    () => createLocks(NOBODY as never),
+    /^createLocks takes what postgres\(\) or dynamodb\(\) gives, but was given a text; write createLocks\(postgres\(url\)\)$/,
   ],
   'createHttp(url)': [() => createHttp(NOBODY as never), /^createHttp takes what postgres\(\) gives/],
   'createHttp(pool)': [

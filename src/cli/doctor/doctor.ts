@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { EXIT, exitCodeOf, messageOf, nextStepOf } from '../output/failure.ts';
+import { EXIT, exitCodeOf, isRightMissing, messageOf, nextStepOf } from '../output/failure.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { maskUrl, needTarget, type Target } from '../setup/target.ts';
@@ -28,7 +28,8 @@ async function diagnose(cli: Cli): Promise<number> {
     if (cli.signal.aborted) throw error;
     const known = exitCodeOf(error);
     const next = known === EXIT.unreachable ? 'start the database, or correct the URL' : (nextStepOf(error) ?? null);
-    findings.push(fail('connection', messageOf(error), next));
+    const check = isRightMissing(error) ? 'rights' : known === EXIT.unreachable ? 'connection' : 'database';
+    findings.push(fail(check, messageOf(error), next));
     code = known;
   }
   print(cli, findings);

@@ -71,6 +71,8 @@ export function nextStepOf(error: unknown): string | undefined {
   if (error instanceof SchemaMismatch) return 'pawl migrate status';
   if (isLoginRefused(error))
     return 'check user, password and database name of the URL; pawl doctor shows where it came from';
+  if (isRightMissing(error))
+    return 'let the owner of the schema run these statements, with the role of the URL for ROLE';
   if (error instanceof ConnectionFailed) return 'pawl doctor';
   if (error instanceof TimedOut || error instanceof StatementTimeout)
     return 'give a longer --timeout, or look with pawl doctor';
@@ -81,6 +83,11 @@ export function nextStepOf(error: unknown): string | undefined {
 /** Invalid authorisation, wrong password, no such database. */
 export function isLoginRefused(error: unknown): boolean {
   return error instanceof DatabaseError && ['28000', '28P01', '3D000'].includes(error.sqlState ?? '');
+}
+
+/** The role may not do this. */
+export function isRightMissing(error: unknown): boolean {
+  return error instanceof DatabaseError && error.sqlState === '42501';
 }
 
 /** The message for people. A failure that is none of ours is a bug of somebody's, so its stack belongs to the message. */

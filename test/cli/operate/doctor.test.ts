@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../../support/database.ts';
+import { testRole } from '../../support/role.ts';
 import { warmPawl } from '../warm-pawl.ts';
 
 interface Finding {
@@ -35,6 +36,17 @@ test('a healthy database has no findings but good ones, and no password is shown
   expect(of('notify')?.detail).toBe('arrives');
   expect(of('server')?.detail).toMatch(/^Postgres \d+/);
   expect(JSON.stringify(findings)).not.toContain(new URL(url).password);
+});
+
+test('a role that lacks a right is told apart from a database that is away, with the grants', async () => {
+  const { url } = await freshDatabase();
+  const { of } = await diagnose((await testRole(url)).url);
+  expect(of('connection')?.verdict).not.toBe('fail');
+  expect(of('rights')).toMatchObject({
+    verdict: 'fail',
+    detail: expect.stringContaining('grant usage on schema pawl to ROLE'),
+    fix: expect.stringContaining('the owner of the schema'),
+  });
 });
 
 test('a missing schema is a problem, with the command that mends it', async () => {

