@@ -1,9 +1,9 @@
 import { type Argument, Command, CommanderError } from 'commander';
+import { packageVersion } from '../engine/version.ts';
 import { EXIT, exitCodeOf, messageOf, nextStepOf } from './output/failure.ts';
 import { type Colour, Talk } from './output/reporter.ts';
 import { addGlobals, DEFAULTS } from './setup/globals.ts';
 import { examples } from './setup/help.ts';
-import { packageVersion } from './version.ts';
 
 type Add = (program: Command) => void;
 

@@ -1,14 +1,8 @@
-import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
+import { packageVersion } from '../engine/version.ts';
 import { examples } from './setup/help.ts';
 import { run } from './setup/run.ts';
 import { findTarget } from './setup/target.ts';
-
-/** Of this package, from its package.json: the same two folders up in src/ and in dist/. */
-export function packageVersion(): string {
-  const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
-  return String(version);
-}
 
 interface Versions {
   readonly pawl: string;

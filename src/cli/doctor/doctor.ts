@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
+import { packageVersion } from '../../engine/version.ts';
 import { EXIT, exitCodeOf, isRightMissing, messageOf, nextStepOf } from '../output/failure.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { maskUrl, needTarget, type Target } from '../setup/target.ts';
-import { packageVersion } from '../version.ts';
 import { type Finding, fail, ok } from './finding.ts';
 
 /** `pawl doctor`: what is wrong here, and what to do about it. */

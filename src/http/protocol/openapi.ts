@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { packageVersion } from '../../engine/version.ts';
 import { SCHEMAS } from '../schemas/index.ts';
 import { ref } from '../schemas/parts.ts';
 import { type Fields, type JsonSchema, schemaOf } from './field.ts';
@@ -91,12 +91,4 @@ function parametersOf(fields: Fields, place: 'path' | 'query'): object[] {
 
 export function answerOf(answers: string | JsonSchema): JsonSchema {
   return typeof answers === 'string' ? ref(answers) : answers;
-}
-
-let version: string | undefined;
-
-/** Of this package, from its package.json: the same three folders up in src/ and in dist/. */
-export function packageVersion(): string {
-  version ??= String(JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')).version);
-  return version;
 }

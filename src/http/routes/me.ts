@@ -1,6 +1,6 @@
 import { NotFound } from '../../base/errors.ts';
+import { packageVersion } from '../../engine/version.ts';
 import { text } from '../protocol/field.ts';
-import { packageVersion } from '../protocol/openapi.ts';
 import { type AnyRoute, route } from '../protocol/route.ts';
 
 /** Parts that have pages of their own. */

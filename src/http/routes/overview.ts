@@ -1,8 +1,8 @@
 import { inspectServer, inspectTables } from '../../engine/postgres/inspect.ts';
+import { packageVersion } from '../../engine/version.ts';
 import { needsAttention } from '../live/attention.ts';
 import { pageOf, readIdCursor, writeCursor } from '../protocol/cursor.ts';
 import { integer, maybe, text } from '../protocol/field.ts';
-import { packageVersion } from '../protocol/openapi.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
 import { seriesRoute } from '../queues/series.ts';
 import type { Services } from '../services.ts';
