@@ -92,7 +92,7 @@ begin
   if v_status in ('new', 'in-progress') then
     raise exception 'job % is %; only one that has ended can be run again with another payload', p_job, v_status using errcode = 'PW003';
   end if;
-  select q.name as queue, k.name as kind, j.key, j.priority, coalesce(j.options::jsonb, '{}') as options into v_job
+  select q.name as queue, k.name as kind, j.key, j.priority, coalesce(j.options::jsonb - 'expiresAt', '{}') as options into v_job
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue join pawl.queue_kind k on k.id = j.kind
   where j.shard = v_shard and j.id = p_job;
   v_answer := pawl.enqueue(v_job.options || jsonb_build_object('queue', v_job.queue, 'kind', v_job.kind, 'key', v_job.key,

@@ -3,7 +3,8 @@
 -- Cancels a job. Answers its status now: "cancelled", or "in-progress" when its worker was told to stop it and has not
 -- yet; or "busy": somebody is at the job just now, come back. A job that is to be cancelled while it runs is cancelled even
 -- if that attempt fails and the job becomes new again; if the attempt completes first, it is complete.
-create or replace function pawl.queue_cancel_job(p_queue text, p_id bigint, p_reason text) returns text
+-- p_expires: only a job that has not begun, and no worker is told: see queue_expire.
+create or replace function pawl.queue_cancel_job(p_queue text, p_id bigint, p_reason text, p_expires boolean default false) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
   v_shard smallint := pawl.queue_find(p_queue, p_id);
@@ -22,14 +23,18 @@ begin
   select w.id into v_worker from pawl.queue_worker w
   where w.queue = v_job.queue and w.hold = 'transaction' and p_id = any (w.holding) and w.expires_at > clock_timestamp();
   if found then
-    perform pawl.queue_ask_cancel(v_job.queue, v_shard, p_id, v_worker, p_reason);
+    if not p_expires then
+      perform pawl.queue_ask_cancel(v_job.queue, v_shard, p_id, v_worker, p_reason);
+    end if;
     return 'in-progress';
   end if;
 
   v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
   for v_try in 1..5 loop  -- between two statements an unkeyed job may move
     v_at := pawl.queue_locate(p_queue, v_shard, p_id);
-    if v_at.place = 'running' then
+    if p_expires and (v_at.place in ('running', 'dead', 'complete') or v_at.attempt > 0) then
+      return v_at.status;
+    elsif v_at.place = 'running' then
       perform pawl.queue_ask_cancel(v_job.queue, v_shard, p_id, v_at.worker, p_reason);
       return 'in-progress';
     elsif v_at.status = 'cancelled' then
@@ -43,7 +48,7 @@ begin
       insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
       values (p_id, clock_timestamp(), v_shard, v_job.queue, v_job.kind, v_out.attempt, 'cancelled', v_job.key, p_reason);
       insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason, error)
-      values (clock_timestamp(), p_id, v_shard, v_job.queue, v_out.attempt, 'new', 'cancelled', 'cancel', p_reason);
+      values (clock_timestamp(), p_id, v_shard, v_job.queue, v_out.attempt, 'new', 'cancelled', case when p_expires then 'expired' else 'cancel' end, p_reason);
       delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
       if v_key_name is not null then
         perform pawl.queue_replace_head(v_job.queue, v_shard, v_key_name, v_key.held, v_key.epoch, v_out.epoch);
@@ -70,7 +75,8 @@ begin
 end $$;
 
 -- Requests to cancel a job that is no longer under the worker that was notified: a job that came back is cancelled now, or its
--- next worker is notified; one that is settled leaves nothing behind. As a rule this costs a probe of an empty table.
+-- next worker is notified; one that is settled leaves nothing behind. Jobs that have expired end. As a rule this costs two probes of
+-- empty tables.
 create or replace function pawl.queue_sweep_cancels(p_queue smallint) returns integer
 language plpgsql
 set enable_seqscan = off set jit = off as $$
@@ -78,6 +84,7 @@ declare
   v_wish record;
   v_swept integer := 0;
 begin
+  perform pawl.queue_expire(p_queue, 1000);
   for v_wish in
     select c.shard, c.id, c.reason, l.status from pawl.queue_cancel c
     cross join lateral (select j.* from pawl.queue_job j where j.shard = c.shard and j.id = c.id) j

@@ -57,7 +57,7 @@ begin
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.n <= p_limit
       and r.lost = 0 and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
     order by r.priority, r.id limit 1 for update skip locked;
-    if found and (v_one.attempt = 0 or not pawl.queue_is_last(v_one.kind, v_one.attempt))
+    if found and (v_one.attempt = 0 or not pawl.queue_is_last(p_shard, v_one.id, v_one.kind, v_one.attempt))
       and (v_one.n = 1 or pawl.queue_count_fitting(p_shard, array[v_one.id], array[v_one.n]) >= v_one.n) then
       perform pawl.queue_require_worker(p_worker);
       delete from pawl.queue_ready r where r.ctid = v_one.tid;
@@ -90,7 +90,7 @@ begin
   -- Only rows without a key are locked, one by one until there are enough, so that two claimers at once share them.
   with picked as materialized (
     select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt, r.lost, r.epoch, r.key,
-      r.lost > 0 or (r.attempt > 0 and r.key is null and pawl.queue_is_last(r.kind, r.attempt)) as alone,
+      r.lost > 0 or (r.attempt > 0 and r.key is null and pawl.queue_is_last(p_shard, r.id, r.kind, r.attempt)) as alone,
       r.lost > 1 and exists (select 1 from pawl.queue_running o where o.worker = p_worker and o.lost > 1) as barred
     from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
@@ -220,14 +220,25 @@ begin
 end $$;
 
 -- Whether the next attempt is a job's last one.
-create or replace function pawl.queue_is_last(p_kind smallint, p_attempt smallint) returns boolean
+create or replace function pawl.queue_is_last(p_shard smallint, p_id bigint, p_kind smallint, p_attempt smallint) returns boolean
 language sql stable as $$
-  select p_attempt + 1 >= coalesce(k.attempts, d.attempts) from pawl.queue_kind k join pawl.queue_definition d on d.id = k.queue where k.id = p_kind
+  select p_attempt + 1 >= coalesce((j.options ->> 'attempts')::smallint, k.attempts, d.attempts)
+  from pawl.queue_kind k join pawl.queue_definition d on d.id = k.queue
+  cross join lateral (select j.options from pawl.queue_job j where j.shard = p_shard and j.id = p_id offset 0) j
+  where k.id = p_kind
 $$;
 
--- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job with options of its own {enqueuedAt, options}.
+-- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job with options of its own {enqueuedAt, options, expiresIn}.
 create or replace function pawl.queue_origin(p_at timestamptz, p_options json) returns text
 language sql stable as $$
   select case when p_options is null then (date_part('epoch', p_at) * 1000)::bigint::text
-    else format('{"enqueuedAt":%s,"options":%s}', (date_part('epoch', p_at) * 1000)::bigint, p_options) end
+    else pawl.queue_special_origin(p_at, p_options) end
 $$;
+
+-- A function of its own, so that the other one costs no call: with the clock in it, it would.
+create or replace function pawl.queue_special_origin(p_at timestamptz, p_options json) returns text
+language plpgsql stable as $$
+begin
+  return format('{"enqueuedAt":%s,"options":%s%s}', (date_part('epoch', p_at) * 1000)::bigint, p_options,
+    ',"expiresIn":' || (extract(epoch from (p_options ->> 'expiresAt')::timestamptz - clock_timestamp()) * 1000)::bigint);
+end $$;

@@ -27,6 +27,8 @@ declare
   v_unique boolean;
   v_options json;
   v_after bigint[];
+  v_fields constant text[] := '{queue,kind,payload,key,runAt,delay,priority,unique,after,afterError,afterCancel}';
+  v_own constant text[] := '{schedule,attempts,timeout,backoff,expiresAt,tags,meta}';  -- see job_options.sql
 begin
   if jsonb_typeof(request) = 'array' then
     for v_item in select value from jsonb_array_elements(request) loop
@@ -37,10 +39,9 @@ begin
   if jsonb_typeof(request) is distinct from 'object' then
     raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';
   end if;
-  select key into v_unknown from jsonb_object_keys(request) key
-  where key not in ('queue', 'kind', 'payload', 'key', 'runAt', 'delay', 'priority', 'unique', 'schedule', 'meta', 'after', 'afterError', 'afterCancel') limit 1;
+  select key into v_unknown from jsonb_object_keys(request) key where key <> all (v_fields || v_own) limit 1;
   if found then
-    raise exception 'unknown field "%" in pawl.enqueue; it takes queue, kind, payload, key, runAt, delay, priority, unique, schedule, meta, after, afterError, afterCancel', v_unknown using errcode = 'PW001';
+    raise exception 'unknown field "%" in pawl.enqueue; it takes %', v_unknown, array_to_string(v_fields || v_own, ', ') using errcode = 'PW001';
   end if;
   if request ->> 'queue' is null or request ->> 'kind' is null then
     raise exception 'pawl.enqueue needs a queue and a kind, got %', left(request::text, 100) using errcode = 'PW001';
@@ -64,11 +65,11 @@ begin
     raise exception 'unique must be true or false, got %', left(request ->> 'unique', 100) using errcode = 'PW001';
   end if;
   v_unique := coalesce((request ->> 'unique')::boolean, v_kind.unique_key);
-  if v_key is null and (v_unique or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
+  if v_key is null and (v_unique or v_kind.needs_key or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
     raise exception 'kind "%" of queue "%" needs a key', v_kind.name, v_queue.name using errcode = 'PW001', column = 'key';
   end if;
   select w.run_at, coalesce(w.priority, 0) into v_run_at, v_priority from pawl.queue_read_when(request, v_now) w;
-  if request ?| array['schedule', 'meta'] then
+  if request ?| v_own then
     v_options := pawl.queue_job_options(request);
   end if;
   if request ?| array['after', 'afterError', 'afterCancel'] then
@@ -88,6 +89,9 @@ begin
     select j.id into v_id from pawl.queue_job j
     where j.shard = v_shard and j.queue = v_queue.id and j.kind = v_kind.id and j.key = v_key and j.only_one;
     return jsonb_build_object('id', v_id::text, 'status', pawl.queue_status(v_shard, v_id), 'duplicate', true);
+  end if;
+  if v_options is not null then
+    perform pawl.queue_note_options(v_shard, array[v_id]);
   end if;
 
   if v_after <> '{}' then
@@ -145,7 +149,7 @@ end $$;
 -- One job: no arrays, no plans over sets.
 create or replace function pawl.queue_add_one(
   p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz,
-  p_options json default null
+  p_options json default null, p_delay double precision default null
 ) returns bigint
 language plpgsql as $$
 declare
@@ -153,10 +157,16 @@ declare
   v_now timestamptz := clock_timestamp();
   v_line text := p_key;
 begin
+  if p_delay is not null then
+    p_run_at := v_now + p_delay * interval '1 millisecond';
+  end if;
   perform pg_current_xact_id();  -- before the id: see search_index.sql
   v_id := nextval('pawl.queue_job_id');
   insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options)
   values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_run_at, p_key, p_payload, p_options);
+  if p_options is not null then
+    perform pawl.queue_note_options(p_shard, array[v_id]);
+  end if;
   if p_key is not null and not (select d.keyed from pawl.queue_definition d where d.id = p_queue) then
     v_line := null;
   end if;
@@ -172,11 +182,11 @@ begin
 end $$;
 
 -- The bulk form: n jobs by position. A null array means "as the first"/"none"; p_kinds and p_priorities may have one
--- element for all; p_options is an array, too. Returns the ids in order. Unkeyed jobs that may run now get one ready row per run of up to
+-- element for all; p_options is an array, too; p_delays: ms from now, in place of p_run_at. Returns the ids in order. Unkeyed jobs that may run now get one ready row per run of up to
 -- 256 consecutive ids of one kind and priority, except those with options. Kinds with a unique key go through pawl.enqueue().
 create or replace function pawl.queue_add(
   p_queue smallint, p_shard smallint, p_n int, p_kinds smallint[], p_priorities smallint[], p_payloads json,
-  p_keys text[] default null, p_run_at timestamptz[] default null, p_options json default null
+  p_keys text[] default null, p_run_at timestamptz[] default null, p_options json default null, p_delays double precision[] default null
 ) returns bigint[]
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -187,7 +197,7 @@ declare
 begin
   perform pg_current_xact_id();  -- before the ids: see search_index.sql
   v_ids := array(select nextval('pawl.queue_job_id') from generate_series(1, p_n));
-  if v_one and p_keys is null and p_run_at is null and p_options is null then
+  if v_one and p_keys is null and p_run_at is null and p_options is null and p_delays is null then
     insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, payload)
     select v_ids[e.ord], v_now, p_shard, p_queue, p_kinds[1], p_priorities[1], e.value
     from json_array_elements(p_payloads) with ordinality e (value, ord);
@@ -199,22 +209,22 @@ begin
       perform pawl.queue_add_runs(p_queue, p_shard, v_ids, array_fill(p_kinds[1], array[p_n]), array_fill(p_priorities[1], array[p_n]));
     end if;
   else
-    perform pawl.queue_add_mixed(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys, p_run_at, p_options);
+    perform pawl.queue_add_mixed(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys, p_run_at, p_options, p_delays);
   end if;
   perform pawl.queue_wake(p_queue);
   return v_ids;
 end $$;
 
--- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt}, [payload, …], [options, …]?].
+-- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt, delays}, [payload, …], [options, …]?].
 -- An array, since the functions that take an object apart refuse U+0000 wherever it stands in it. The queue's higher digits are
 -- the id of the schema in which it has its own.
 create or replace function pawl.queue_add_json(p_batch json) returns bigint[]
 language sql set search_path = pg_catalog, pg_temp as $$
   select pawl.queue_add(
-    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_refuse_schema() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt", b.part[3])
+    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_refuse_schema() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt", b.part[3], h.delays)
   from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_batch) with ordinality e (value, ord)) b
   cross join lateral json_to_record(b.part[1]) h (
-    queue bigint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[])
+    queue bigint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[], delays double precision[])
 $$;
 
 -- Ready rows for unkeyed jobs whose ids may have gaps: one per island of consecutive ids of one kind and priority.
@@ -236,7 +246,7 @@ $$;
 -- the jobs of other keys (100,000 jobs of one key kept those waiting for 2 s).
 create or replace function pawl.queue_add_mixed(
   p_queue smallint, p_shard smallint, p_ids bigint[], p_now timestamptz, p_kinds smallint[], p_priorities smallint[],
-  p_payloads json, p_keys text[], p_run_at timestamptz[], p_options json
+  p_payloads json, p_keys text[], p_run_at timestamptz[], p_options json, p_delays double precision[]
 ) returns void
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -249,11 +259,11 @@ begin
   select d.keyed into v_keyed from pawl.queue_definition d where d.id = p_queue;
   with job as (
     insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options)
-    select p_ids[e.ord], p_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]), e.run_at, e.key, e.value,
-      nullif(e.options::text, 'null')::json
+    select p_ids[e.ord], p_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]),
+      coalesce(e.run_at, p_now + e.delay * interval '1 millisecond'), e.key, e.value, nullif(e.options::text, 'null')::json
     from rows from (
-      json_array_elements(p_payloads), unnest(p_kinds), unnest(p_priorities), unnest(p_run_at), unnest(p_keys), json_array_elements(p_options))
-      with ordinality e (value, kind, priority, run_at, key, options, ord)
+      json_array_elements(p_payloads), unnest(p_kinds), unnest(p_priorities), unnest(p_run_at), unnest(p_keys), json_array_elements(p_options),
+      unnest(p_delays)) with ordinality e (value, kind, priority, run_at, key, options, delay, ord)
     returning id, kind, priority, run_at, key, key is not null and v_keyed as is_keyed, coalesce(run_at > p_now, false) as is_later,
       options is not null as is_special
   ), line as materialized (
@@ -276,6 +286,9 @@ begin
   from job j where not j.is_keyed and not j.is_later and not j.is_special;
   if v_ids is not null then
     perform pawl.queue_add_runs(p_queue, p_shard, v_ids, v_kinds, v_priorities);
+  end if;
+  if p_options is not null then
+    perform pawl.queue_note_options(p_shard, p_ids);
   end if;
 end $$;
 

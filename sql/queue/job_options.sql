@@ -1,16 +1,26 @@
 -- What may be asked for one job alone. queue_job.options has it as an object of these, and is null for nearly all jobs:
---   schedule  {name, at}: the schedule that enqueued the job, and its tick
---   meta      an object of the caller's, which nothing here reads
+--   schedule   {name, at}: the schedule that enqueued the job, and its tick
+--   attempts   how many it has; where there is none, its kind's count
+--   timeout    ms for one attempt
+--   backoff    {kind, min, max, factor, jitter}: the wait between two attempts, in ms
+--   expiresAt  it ends as cancelled where it has not begun by then
+--   tags       texts, for searches
+--   meta       an object of the caller's, which nothing here reads
 -- src/queue/job-options.ts has the same table for programs, which check it themselves.
 
--- The options of a request to pawl.enqueue(), checked, as they are stored; null when there are none.
+-- The options of a request to pawl.enqueue(), checked, as they are stored; null when there are none. timeout, and min and max of backoff,
+-- are ms, or an interval.
 create or replace function pawl.queue_job_options(request jsonb) returns json
 language plpgsql stable as $$
 declare
   v_options jsonb := '{}';
   v_at timestamptz;
+  v_backoff jsonb := request -> 'backoff';
+  v_min numeric;
+  v_max numeric;
 begin
-  if jsonb_typeof(request -> 'schedule') <> 'null' then
+  request := jsonb_strip_nulls(request - '{payload,meta}'::text[]) || case when jsonb_typeof(request -> 'meta') <> 'null' then jsonb_build_object('meta', request -> 'meta') else '{}' end;
+  if request ? 'schedule' then
     begin
       v_at := request -> 'schedule' ->> 'at';
       if request -> 'schedule' ->> 'name' is null or v_at is null or not isfinite(v_at) then
@@ -21,7 +31,55 @@ begin
     end;
     v_options := v_options || jsonb_build_object('schedule', jsonb_build_object('name', request -> 'schedule' ->> 'name', 'at', v_at));
   end if;
-  if jsonb_typeof(request -> 'meta') <> 'null' then
+  if request ? 'attempts' then
+    if request ->> 'attempts' !~ '^[0-9]{1,4}$' or (request ->> 'attempts')::int not between 1 and 1000 then
+      raise exception 'attempts must be a whole number from 1 to 1000, got %', left(request ->> 'attempts', 100) using errcode = 'PW001', column = 'attempts';
+    end if;
+    v_options := v_options || jsonb_build_object('attempts', (request ->> 'attempts')::int);
+  end if;
+  if request ? 'timeout' then
+    v_options := v_options || jsonb_build_object('timeout', pawl.queue_read_ms('timeout', request ->> 'timeout'));
+  end if;
+  if request ? 'backoff' then
+    if jsonb_typeof(v_backoff) = 'string' then
+      v_backoff := jsonb_build_object('kind', v_backoff);
+    end if;
+    if jsonb_typeof(v_backoff) <> 'object' or v_backoff - '{kind,min,max,factor,jitter}'::text[] <> '{}'
+      or coalesce(v_backoff ->> 'kind', 'fixed') not in ('fixed', 'linear', 'exponential')
+      or coalesce(jsonb_typeof(v_backoff -> 'factor'), 'number') <> 'number' or (v_backoff ->> 'factor')::numeric not between 1 and 100
+      or coalesce(jsonb_typeof(v_backoff -> 'jitter'), 'number') <> 'number' or (v_backoff ->> 'jitter')::numeric not between 0 and 1 then
+      raise exception 'backoff must be "fixed", "linear", "exponential", or an object of kind, min, max, factor from 1 to 100 and jitter from 0 to 1, got %',
+        left(request ->> 'backoff', 100) using errcode = 'PW001', column = 'backoff';
+    end if;
+    v_min := coalesce(pawl.queue_read_ms('backoff.min', v_backoff ->> 'min'), 1000);
+    v_max := coalesce(pawl.queue_read_ms('backoff.max', v_backoff ->> 'max'), greatest(v_min, 3600000));
+    if v_max < v_min then
+      raise exception 'backoff.max (% ms) must not be less than min (% ms)', v_max, v_min using errcode = 'PW001', column = 'backoff.max';
+    end if;
+    v_options := v_options || jsonb_build_object('backoff', jsonb_build_object('kind', coalesce(v_backoff ->> 'kind', 'exponential'), 'min', v_min,
+      'max', v_max, 'factor', coalesce((v_backoff ->> 'factor')::numeric, 2),
+      'jitter', coalesce((v_backoff ->> 'jitter')::numeric, case when v_backoff ->> 'kind' = 'fixed' then 0 else 0.5 end)));
+  end if;
+  if request ? 'expiresAt' then
+    begin
+      v_at := request ->> 'expiresAt';
+      if v_at < '0001-01-01 00:00+00' or v_at >= '10000-01-01 00:00+00' then
+        raise exception '% is not of the years 1 to 9999', v_at;
+      end if;
+    exception when others then
+      raise exception 'expiresAt must be a timestamp: %', sqlerrm using errcode = 'PW001', column = 'expiresAt';
+    end;
+    v_options := v_options || jsonb_build_object('expiresAt', v_at);
+  end if;
+  if request ? 'tags' then
+    if jsonb_typeof(request -> 'tags') <> 'array' or jsonb_array_length(request -> 'tags') > 20 or exists (
+      select from jsonb_array_elements(request -> 'tags') t
+      where jsonb_typeof(t) <> 'string' or octet_length(t #>> '{}') not between 1 and 100) then
+      raise exception 'tags must be an array of at most 20 texts of 1 to 100 bytes, got %', left(request ->> 'tags', 100) using errcode = 'PW001', column = 'tags';
+    end if;
+    v_options := v_options || jsonb_build_object('tags', (select coalesce(jsonb_agg(distinct t), '[]') from jsonb_array_elements(request -> 'tags') t));
+  end if;
+  if request ? 'meta' then
     if jsonb_typeof(request -> 'meta') <> 'object' or octet_length((request -> 'meta')::text) > 16384 then
       raise exception 'meta must be an object of at most 16384 bytes as JSON, got %', left(request ->> 'meta', 100) using errcode = 'PW001', column = 'meta';
     end if;
@@ -29,4 +87,59 @@ begin
     v_options := v_options || jsonb_build_object('meta', request -> 'meta');
   end if;
   return nullif(v_options, '{}')::json;
+end $$;
+
+-- A duration from SQL: ms as a number, or an interval; null for null.
+create or replace function pawl.queue_read_ms(p_what text, p_value text) returns numeric
+language plpgsql stable as $$
+declare
+  v_ms numeric;
+begin
+  begin
+    v_ms := case when p_value ~ '^[0-9.]+$' then p_value::numeric else extract(epoch from p_value::interval) * 1000 end;
+  exception when others then
+    raise exception '% must be a number of milliseconds or an interval: %', p_what, sqlerrm using errcode = 'PW001', column = p_what;
+  end;
+  if v_ms not between 1 and 3153600000000 then
+    raise exception '% must be from 1 ms to 100 years, got %', p_what, p_value using errcode = 'PW001', column = p_what;
+  end if;
+  return round(v_ms);
+end $$;
+
+-- Writes down what is looked for by itself: until when these jobs must have begun, and their tags.
+create or replace function pawl.queue_note_options(p_shard smallint, p_ids bigint[]) returns void
+language plpgsql /* planner: probe */ as $$
+begin
+  insert into pawl.queue_expiry (expires_at, id, shard, queue)
+  select (j.options ->> 'expiresAt')::timestamptz, j.id, j.shard, j.queue from pawl.queue_job j
+  where j.shard = p_shard and j.id = any (p_ids) and j.options ->> 'expiresAt' is not null;
+  insert into pawl.queue_tag (id, shard, queue, tag)
+  select j.id, j.shard, j.queue, t.tag from pawl.queue_job j cross join lateral json_array_elements_text(j.options -> 'tags') t (tag)
+  where j.shard = p_shard and j.id = any (p_ids) and j.options is not null;
+end $$;
+
+-- Ends jobs that have not begun by their expiresAt, p_limit at most. A job that somebody is at just now is looked at again. One that
+-- a worker has, or has had, is that worker's: it was told with the claim until when the job may begin.
+create or replace function pawl.queue_expire(p_queue smallint, p_limit int) returns integer
+language plpgsql /* planner: probe */ as $$
+declare
+  v_due record;
+  v_ended integer := 0;
+  v_busy integer := 0;
+begin
+  for v_due in
+    select e.ctid as tid, e.id, e.expires_at, j.options ->> 'expiresAt' as said from pawl.queue_expiry e
+    left join lateral (select j.options from pawl.queue_job j where j.shard = e.shard and j.id = e.id offset 0) j on true
+    where e.queue = p_queue and e.expires_at <= clock_timestamp() order by e.expires_at limit p_limit for update of e skip locked
+  loop
+    -- Where it was run again by hand, it has no such time any more.
+    if v_due.said is not null and pawl.queue_cancel_job(null, v_due.id, 'it had not begun by ' || v_due.said, true) = 'busy' then
+      v_busy := v_busy + 1;
+      exit when v_busy = 3;  -- each was waited for
+      continue;
+    end if;
+    delete from pawl.queue_expiry e where e.ctid = v_due.tid;
+    v_ended := v_ended + 1;
+  end loop;
+  return v_ended;
 end $$;

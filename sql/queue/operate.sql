@@ -74,6 +74,9 @@ begin
       end if;
     end if;
   end if;
+  -- A person who runs it again wants it to run.
+  update pawl.queue_job j set options = nullif(j.options::jsonb - 'expiresAt', '{}')::json
+  where j.shard = v_shard and j.id = p_id and j.options ->> 'expiresAt' is not null;
   insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason)
   values (clock_timestamp(), p_id, v_shard, v_job.queue, 0, v_from, 'new', 'retry by hand');
   delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;

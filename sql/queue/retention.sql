@@ -41,6 +41,8 @@ begin
         order by d.id limit p_limit for update of d skip locked) d) d
   ), job as (
     delete from pawl.queue_job j using settled s where j.shard = s.shard and j.id = s.id and j.only_one is not true returning j.id
+  ), tag as (
+    delete from pawl.queue_tag t using job j where t.id = j.id
   ), output as (
     delete from pawl.queue_output o using settled s where o.shard = s.shard and o.id = s.id
   ), dead as (

@@ -5,7 +5,7 @@
 -- A search looks at its budget between two steps, so no step may take longer than that: ranges of ids are asked at once, and blocks
 -- are bounded.
 
--- One page: {queue, kind, key, status, since, until, sinceMs, untilMs: ago, terms: [word or phrase, …], before, limit, budget: ms}.
+-- One page: {queue, kind, key, tag, status, since, until, sinceMs, untilMs: ago, terms: [word or phrase, …], before, limit, budget: ms}.
 -- A term stands in the text from the beginning of a word to the end of one. Answers {ids: newest first, next: where the
 -- next page begins, or null}. The work is bounded: a page may be empty and have a next one.
 -- Where errors are searched, too, the payloads leave them two fifths of the budget.
@@ -26,13 +26,14 @@ declare
 begin
   select x.* into v from json_to_record(p_search) x (
     queue text, kind text, key text, status text, since timestamptz, until timestamptz, "sinceMs" double precision, "untilMs" double precision,
-    terms text[], before bigint, "limit" int, budget double precision);
+    tag text, terms text[], before bigint, "limit" int, budget double precision);
   v_end := clock_timestamp() + v.budget * interval '1 millisecond';
   v_before := coalesce(v.before, 9223372036854775807);
   v_terms := array(select lower(t) from unnest(v.terms) t order by length(t) desc);
   v_query.queue := case when v.queue is not null then pawl.queue_id(v.queue) end;
   v_query.kinds := case when v.kind is not null then pawl.queue_kinds(v_query.queue, v.kind) end;
   v_query.key := v.key;
+  v_query.tag := v.tag;
   v_query.status := v.status;
   v_query.since := coalesce(v.since, clock_timestamp() - v."sinceMs" * interval '1 millisecond');
   v_query.until := coalesce(v.until, clock_timestamp() - v."untilMs" * interval '1 millisecond');
@@ -45,7 +46,7 @@ begin
   select string_agg('(' || x.q::text || ')', ' | ')::tsquery into v_query.ts
   from (select phraseto_tsquery('simple', t) as q from unnest(v_terms) t) x where x.q::text <> '';
 
-  if v_query.key is not null or v_query.status in ('new', 'in-progress')
+  if v_query.key is not null or v_query.tag is not null or v_query.status in ('new', 'in-progress')
     or (v_query.status in ('error', 'cancelled') and (v_query.likes = '{}' or not pawl.queue_is_narrow(v_query.buckets))) then
     select * into v_found, v_horizon from pawl.queue_search_listed(v_query, v_before, v."limit" + 1, v_end);
   else
@@ -148,7 +149,7 @@ begin
   horizon := 0;
 end $$;
 
--- By key or status: block after block of candidates, each of which ends within the budget.
+-- By key, tag or status: block after block of candidates, each of which ends within the budget.
 create or replace function pawl.queue_search_listed(p_query pawl.queue_query, p_before bigint, p_limit int, p_end timestamptz, out ids bigint[], out horizon bigint)
 language plpgsql stable
 set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$

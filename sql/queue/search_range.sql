@@ -30,14 +30,19 @@ begin
     order by 1 desc limit p_limit);
 end $$;
 
--- The newest p_block jobs below p_before that have the query's key, or else its status: what the indexes give in order.
+-- The newest p_block jobs below p_before that have the query's tag, or else its key, or its status: what the indexes give in order.
 create or replace function pawl.queue_search_candidates(p_query pawl.queue_query, p_before bigint, p_block int) returns table (shard smallint, id bigint)
 language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   v_queues smallint[] := case when p_query.queue is null then array(select q.id from pawl.queue_definition q) else array[p_query.queue] end;
 begin
-  if p_query.key is not null then
+  if p_query.tag is not null then
+    return query select t.shard, t.id from unnest(v_queues) q (queue) cross join lateral (
+      select t.shard, t.id from pawl.queue_tag t
+      where t.queue = q.queue and t.tag = p_query.tag and t.id < p_before order by t.id desc limit p_block) t
+    order by t.id desc limit p_block;
+  elsif p_query.key is not null then
     return query select j.shard, j.id from unnest(v_queues) q (queue) cross join generate_series(0, 255) s cross join lateral (
       select j.shard, j.id from pawl.queue_job j
       where j.shard = s::smallint and j.queue = q.queue and j.key = p_query.key and j.id < p_before order by j.id desc limit p_block) j
@@ -94,6 +99,7 @@ begin
       cross join lateral (select j.* from pawl.queue_job j where j.shard = u.shard and j.id = u.id) j
       where (p_query.queue is null or j.queue = p_query.queue) and (p_query.kinds is null or j.kind = any (p_query.kinds))
         and (p_query.key is null or j.key = p_query.key)
+        and (p_query.tag is null or exists (select from pawl.queue_tag t where t.queue = j.queue and t.tag = p_query.tag and t.id = j.id))
         and (p_query.since is null or j.created_at >= p_query.since) and (p_query.until is null or j.created_at < p_query.until)
     ), fit as materialized (
       select s.* from said s

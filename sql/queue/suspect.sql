@@ -21,11 +21,11 @@ begin
     select g.shard, g.queue, g.claimed_at, g.process_id, g.attempt, g.lost, max(g.lost) over () as most, i.id, j.kind, j.priority, j.key as own_key, k.key, k.epoch,
       -- Of a key only the first job can have begun, or the one unit that was claimed.
       p_charge and g.lost = max(g.lost) over () and (k.key is null or g.unit or i.id = min(i.id) over (partition by g.shard, g.queue, k.key)) as charged,
-      coalesce(kd.attempts, q.attempts) as attempts
+      coalesce((j.options ->> 'attempts')::smallint, kd.attempts, q.attempts) as attempts
     from gone g
     cross join lateral unnest(g.ids) u (span)
     cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
-    cross join lateral (select j.kind, j.priority, j.key from pawl.queue_job j where j.shard = g.shard and j.id = i.id limit 1) j
+    cross join lateral (select j.kind, j.priority, j.key, j.options from pawl.queue_job j where j.shard = g.shard and j.id = i.id limit 1) j
     join pawl.queue_definition q on q.id = g.queue
     join pawl.queue_kind kd on kd.id = j.kind
     left join lateral (
@@ -81,7 +81,7 @@ begin
     select w.queue, i.id from pawl.queue_worker w cross join lateral unnest(w.holding) i (id) where w.id = p_worker
   ), there as materialized (
     select r.ctid as tid, r.shard, r.queue, r.id, r.kind, r.key, r.attempt + 1 as attempt,
-      r.attempt + 1 >= coalesce(kd.attempts, q.attempts) and r.key is null as spent
+      r.attempt + 1 >= coalesce((j.options ->> 'attempts')::smallint, kd.attempts, q.attempts) and r.key is null as spent
     from held h join pawl.queue_job j on j.id = h.id
     join pawl.queue_ready r on r.shard = j.shard and r.queue = j.queue and r.priority = j.priority and r.id = j.id and r.n = 1
     join pawl.queue_definition q on q.id = r.queue join pawl.queue_kind kd on kd.id = r.kind
@@ -131,7 +131,8 @@ begin
     return '[]';
   end if;
   for v_job in
-    select j.id, u.attempt, j.kind, j.priority, j.key, case when q.keyed then j.key end as key_name, coalesce(k.attempts, q.attempts) as attempts
+    select j.id, u.attempt, j.kind, j.priority, j.key, case when q.keyed then j.key end as key_name,
+      coalesce((j.options ->> 'attempts')::smallint, k.attempts, q.attempts) as attempts
     from unnest(v_charge.ids, v_charge.attempts) u (id, attempt)
     cross join lateral (select j.* from pawl.queue_job j where j.shard = v_charge.shard and j.id = u.id limit 1) j
     join pawl.queue_definition q on q.id = j.queue join pawl.queue_kind k on k.id = j.kind order by j.id

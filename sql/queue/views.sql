@@ -8,7 +8,8 @@ create or replace view pawl.job as
 select j.id, q.name as queue, k.name as kind, j.key, l.status, j.priority, coalesce(l.attempt, 0::smallint) as attempt, j.payload,
   j.created_at as enqueued_at, coalesce(l.run_at, j.run_at) as run_at, l.claimed_at, l.settled_at, l.process_id, l.error,
   o.progress, coalesce(o.result, s.result) as result, j.shard, j.options #>> '{schedule,name}' as schedule,
-  (j.options #>> '{schedule,at}')::timestamptz as tick_at, j.options
+  (j.options #>> '{schedule,at}')::timestamptz as tick_at, j.options,
+  coalesce((j.options ->> 'attempts')::smallint, k.attempts, q.attempts) as attempts
 from pawl.queue_job j
 join pawl.queue_definition q on q.id = j.queue
 join pawl.queue_kind k on k.id = j.kind

@@ -44,6 +44,13 @@ export interface KindOptions {
   readonly afterError?: 'run' | 'error' | undefined;
   /** The number of attempts of a job of this kind. Default: the queue's `retry.attempts`. */
   readonly attempts?: number | undefined;
+  /** The wait between two attempts at a job of this kind. Default: the queue's `retry.backoff`. */
+  readonly backoff?: BackoffOption | undefined;
+  /**
+   * `'required'`: a job of this kind without a key is refused, so that no program forgets it. Default: only kinds with `unique`,
+   * `coalesce` or `after` need one.
+   */
+  readonly key?: 'required' | undefined;
   /**
    * How long one attempt may take. After that `unit.signal` is aborted and the attempt has failed, whatever its handler
    * returns. It is settled when the handler has ended, at most 5 s later. Default: no limit.
@@ -106,6 +113,8 @@ export interface Kind {
   readonly after: readonly string[];
   readonly afterError: 'run' | 'error';
   readonly attempts: number;
+  readonly backoff: Backoff;
+  readonly needsKey: boolean;
   readonly timeoutMs: number;
   readonly idleMs: number;
   readonly maxBytes: number;
@@ -117,7 +126,6 @@ export interface Definition {
   readonly kinds: ReadonlyMap<string, Kind>;
   readonly shards: number;
   readonly attempts: number;
-  readonly backoff: Backoff;
   readonly historyMs: number;
   readonly keyed: boolean;
 }
@@ -146,6 +154,8 @@ const kindShape = {
   after: list(text({ min: 1 }), { default: [] }),
   afterError: oneOf(['run', 'error'], { default: 'run' }),
   attempts: optional(integer({ min: 1, max: 1000 })),
+  backoff: optional(backoffShape()),
+  key: optional(oneOf(['required'])),
   timeout: duration({ min: 1, default: Infinity, infinite: true }),
   idle: duration({ min: 1, default: Infinity, infinite: true }),
   maxBytes: integer({ min: 1000, max: MOST_BYTES_EVER, default: MOST_BYTES }),
@@ -180,6 +190,9 @@ export function define(name: string, options: QueueOptions): Definition {
       after: kind.after,
       afterError: kind.afterError,
       attempts: kind.attempts ?? given.retry.attempts,
+      backoff: kind.backoff ?? given.retry.backoff,
+      needsKey:
+        kind.key === 'required' || kind.unique !== undefined || kind.coalesce !== 'none' || kind.after.length > 0,
       timeoutMs: kind.timeout,
       idleMs: kind.idle,
       maxBytes: kind.maxBytes,
@@ -193,7 +206,6 @@ export function define(name: string, options: QueueOptions): Definition {
     kinds,
     shards: given.shards,
     attempts: given.retry.attempts,
-    backoff: given.retry.backoff,
     historyMs: given.history,
     keyed,
   });

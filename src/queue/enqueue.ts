@@ -8,7 +8,7 @@ import { isTraceparent } from '../base/telemetry.ts';
 import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
-import { type JobOptions, jobShape, ownOptions } from './job-options.ts';
+import { type JobOptions, jobShape, ownOptions, refuseTwoTimes, requestOptions } from './job-options.ts';
 import type { Batch, QueueIds, QueueStore } from './store.ts';
 import { sending } from './tracing.ts';
 
@@ -62,21 +62,14 @@ export class Producer {
 
   async one(kindName: string, payload: unknown, options: EnqueueOptions): Promise<EnqueueResult> {
     const given = checkOptions('enqueue', options, shape);
-    const { key: name, priority, runAt, tx, traceparent } = given;
-    const own = ownOptions(given);
+    const { key: name, priority, runAt, delay, tx, traceparent } = given;
+    refuseTwoTimes(given);
     const kind = this.#kind(kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     this.#requireKey(kind, name);
     const registered = await this.#register();
     if (kind.unique || (given.after?.length ?? 0) > 0) {
-      const { after, afterError, afterCancel } = given;
-      const request = {
-        ...own,
-        after,
-        afterError,
-        afterCancel,
-        ...this.#request(kind, payload, name, priority, runAt),
-      };
+      const request = { ...requestOptions(given), ...this.#request(kind, payload) };
       return sending(this.#definition.name, 1, traceparent, (trace) => this.#store.enqueue(request, tx, trace));
     }
     const row = {
@@ -85,7 +78,8 @@ export class Producer {
       key: name ?? null,
       priority,
       runAt: runAt ?? null,
-      own,
+      delay: delay ?? null,
+      own: ownOptions(given),
       payload: toJson(payload, 'payload', 'payload', kind.maxBytes),
     };
     const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
@@ -114,12 +108,11 @@ export class Producer {
    * The request of a unique job, or of one that comes after others. The database function finds an existing one, and waits for the
    * commit of another enqueue of the same key.
    */
-  #request(kind: Kind, payload: unknown, name: string | undefined, priority: number, runAt: Date | undefined): object {
+  #request(kind: Kind, payload: unknown): object {
     const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload', kind.maxBytes));
     const { name: queue } = this.#definition;
     // `unique` is sent with each request, since another version of the program may have declared the kind without it.
-    const request = { queue, kind: kind.name, payload: json, key: name, priority, unique: kind.unique };
-    return runAt === undefined ? request : { ...request, runAt: runAt.toISOString() };
+    return { queue, kind: kind.name, payload: json, unique: kind.unique };
   }
 
   /** Writes each thousand of jobs as a whole or not at all; with `tx`, all of them. @returns ids in the same order */
@@ -155,7 +148,7 @@ export class Producer {
       throw new InvalidInput(`${field} must be an object such as { kind, payload }`, { field });
     }
     const { kind: kindName, payload, ...options } = job;
-    const { key: name, priority, runAt, own } = readOptions(options, field);
+    const { key: name, priority, runAt, delay, own } = readOptions(options, field);
     const kind = this.#kind(kindName, field);
     this.#requireKey(kind, name, field);
     if (kind.unique) {
@@ -170,6 +163,7 @@ export class Producer {
       key: name ?? null,
       priority,
       runAt,
+      delay,
       own,
       payload: toJson(payload, `${field}.payload`, `${field}.payload`, kind.maxBytes),
     });
@@ -198,7 +192,7 @@ export class Producer {
   }
 
   #requireKey(kind: Kind, name: string | undefined, of?: string): void {
-    if (name !== undefined || !(kind.unique || kind.coalesce !== 'none' || kind.after.length > 0)) return;
+    if (name !== undefined || !kind.needsKey) return;
     throw new InvalidInput(
       `${of === undefined ? '' : `${of}: `}kind "${kind.name}" of queue "${this.#definition.name}" needs a key: enqueue(kind, payload, { key })`,
       {
@@ -227,15 +221,16 @@ interface Row {
   readonly key: string | null;
   readonly priority: number;
   readonly runAt: Date | null;
+  readonly delay: number | null;
   readonly own: object | undefined;
   readonly payload: string;
 }
 
-interface RowOptions extends Pick<Row, 'priority' | 'runAt' | 'own'> {
+interface RowOptions extends Pick<Row, 'priority' | 'runAt' | 'delay' | 'own'> {
   readonly key: string | undefined;
 }
 
-const PLAIN: RowOptions = { key: undefined, priority: 0, runAt: null, own: undefined };
+const PLAIN: RowOptions = { key: undefined, priority: 0, runAt: null, delay: null, own: undefined };
 
 /** @throws InvalidInput */
 function readOptions(options: JobOptions, field: string): RowOptions {
@@ -253,7 +248,9 @@ function readOptions(options: JobOptions, field: string): RowOptions {
       { field },
     );
   }
-  return { key: given.key, priority: given.priority, runAt: given.runAt ?? null, own: ownOptions(given) };
+  refuseTwoTimes(given, field);
+  const { key, priority, runAt = null, delay = null } = given;
+  return { key, priority, runAt, delay, own: ownOptions(given) };
 }
 
 function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): Batch {
@@ -267,6 +264,7 @@ function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): Bat
     payloads: `[${rows.map((row) => row.payload).join()}]`,
     keys: rows.some((row) => row.key !== null) ? rows.map((row) => row.key) : null,
     runAt: rows.some((row) => row.runAt !== null) ? rows.map((row) => row.runAt) : null,
+    delays: rows.some((row) => row.delay !== null) ? rows.map((row) => row.delay) : null,
     options: rows.some((row) => row.own !== undefined) ? JSON.stringify(rows.map((row) => row.own ?? null)) : null,
   };
 }

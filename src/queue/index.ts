@@ -57,6 +57,7 @@ export type {
 export type { EnqueueOptions, EnqueueResult, JobInput } from './enqueue.ts';
 export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition, type ParentRecord } from './job.ts';
 export type { AnyJobTarget, JobTarget } from './job-id.ts';
+export type { JobOptions } from './job-options.ts';
 export { createQueueAdmin, QueueAdmin, type ScheduleRunsOptions } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
@@ -326,8 +327,8 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * Finds jobs, newest first: by words and `"phrases"` of their payloads and errors, `key:`, `kind:`, `status:`, `since:` and
-   * `until:`. A word is a whole run of letters and digits; case does not matter. The work of one page is bounded, however
+   * Finds jobs, newest first: by words and `"phrases"` of their payloads and errors, `key:`, `tag:`, `kind:`, `status:`,
+   * `since:` and `until:`. A word is a whole run of letters and digits; case does not matter. The work of one page is bounded, however
    * many jobs there are: see {@link SearchPage}. Jobs can be found as soon as they are committed.
    * @throws InvalidInput  the query, an option or the cursor is malformed @throws NotFound  no such kind
    */

@@ -1,7 +1,10 @@
-import { type Check, custom, integer, list, oneOf, optional, text } from '../base/options/options.ts';
+import { InvalidInput } from '../base/errors.ts';
+import { type Check, custom, duration, integer, list, oneOf, optional, text } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
 import { isObject } from '../base/options/shape.ts';
 import { toJson } from '../base/storable.ts';
+import { type Backoff, type BackoffOption, backoffShape } from '../base/time/backoff.ts';
+import type { Duration } from '../base/time/duration.ts';
 
 /** Options of one job, wherever it is enqueued; `pawl.enqueue()` in SQL has the same names. */
 export interface JobOptions {
@@ -11,6 +14,8 @@ export interface JobOptions {
   readonly priority?: number | undefined;
   /** The job does not run before this moment, by the database's clock. */
   readonly runAt?: Date | undefined;
+  /** Instead of `runAt`: how long from now, by the database's clock. */
+  readonly delay?: Duration | undefined;
   /**
    * Ids of jobs, of any queue of this database, that have to end before this one may run; at most 10,000. They run side by side. One
    * that has ended already counts at once. `unit.parents()` gives their results.
@@ -23,6 +28,20 @@ export interface JobOptions {
   readonly afterError?: AfterFailure | undefined;
   /** The same if one of those was cancelled, and none ended in `error` that decides. Default `'cancel'`. */
   readonly afterCancel?: AfterFailure | undefined;
+  /** The number of attempts of this job, including the first one: 1 to 1,000. Default: its kind's. */
+  readonly attempts?: number | undefined;
+  /** How long one attempt at this job may take. Default: its kind's `timeout`. */
+  readonly timeout?: Duration | undefined;
+  /** The wait between two attempts at this job. What it leaves out has the defaults of `backoff`. Default: its kind's. */
+  readonly backoff?: BackoffOption | undefined;
+  /**
+   * A job that has not begun by then, by the database's clock, ends as `cancelled`, with the reason `expired`, and never
+   * runs. It ends at that moment when a worker is about to begin it, and within seconds otherwise, as long as a worker of
+   * the queue lives. `retry()` runs it all the same.
+   */
+  readonly expiresAt?: Date | undefined;
+  /** Words to find the job by, `tag:…` in a search: at most 20, of 1 to 100 bytes each. */
+  readonly tags?: readonly string[] | undefined;
   /** Facts about the job for its handler and for people, next to its payload: an object of at most 16 KiB as JSON. */
   readonly meta?: Readonly<Record<string, unknown>> | undefined;
 }
@@ -34,6 +53,13 @@ export type AfterFailure = 'run' | 'error' | 'cancel';
 export interface OwnOptions {
   /** `at` is an ISO text. */
   readonly schedule?: { readonly name: string; readonly at: string };
+  readonly attempts?: number;
+  /** In milliseconds. */
+  readonly timeout?: number;
+  readonly backoff?: Backoff;
+  /** An ISO text. */
+  readonly expiresAt?: string;
+  readonly tags?: readonly string[];
   readonly meta?: Readonly<Record<string, unknown>>;
 }
 
@@ -59,12 +85,27 @@ const meta: Check<Readonly<Record<string, unknown>>> = custom('an object', (valu
   return { ...value };
 });
 
+/** Each once. */
+const tags: Check<readonly string[]> = custom('an array of at most 20 texts', (value, place) => [
+  ...new Set(list(text({ min: 1, maxBytes: 100 }), { max: 20 }).given(value, place)),
+]);
+
 export type OwnShape = {
+  readonly attempts: Check<number | undefined>;
+  readonly timeout: Check<number | undefined>;
+  readonly backoff: Check<Backoff | undefined>;
+  readonly expiresAt: Check<Date | undefined>;
+  readonly tags: Check<readonly string[] | undefined>;
   readonly meta: Check<Readonly<Record<string, unknown>> | undefined>;
 };
 
 /** The options that a job keeps for itself, in queue_job.options, with their checks. */
 export const ownShape: OwnShape = {
+  attempts: optional(integer({ min: 1, max: 1000 })),
+  timeout: optional(duration({ min: 1 })),
+  backoff: optional(backoffShape()),
+  expiresAt: optional(when),
+  tags: optional(tags),
   meta: optional(meta),
 };
 
@@ -94,6 +135,7 @@ type JobShape = OwnShape &
     readonly key: Check<string | undefined>;
     readonly priority: Check<number>;
     readonly runAt: Check<Date | undefined>;
+    readonly delay: Check<number | undefined>;
   };
 
 /** Checks of the options of a job that every way of enqueueing has. */
@@ -101,16 +143,46 @@ export const jobShape: JobShape = {
   key: optional(text({ min: 1, maxBytes: 1000 })),
   priority: integer({ min: -32_768, max: 32_767, default: 0 }),
   runAt: optional(when),
+  delay: optional(duration()),
   ...afterShape,
   ...ownShape,
 };
 
 const OWN = Object.keys(ownShape) as (keyof OwnShape)[];
 
+type OwnChecked = { readonly [N in keyof OwnShape]?: unknown };
+
 /** What a job keeps for itself, of checked options; undefined for nearly all jobs, which were given nothing of it. */
-export function ownOptions(given: { readonly [N in keyof OwnShape]?: unknown }): object | undefined {
+export function ownOptions(given: OwnChecked): object | undefined {
   for (const name of OWN) {
     if (given[name] !== undefined) return Object.fromEntries(OWN.map((own) => [own, given[own]]));
   }
   return undefined;
+}
+
+interface CheckedOptions extends OwnChecked {
+  readonly key?: string | undefined;
+  readonly priority: number;
+  readonly runAt?: Date | undefined;
+  readonly delay?: number | undefined;
+  readonly after?: readonly string[] | undefined;
+  readonly afterError?: AfterFailure | undefined;
+  readonly afterCancel?: AfterFailure | undefined;
+}
+
+/** Checked options as fields of a request to pawl.enqueue(). */
+export function requestOptions(given: CheckedOptions): object {
+  const { key, priority, runAt, delay, after, afterError, afterCancel } = given;
+  const wait = delay === undefined ? undefined : `${delay} milliseconds`;
+  const where = { key, priority, runAt: runAt?.toISOString(), delay: wait };
+  return { ...ownOptions(given), ...where, after, afterError, afterCancel };
+}
+
+/** @throws InvalidInput when the options contradict each other */
+export function refuseTwoTimes({ runAt, delay }: Partial<CheckedOptions>, of?: string): void {
+  if (runAt === undefined || delay === undefined) return;
+  const field = of === undefined ? 'delay' : `${of}.delay`;
+  throw new InvalidInput(`${of === undefined ? '' : `${of}: `}both runAt and delay are given; give one of them`, {
+    field,
+  });
 }

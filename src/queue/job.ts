@@ -36,6 +36,11 @@ export interface JobRecord {
   readonly result: unknown;
   /** The schedule and the tick of the job; null for a job that no schedule enqueued. */
   readonly schedule: ScheduledFor | null;
+  /** The number of attempts that it has. */
+  readonly attempts: number;
+  /** It ends as cancelled if it has not begun by then; null for a job without such a time. */
+  readonly expiresAt: Date | null;
+  readonly tags: readonly string[];
   /** The `meta` of its enqueue; null when none was given. */
   readonly meta: Readonly<Record<string, unknown>> | null;
 }

@@ -21,6 +21,8 @@ export interface Batch {
   readonly payloads: string;
   readonly keys: readonly (string | null)[] | null;
   readonly runAt: readonly (Date | null)[] | null;
+  /** Milliseconds from now, where `runAt` is null. */
+  readonly delays: readonly (number | null)[] | null;
   /** A JSON array of what each job keeps for itself, or null. */
   readonly options: string | null;
 }
@@ -52,6 +54,8 @@ export type Origin = number | SpecialOrigin;
 export interface SpecialOrigin {
   readonly enqueuedAt: number;
   readonly options: OwnOptions;
+  /** Milliseconds until its `expiresAt`, at the time of the claim; less than 0 when it has passed. */
+  readonly expiresIn?: number;
 }
 
 /** Jobs without a key with consecutive ids. */

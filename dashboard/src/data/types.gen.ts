@@ -212,6 +212,9 @@ export interface Job {
   readonly processId: string | null;
   readonly error: string | null;
   readonly progress: unknown;
+  readonly attempts: number;
+  readonly expiresAt: string | null;
+  readonly tags: readonly string[];
   readonly schedule: {
     readonly name: string;
     readonly at: string;
@@ -239,12 +242,16 @@ export interface JobDetail {
   readonly processId: string | null;
   readonly error: string | null;
   readonly progress: unknown;
+  readonly attempts: number;
+  readonly expiresAt: string | null;
+  readonly tags: readonly string[];
   readonly schedule: {
     readonly name: string;
     readonly at: string;
   } | null;
   readonly payload?: unknown;
   readonly result?: unknown;
+  readonly meta?: unknown;
   readonly payloadHidden: boolean;
   readonly explanation: JobExplanation;
   readonly history: readonly JobTransition[];

@@ -43,6 +43,7 @@ create table pawl.queue_kind (
   after        smallint[] not null default '{}',
   after_error  text not null default 'run' check (after_error in ('run', 'error')),
   attempts     smallint check (attempts >= 1),  -- null: as the queue
+  needs_key    boolean not null default false,
   unique (queue, name)
 );
 
@@ -62,6 +63,25 @@ create table pawl.queue_job (
 );
 create unique index queue_job_only_one on pawl.queue_job (shard, queue, kind, key) where only_one;
 create index queue_job_key on pawl.queue_job (shard, queue, key, id) where key is not null;
+
+-- Jobs with an expiresAt, until then. Written by enqueues, and read when it is time: what settles jobs does not touch it.
+create table pawl.queue_expiry (
+  expires_at  timestamptz not null,
+  id          bigint not null,
+  shard       smallint not null,
+  queue       smallint not null,
+  primary key (queue, expires_at, id)
+);
+
+-- Which jobs have a tag, for searches; a job without tags is not in it.
+create table pawl.queue_tag (
+  id     bigint not null,
+  shard  smallint not null,
+  queue  smallint not null,
+  tag    text not null,
+  primary key (queue, tag, id)
+);
+create index queue_tag_id on pawl.queue_tag (id);
 
 create table pawl.queue_ready (
   id        bigint not null,      -- first job of the run
@@ -289,7 +309,7 @@ create index queue_search_again_id on pawl.queue_search_again (id);
 -- What is asked for, ready to be compared. likes and regexes must all fit the text.
 create type pawl.queue_query as (
   queue smallint, kinds smallint[], key text, status text, since timestamptz, until timestamptz,
-  buckets integer[], likes text[], regexes text[], ts tsquery
+  buckets integer[], likes text[], regexes text[], ts tsquery, tag text
 );
 
 -- What a sleeping worker may be handed: one job for each row. See handoff.sql.

@@ -12,6 +12,9 @@ interface AddFlags {
   readonly key?: string;
   readonly priority?: number;
   readonly runAt?: Date;
+  readonly expiresAt?: Date;
+  readonly attempts?: number;
+  readonly tag?: readonly string[];
   readonly file?: string;
 }
 
@@ -23,6 +26,9 @@ export function addJobAdd(job: Command): void {
     .option('--key <key>', 'jobs of one key run one after another')
     .option('--priority <n>', 'lower runs first', wholeNumber(-32_768, 32_767))
     .option('--run-at <time>', 'the earliest time: ISO 8601, or a delay such as 10m', timeArgument)
+    .option('--expires-at <time>', 'cancel it unless it has begun by then: ISO 8601, or 10m from now', timeArgument)
+    .option('--attempts <n>', 'in place of those of its kind', wholeNumber(1, 1000))
+    .option('--tag <tag...>', 'words to find it by')
     .option('--file <file>', 'read the payload from a file');
   examples(command, [
     `pawl job add emails send '{"to":"ada@example.org"}' --key ada`,
@@ -49,8 +55,8 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
     cli.talk.say(`would add a job "${kind}" to queue "${queue}"`);
     return EXIT.done;
   }
-  const { key, priority, runAt } = flags;
-  const added = await admin.enqueue(queue, kind, value, { key, priority, runAt });
+  const { key, priority, runAt, expiresAt, attempts, tag: tags } = flags;
+  const added = await admin.enqueue(queue, kind, value, { key, priority, runAt, expiresAt, attempts, tags });
   if (added.duplicate) cli.talk.say(`job ${added.id} of this key exists already; nothing was added`);
   const fields = [
     { title: 'id', of: (row: typeof added) => row.id },

@@ -17,6 +17,7 @@ const FILTERS = {
   status: 'only jobs that are new, in-progress, complete, error or cancelled',
   kind: 'only of this kind',
   key: 'only of this key',
+  tag: 'only with this tag',
   since: 'enqueued since: a date, ISO 8601, or back from now such as 2h',
   until: 'enqueued until: the same',
 } as const;
@@ -34,7 +35,9 @@ export function addJobList(job: Command): void {
   const search = withLimits(
     job
       .command('search <query...>')
-      .description('jobs whose payload or error has these words; "a phrase", key:, kind:, status:, since:, until:'),
+      .description(
+        'jobs whose payload or error has these words; "a phrase", key:, tag:, kind:, status:, since:, until:',
+      ),
   );
   examples(search, ['pawl job search ada@example.org status:error', `pawl job search '"mailbox full"' since:2h`]);
   search.action((words: string[], flags: ListFlags, self: Command) =>

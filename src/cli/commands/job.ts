@@ -52,7 +52,9 @@ const FIELDS: readonly Field<Shown>[] = [
   { title: 'status', of: (job) => job.status },
   { title: 'why', of: (job) => job.explanation.reasons.map(({ text }) => text).join('\n') },
   { title: 'priority', of: (job) => job.priority },
-  { title: 'attempt', of: (job) => job.attempt },
+  { title: 'attempt', of: (job) => `${job.attempt} of ${job.attempts}` },
+  { title: 'expires', of: (job) => job.expiresAt },
+  { title: 'tags', of: (job) => job.tags.join(', ') || undefined },
   { title: 'enqueued', of: (job) => job.enqueuedAt },
   { title: 'schedule', of: (job) => job.schedule?.name },
   { title: 'tick', of: (job) => job.schedule?.at },
@@ -63,6 +65,7 @@ const FIELDS: readonly Field<Shown>[] = [
   { title: 'error', of: (job) => job.error },
   { title: 'progress', of: (job) => job.progress },
   { title: 'result', of: (job) => job.result },
+  { title: 'meta', of: (job) => job.meta },
   { title: 'payload', of: (job) => job.payload },
 ];
 

@@ -1,5 +1,5 @@
 import { InvalidInput, NotFound } from '../../base/errors.ts';
-import { anything, duration, integer, maybe, text, time, type Values } from '../protocol/field.ts';
+import { anything, duration, integer, listOf, maybe, text, time, type Values } from '../protocol/field.ts';
 import { onceOf } from '../protocol/idempotency.ts';
 import { Reply } from '../protocol/reply.ts';
 import { type AnyRoute, type Call, route } from '../protocol/route.ts';
@@ -18,6 +18,14 @@ const job = {
   delay: maybe(
     duration({ min: 0, max: '3650d', about: 'not before so long from now, such as "10m"; instead of runAt' }),
   ),
+  attempts: maybe(integer({ min: 1, max: 1000, about: 'in place of those of its kind' })),
+  timeout: maybe(duration({ min: 1, max: '3650d', about: 'for one attempt, in place of that of its kind' })),
+  backoff: anything(
+    'the wait between attempts: "fixed", "linear", "exponential", or {kind, min, max, factor, jitter}, times in ms',
+  ),
+  expiresAt: maybe(time('it ends as cancelled if it has not begun by then')),
+  tags: maybe(listOf(text({ max: 100 }), { max: 20 }, 'words to find it by')),
+  meta: anything('an object of at most 16 KiB for handlers and people'),
 };
 
 type Job = Values<typeof job>;
@@ -87,8 +95,8 @@ async function within(index: number | undefined, checking: Promise<void>): Promi
   }
 }
 
-function requestOf(queue: string, { kind, key, priority, runAt, delay }: Job): object {
+function requestOf(queue: string, { payload: _payload, runAt, delay, expiresAt, ...rest }: Job): object {
   // A text: to the database "10m" could be months.
   const wait = delay === undefined ? {} : { delay: `${delay} milliseconds` };
-  return { queue, kind, key, priority, runAt: runAt?.toISOString(), ...wait };
+  return { ...rest, queue, runAt: runAt?.toISOString(), expiresAt: expiresAt?.toISOString(), ...wait };
 }

@@ -83,12 +83,13 @@ export const jobRoutes: readonly AnyRoute[] = [
         store.queues.trace(params.id),
         store.jobs.reruns(params.id),
       ]);
-      const { progress, result, payload } = record;
+      const { progress, result, payload, meta } = record;
       return {
         ...summary(record),
         progress: payloadOf(progress, record, null),
         payload: payloadOf(payload, record),
         result: payloadOf(result, record),
+        meta: payloadOf(meta, record),
         payloadHidden: !who.permissions.has('payload:read'),
         explanation: explained(explanation, record),
         history: history.map((move) => ({ ...move, error: errorOf(move.error, record) })),

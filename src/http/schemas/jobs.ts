@@ -32,6 +32,9 @@ const job = {
   processId: orNull(text),
   error: orNull(text),
   progress: any,
+  attempts: whole,
+  expiresAt: orNull(time),
+  tags: list(text),
   schedule: orNull(object({ name: text, at: time })),
 };
 
@@ -77,6 +80,7 @@ export const JOBS: Schemas = {
     ...job,
     'payload?': any,
     'result?': any,
+    'meta?': any,
     payloadHidden: yes,
     explanation: ref('JobExplanation'),
     history: list(ref('JobTransition')),

@@ -3,10 +3,10 @@ import { checkOptions, integer, suggest } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
-import type { EnqueueOptions, EnqueueResult } from '../enqueue.ts';
+import type { EnqueueResult } from '../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { type AnyJobTarget, readJobId } from '../job-id.ts';
-import { jobShape } from '../job-options.ts';
+import { type JobOptions, jobShape, refuseTwoTimes, requestOptions } from '../job-options.ts';
 import { type ChangedJob, PostgresQueueReader, type ReleasedWorker } from '../postgres/reader.ts';
 import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/schedules.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
@@ -204,16 +204,11 @@ export class QueueAdmin {
    * Adds a job to a registered queue. The payload is checked when the job runs, since only the program has its schema.
    * @throws NotFound, InvalidInput
    */
-  async enqueue(
-    queue: string,
-    kind: string,
-    payload: unknown,
-    options: Omit<EnqueueOptions, 'tx'> = {},
-  ): Promise<EnqueueResult> {
-    const { key, priority, runAt } = checkOptions('enqueue', options, jobShape);
+  async enqueue(queue: string, kind: string, payload: unknown, options: JobOptions = {}): Promise<EnqueueResult> {
+    const given = checkOptions('enqueue', options, jobShape);
+    refuseTwoTimes(given);
     const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload'));
-    const request = { queue, kind, payload: json, key, priority, runAt: runAt?.toISOString() };
-    return this.#store.enqueue(request, undefined);
+    return this.#store.enqueue({ ...requestOptions(given), queue, kind, payload: json }, undefined);
   }
 
   /** Like {@link Queue.claim}, of a queue whose declaration is not at hand: no schema checks the payloads. @throws NotFound, InvalidInput */

@@ -36,6 +36,7 @@ export interface SearchPage {
 export interface SearchQuery {
   readonly terms: readonly string[];
   readonly key?: string | undefined;
+  readonly tag?: string | undefined;
   readonly kind?: string | undefined;
   readonly status?: string | undefined;
   readonly since?: string | undefined;
@@ -45,7 +46,7 @@ export interface SearchQuery {
   readonly untilMs?: number | undefined;
 }
 
-const FILTERS = ['key', 'kind', 'status', 'since', 'until'] as const;
+const FILTERS = ['key', 'tag', 'kind', 'status', 'since', 'until'] as const;
 type Filter = (typeof FILTERS)[number];
 
 /** Enough for a key of 1,000 bytes that are all escaped. */
@@ -59,7 +60,7 @@ const TOKEN =
   /\s*(?:([a-z]+):(?:"((?:[^"\\]|\\[^])*)"|([^\s"]*))(?=\s|$)|"((?:[^"\\]|\\[^])*)"|([^\s"]+)(?=[\s"]|$))/iy;
 
 /** Writes a filter for any value: `key:"a \"b\" c"`. */
-export function searchFilter(name: 'key' | 'kind' | 'status' | 'since' | 'until', value: string): string {
+export function searchFilter(name: Filter, value: string): string {
   return `${name}:"${value.replaceAll(/["\\]/g, '\\$&')}"`;
 }
 
@@ -69,7 +70,7 @@ function unescape(quoted: string | undefined): string | undefined {
 
 /**
  * Parses a query: words and `"quoted phrases"`, all of which a job's payload, or one of its errors, must contain, in any
- * case; `key:`, `kind:`, `status:`; `since:` and `until:` with a date, a time in ISO 8601, or a duration back from now
+ * case; `key:`, `tag:`, `kind:`, `status:`; `since:` and `until:` with a date, a time in ISO 8601, or a duration back from now
  * (`since:2h`).
  * @throws InvalidInput  the message names the malformed part
  */
@@ -121,7 +122,7 @@ function addTerm(terms: string[], term: string): void {
 }
 
 function readFilters(filters: ReadonlyMap<Filter, string>): Omit<SearchQuery, 'terms'> {
-  const [key, kind, status] = [filters.get('key'), filters.get('kind'), filters.get('status')];
+  const [key, tag, kind, status] = (['key', 'tag', 'kind', 'status'] as const).map((name) => filters.get(name));
   if (status !== undefined && !JOB_STATUSES.some((known) => known === status)) {
     const near = suggest(status, JOB_STATUSES);
     const advice = near === undefined ? `one of ${JOB_STATUSES.join(', ')}` : `did you mean "${near}"?`;
@@ -129,6 +130,7 @@ function readFilters(filters: ReadonlyMap<Filter, string>): Omit<SearchQuery, 't
   }
   return {
     ...(key === undefined ? {} : { key }),
+    ...(tag === undefined ? {} : { tag }),
     ...(kind === undefined ? {} : { kind }),
     ...(status === undefined ? {} : { status }),
     ...readTime('since', filters.get('since')),

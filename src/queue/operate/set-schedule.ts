@@ -41,7 +41,7 @@ export async function setSchedule(
     const advice = near === undefined ? `it has ${names.join(', ')}` : `did you mean "${near}"?`;
     throw new NotFound(`queue "${definition.name}" has no kind "${given.kind}"; ${advice}`);
   }
-  if (given.key === undefined && (kind.unique || kind.coalesce !== 'none' || kind.after.length > 0)) {
+  if (given.key === undefined && kind.needsKey) {
     throw new InvalidInput(`kind "${kind.name}" of queue "${definition.name}" needs a key`, { field: 'key' });
   }
   await validate(kind.schema, given.payload, 'payload');

@@ -15,7 +15,7 @@ import { alone } from './runner.ts';
 /** The columns of pawl.job under the names of JobRecord. */
 const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",
   ${instant('claimed_at')} as "claimedAt", ${instant('settled_at')} as "settledAt", process_id::text as "processId", error, progress, result,
-  schedule as "scheduleName", ${instant('tick_at')} as "tickAt", options`;
+  schedule as "scheduleName", ${instant('tick_at')} as "tickAt", options, attempts`;
 
 /** `$1` names the job, as pawl.queue_named() says. */
 const ONE = `select ${JOB} from pawl.job where (shard, id) = (select p.shard, p.id from pawl.queue_pick($1::jsonb) p)`;
@@ -105,7 +105,7 @@ export interface ChangedJob {
   readonly status: JobStatus;
 }
 
-interface JobRow extends Omit<JobRecord, 'schedule' | 'meta'> {
+interface JobRow extends Omit<JobRecord, 'schedule' | 'expiresAt' | 'tags' | 'meta'> {
   readonly scheduleName: string | null;
   readonly tickAt: Date | null;
   readonly options: OwnOptions | null;
@@ -221,7 +221,9 @@ function withDates(row: JobJson): JobRow {
 }
 
 function toRecord({ scheduleName: name, tickAt: at, options, ...job }: JobRow): JobRecord {
-  return { ...job, schedule: name === null || at === null ? null : { name, at }, meta: options?.meta ?? null };
+  const { expiresAt, tags = [], meta = null } = options ?? {};
+  const schedule = name === null || at === null ? null : { name, at };
+  return { ...job, schedule, expiresAt: expiresAt === undefined ? null : new Date(expiresAt), tags, meta };
 }
 
 function only<T>(row: T | undefined): T {

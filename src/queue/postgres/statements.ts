@@ -17,15 +17,16 @@ const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint t
 export const ENQUEUE: Statement = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb)::text as answer');
 /** With array_nulls off, a null in an array literal is the word NULL: a value that no job has stands for it. */
 const ADD_CALL = `pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json,
-  pg_catalog.array_replace($7::text[], '', null), pg_catalog.array_replace($8::timestamptz[], 'infinity', null), $9::json)`;
+  pg_catalog.array_replace($7::text[], '', null), pg_catalog.array_replace($8::timestamptz[], 'infinity', null), $9::json,
+  pg_catalog.array_replace($10::double precision[], '-1', null))`;
 export const ADD: Statement = statement('queue.add', `select ${ADD_CALL}::text as ids`);
 export const ADD_ONE: Statement = statement(
   'queue.add_one',
-  `select pawl.queue_add_one(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz, $8::json)::text as id`,
+  `select pawl.queue_add_one(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz, $8::json, $9::double precision)::text as id`,
 );
 export const ADD_ALONE: Statement = statement(
   'queue.add_alone',
-  `select pawl.queue_add_alone(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz, $8::json) as answer`,
+  `select pawl.queue_add_alone(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz, $8::json, $9::double precision) as answer`,
 );
 /**
  * The same with the trace of these jobs: one statement, so that no worker runs one of them before its trace is stored. In a
@@ -47,7 +48,7 @@ export const ADD_TRACED: Statement = statement(
 with added as materialized (
   select ${ADD_CALL} as ids
 ), trace as (
-  insert into pawl.queue_trace (id, parent) select pg_catalog.unnest(a.ids), $10::text from added a
+  insert into pawl.queue_trace (id, parent) select pg_catalog.unnest(a.ids), $11::text from added a
 )
 select a.ids::text as ids from added a`,
 );

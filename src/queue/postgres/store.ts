@@ -87,6 +87,7 @@ export class PostgresQueueStore implements QueueStore {
         after: kind.after,
         afterError: kind.afterError,
         attempts: kind.attempts === definition.attempts ? null : kind.attempts,
+        needsKey: kind.needsKey,
       })),
     };
     const [row] = await this.#runner.query<{
@@ -121,7 +122,7 @@ export class PostgresQueueStore implements QueueStore {
 
   async add(queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]> {
     if (trace !== undefined) return this.#addTraced(queue, batch, tx, trace);
-    const { shard, n, kinds, priorities, payloads, keys, runAt, options } = batch;
+    const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
     if (n === 1 && tx === undefined) {
       const values = [
         this.#here(queue),
@@ -132,6 +133,7 @@ export class PostgresQueueStore implements QueueStore {
         keys?.[0] ?? null,
         runAt?.[0] ?? null,
         options?.slice(1, -1) ?? null,
+        delays?.[0] ?? null,
       ];
       return [await this.#addOne(values)];
     }
@@ -141,7 +143,7 @@ export class PostgresQueueStore implements QueueStore {
         : await this.engine.callIn(
             tx,
             sql.ADD_JSON,
-            `[${JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt })},${payloads}${options === null ? '' : `,${options}`}]`,
+            `[${JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt, delays })},${payloads}${options === null ? '' : `,${options}`}]`,
           );
     return numbers(String(only(row).ids));
   }
@@ -325,10 +327,21 @@ export class PostgresQueueStore implements QueueStore {
 }
 
 function addValues(queue: number, batch: Batch): unknown[] {
-  const { shard, n, kinds, priorities, payloads, keys, runAt, options } = batch;
+  const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
   const everyKey = keys?.map((key) => key ?? '') ?? null;
   const everyTime = runAt?.map((time) => time ?? 'infinity') ?? null;
-  return [queue, shard, n, kinds, priorities, payloads, everyKey, everyTime, options];
+  return [
+    queue,
+    shard,
+    n,
+    kinds,
+    priorities,
+    payloads,
+    everyKey,
+    everyTime,
+    options,
+    delays?.map((delay) => delay ?? -1) ?? null,
+  ];
 }
 
 function only<T>(row: T | undefined): T {

@@ -58,15 +58,16 @@ export function startAttempt(
     cancelTimer?.();
     end(outcome);
   };
-  const fail = (error: unknown): void => finish(failed(unit, definition, kind, error));
+  const fail = (error: unknown): void => finish(failed(unit, kind, error));
   // An attempt whose time is over has failed, whatever its handler returns.
   const pass = (value: unknown): void =>
-    unit.abortReason instanceof TimedOut ? fail(unit.abortReason) : finish(succeeded(unit, definition, kind, value));
+    unit.abortReason instanceof TimedOut ? fail(unit.abortReason) : finish(succeeded(unit, kind, value));
   if (unit.brokenBy !== null) fail(new PredecessorFailed(unit.brokenBy));
   else if (unit.abortReason !== undefined) fail(unit.abortReason);
-  else if (unit.attempt > kind.attempts) finish(exhausted(unit, kind));
+  else if (cannotBegin(unit, kind)) finish(unbegun(unit, kind));
   else {
-    if (kind.timeoutMs !== Infinity) cancelTimer = limit(unit, kind.timeoutMs, fail);
+    const timeoutMs = unit.job.own?.timeout ?? kind.timeoutMs;
+    if (timeoutMs !== Infinity) cancelTimer = limit(unit, timeoutMs, fail);
     if (kind.idleMs !== Infinity) cancelTimer = both(cancelTimer, limitIdle(unit, kind.idleMs, fail));
     try {
       const value = call(unit, kind, handler);
@@ -142,13 +143,27 @@ function latest(unit: Unit): Unit {
   });
 }
 
-/** Jobs whose last attempt was lost with its worker end in error; the others of their unit run without them. */
-function exhausted(unit: Unit, kind: Kind): Outcome {
+/** The number of attempts that a job has. */
+function attemptsOf(job: Job, kind: Kind): number {
+  return job.own?.attempts ?? kind.attempts;
+}
+
+function cannotBegin({ jobs }: Unit, kind: Kind): boolean {
+  for (const job of jobs) if (job.isExpired || job.attempt > attemptsOf(job, kind)) return true;
+  return false;
+}
+
+/**
+ * Jobs whose last attempt was lost with its worker end in error, those that have expired are cancelled; the others of their
+ * unit run without them.
+ */
+function unbegun(unit: Unit, kind: Kind): Outcome {
   const all = unit.jobs.map((job): JobFailure => {
     const base = { claim: job.claim.id, id: job.number };
-    return job.attempt > kind.attempts
+    if (job.isExpired) return { ...base, to: 'cancelled', reason: 'expired', error: expired(job) };
+    return job.attempt > attemptsOf(job, kind)
       ? { ...base, to: 'error', reason: 'worker lost', error: 'the worker was lost during the last attempt' }
-      : { ...base, to: 'release', reason: 'another job of its unit was lost with its worker' };
+      : { ...base, to: 'release', reason: 'another job of its unit was lost with its worker, or has expired' };
   });
   return {
     failed: all,
@@ -159,16 +174,16 @@ function exhausted(unit: Unit, kind: Kind): Outcome {
   };
 }
 
-function succeeded(unit: Unit, definition: Definition, kind: Kind, value: unknown): Outcome {
+function succeeded(unit: Unit, kind: Kind, value: unknown): Outcome {
   const { failed: given } = unit;
   let result: string | undefined;
   try {
     result = value === undefined ? undefined : toJson(value, 'the result', undefined, kind.maxBytes);
   } catch (error) {
-    return failed(unit, definition, kind, error);
+    return failed(unit, kind, error);
   }
   if (given === undefined) return { failed: NONE, complete: unit.jobs, result, isLost: false, isRetried: false };
-  const givenUp = [...given].map(([job, error]) => failure(job, definition, kind, error, describeThrown(error)));
+  const givenUp = [...given].map(([job, error]) => failure(job, kind, error, describeThrown(error)));
   return {
     failed: givenUp,
     complete: unit.jobs.filter((job) => !given.has(job)),
@@ -179,7 +194,7 @@ function succeeded(unit: Unit, definition: Definition, kind: Kind, value: unknow
 }
 
 /** The outcome of an attempt whose handler threw, or that was ended from outside. */
-function failed(unit: Unit, definition: Definition, kind: Kind, error: unknown): Outcome {
+function failed(unit: Unit, kind: Kind, error: unknown): Outcome {
   const why = unit.abortReason ?? error;
   if (why instanceof LeaseLost) return { failed: [], complete: [], result: undefined, isLost: true, isRetried: false };
   const thrown = why instanceof TimedOut ? why : error;
@@ -193,18 +208,23 @@ function failed(unit: Unit, definition: Definition, kind: Kind, error: unknown):
         ? { ...base, to: 'release', reason: 'another job of its unit was cancelled' }
         : { ...base, to: 'cancelled', reason: 'cancel', error: words };
     }
-    return failure(job, definition, kind, thrown, words);
+    return failure(job, kind, thrown, words);
   });
   const isRetried = all.some(({ to }) => to === 'retry' || to === 'release');
   return { failed: all, complete: [], result: undefined, isLost: false, isRetried };
 }
 
-function failure(job: Job, { backoff }: Definition, kind: Kind, error: unknown, words: string): JobFailure {
+function failure(job: Job, kind: Kind, error: unknown, words: string): JobFailure {
   const base = { claim: job.claim.id, id: job.number, error: words };
   if (error instanceof NoRetry) return { ...base, to: 'error', reason: 'no retry' };
-  if (job.attempt >= kind.attempts) return { ...base, to: 'error', reason: 'attempts exhausted' };
+  if (job.attempt >= attemptsOf(job, kind)) return { ...base, to: 'error', reason: 'attempts exhausted' };
   const reason = error instanceof TimedOut ? 'timed out' : 'failed';
-  return { ...base, to: 'retry', reason, wait: delay(backoff, job.attempt, chance(job)) };
+  return { ...base, to: 'retry', reason, wait: delay(job.own?.backoff ?? kind.backoff, job.attempt, chance(job)) };
+}
+
+/** The same words as those of pawl.queue_expire(). */
+function expired(job: Job): string {
+  return `it had not begun by ${job.own?.expiresAt}`;
 }
 
 /** Jobs with neighbouring ids that fail in the same attempt get the same delay, so that they stay one run. */

@@ -39,6 +39,8 @@ export class Job<P = unknown> {
   readonly #origin: Origin;
   #payload: P;
   #unit: Unit<P> | undefined;
+  /** When it may not begin any more, by the monotonic clock. */
+  readonly #expiresAt: number;
 
   /** @internal */
   constructor(number: number, claim: Claim, attempt: number, origin: Origin, payload: P) {
@@ -47,6 +49,8 @@ export class Job<P = unknown> {
     this.attempt = attempt;
     this.#origin = origin;
     this.#payload = payload;
+    this.#expiresAt =
+      typeof origin === 'number' || origin.expiresIn === undefined ? Infinity : performance.now() + origin.expiresIn;
   }
 
   get payload(): P {
@@ -78,9 +82,19 @@ export class Job<P = unknown> {
     return this.own?.meta;
   }
 
+  /** The words it can be found by. */
+  get tags(): readonly string[] {
+    return this.own?.tags ?? [];
+  }
+
   /** What was asked for this job alone; undefined for nearly all jobs. @internal */
   get own(): OwnOptions | undefined {
     return typeof this.#origin === 'number' ? undefined : this.#origin.options;
+  }
+
+  /** Whether it has not begun by its `expiresAt`. @internal */
+  get isExpired(): boolean {
+    return this.#expiresAt !== Infinity && this.attempt === 1 && performance.now() >= this.#expiresAt;
   }
 
   /** @internal */

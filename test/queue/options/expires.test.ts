@@ -1,0 +1,121 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createQueue } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+
+let engine: PostgresEngine;
+let nth = 0;
+
+beforeAll(async () => {
+  const { url } = await freshDatabase();
+  engine = postgres(url, { max: 20 });
+});
+
+afterAll(() => engine.stop());
+
+const past = (): Date => new Date(Date.now() - 1000);
+const later = (): Date => new Date(Date.now() + 3_600_000);
+
+async function rows<Row>(text: string, values: unknown[] = []): Promise<Row[]> {
+  return engine.query<Row>(statement('test.rows', text, { prepare: false }), values);
+}
+
+async function expire(): Promise<number> {
+  const [row] = await rows<{ n: number }>(
+    'select coalesce(sum(pawl.queue_expire(d.id, 1000)), 0)::int as n from pawl.queue_definition d',
+  );
+  return row?.n ?? 0;
+}
+
+async function reasons(id: string): Promise<string[]> {
+  const found = await rows<{ reason: string }>(
+    `select reason from pawl.job_history where job = $1::bigint and reason <> 'enqueue' order by at`,
+    [id],
+  );
+  return found.map(({ reason }) => reason);
+}
+
+describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
+  test('a job that no worker has begun by its expiresAt never runs, and ends as cancelled', async () => {
+    nth += 1;
+    const queue = createQueue(engine, `expires ${nth}`, { kinds: { job: {}, all: { coalesce: 'all' } } });
+    const { id: plain } = await queue.enqueue('job', 'plain', { expiresAt: past() });
+    const { id: keyed } = await queue.enqueue('job', 'keyed', { expiresAt: past(), key: 'k' });
+    const { id: behind } = await queue.enqueue('job', 'behind', { key: 'k', expiresAt: later() });
+    const { id: gone } = await queue.enqueue('all', 'gone', { key: 'c', expiresAt: past() });
+    const { id: stays } = await queue.enqueue('all', 'stays', { key: 'c' });
+    const ran: unknown[] = [];
+    const handler = ({ jobs }: { jobs: readonly { payload: unknown }[] }): void =>
+      void ran.push(...jobs.map(({ payload }) => payload));
+    const worker = queue.work({ job: handler, all: handler }, { hold, poll: '100ms' });
+    await queue.drain();
+    await worker.stop();
+    expect(ran.map(String).toSorted()).toEqual(['behind', 'stays']);
+    for (const id of [plain, keyed, gone]) {
+      const job = await queue.get(id);
+      expect(job).toMatchObject({ status: 'cancelled', error: `it had not begun by ${job.expiresAt?.toISOString()}` });
+      expect((await reasons(id)).at(-1)).toBe('expired');
+    }
+    for (const id of [behind, stays]) expect((await queue.get(id)).status).toBe('complete');
+  });
+
+  test('a job that has begun is not ended by its expiresAt, nor are its retries', async () => {
+    nth += 1;
+    const queue = createQueue(engine, `begun ${nth}`, {
+      kinds: { job: {} },
+      retry: { attempts: 2, backoff: { kind: 'fixed', min: 1 } },
+    });
+    const { id } = await queue.enqueue('job', 1, { expiresAt: new Date(Date.now() + 1500) });
+    const worker = queue.work(
+      {
+        job: async ({ job, attempt }) => {
+          const passed = 'select clock_timestamp() > expires_at as passed from pawl.queue_expiry where id = $1::bigint';
+          await until('its time has passed', async () => {
+            const [row] = await rows<{ passed: boolean }>(passed, [job.id]);
+            return row === undefined || row.passed;
+          });
+          await expire();
+          if (attempt === 1) throw new Error('once');
+        },
+      },
+      { hold, poll: '50ms' },
+    );
+    await until('it is complete', async () => (await queue.get(id)).status === 'complete');
+    await worker.stop();
+    expect((await queue.get(id)).attempt).toBe(2);
+  });
+});
+
+test('delayed and parked jobs, and those of a paused queue, expire as soon as a worker lives', async () => {
+  const queue = createQueue(engine, 'waiting', { kinds: { job: {} } });
+  await queue.register();
+  const given = { kind: 'job', payload: 1, expiresAt: past() } as const;
+  const ids = await queue.enqueueMany([
+    { ...given, delay: '1h' },
+    ...Array.from({ length: 40 }, () => ({ ...given, key: 'k' })),
+    given,
+  ]);
+  const { id: free } = await queue.enqueue('job', 1, { key: 'k' });
+  await queue.pause();
+  const worker = queue.work({ job: () => undefined }, { lease: '1s' });
+  await until('all have expired', async () => (await queue.stats()).cancelled === ids.length);
+  await queue.resume();
+  await queue.drain();
+  await worker.stop();
+  expect((await queue.get(free)).status).toBe('complete');
+  expect(await rows('select from pawl.queue_expiry e where e.queue = pawl.queue_id($1)', [queue.name])).toEqual([]);
+});
+
+test('a job that has expired runs when it is retried', async () => {
+  const queue = createQueue(engine, 'again', { kinds: { job: {} } });
+  const { id } = await queue.enqueue('job', 1, { expiresAt: past(), attempts: 3, meta: { a: 1 } });
+  expect(await expire()).toBe(1);
+  expect((await queue.get(id)).status).toBe('cancelled');
+  await queue.retry(id);
+  expect(await queue.get(id)).toMatchObject({ status: 'new', expiresAt: null, attempts: 3, meta: { a: 1 } });
+  const worker = queue.work({ job: () => 'ran' });
+  await queue.drain();
+  await worker.stop();
+  expect(await queue.get(id)).toMatchObject({ status: 'complete', result: 'ran' });
+});
