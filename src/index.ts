@@ -18,4 +18,15 @@ export type { Duration } from './base/time/duration.ts';
 export { type OpenTransaction, postgres } from './engine/postgres/index.ts';
 export { createFiles, type Files, type FileVersion } from './files/index.ts';
 export { createLocks, type Lock, type Locks } from './lock/index.ts';
-export { createQueue, createQueueAdmin, type Job, type Queue, type Unit, type Worker } from './queue/index.ts';
+export {
+  cancelled,
+  createQueue,
+  createQueueAdmin,
+  discard,
+  type Job,
+  type Queue,
+  retryAfter,
+  snooze,
+  type Unit,
+  type Worker,
+} from './queue/index.ts';

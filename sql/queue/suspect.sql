@@ -4,7 +4,9 @@
 -- lost gives the claim up (p_known, the attempt is not spent; no handler has begun, so none can guard it); a lost worker knows none.
 -- Of a lost worker's jobs those are charged that were lost most often in a row before. If none was lost before, all are charged, since
 -- it is unknown which had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
--- alone: should one of them be to blame, too, it is charged the next time. Answers how many jobs these were, and which of them ended.
+-- alone: should one of them be to blame, too, it is charged the next time. A job that is lost
+-- for the fifth time in a row ends in error, whatever attempts it has left: with 15 of them it would kill 15 workers. Answers how many
+-- jobs these were, and which of them ended.
 create or replace function pawl.queue_give_back(p_worker bigint, p_known bigint[], p_charge boolean, out jobs integer, out ended bigint[])
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -32,7 +34,7 @@ begin
       select k.key, k.epoch from pawl.queue_key k
       where k.shard = g.shard and k.queue = g.queue and k.key = j.key and k.held limit 1) k on true
   ), job as materialized (
-    select h.*, (case when h.charged then h.attempt else h.attempt - 1 end)::smallint as after, h.charged and h.attempt >= h.attempts as spent,
+    select h.*, (case when h.charged then h.attempt else h.attempt - 1 end)::smallint as after, h.charged and (h.attempt >= h.attempts or h.lost >= 4) as spent,
       (case when h.charged then h.lost + 1 when p_charge then greatest(h.lost, 1) else h.lost end)::smallint as now_lost
     from held h
   ), dead as (
@@ -81,10 +83,11 @@ begin
     select w.queue, i.id from pawl.queue_worker w cross join lateral unnest(w.holding) i (id) where w.id = p_worker
   ), there as materialized (
     select r.ctid as tid, r.shard, r.queue, r.id, r.kind, r.key, r.attempt + 1 as attempt,
-      r.attempt + 1 >= coalesce((j.options ->> 'attempts')::smallint, kd.attempts, q.attempts) and r.key is null as spent
+      a.attempts, (r.attempt + 1 >= a.attempts or r.lost >= 4) and r.key is null as spent
     from held h join pawl.queue_job j on j.id = h.id
     join pawl.queue_ready r on r.shard = j.shard and r.queue = j.queue and r.priority = j.priority and r.id = j.id and r.n = 1
     join pawl.queue_definition q on q.id = r.queue join pawl.queue_kind kd on kd.id = r.kind
+    cross join lateral (select coalesce((j.options ->> 'attempts')::smallint, kd.attempts, q.attempts) as attempts) a
   ), free as materialized (
     -- The jobs of a key are never moved without its lock.
     select t.* from there t where t.key is null or pawl.queue_try_key(t.queue, t.shard, t.key)
@@ -94,7 +97,8 @@ begin
     update pawl.queue_worker w set holding = array(select t.id from there t where t.id not in (select m.id from mine m))
     where w.id = p_worker
   ), charged as (
-    update pawl.queue_ready r set attempt = m.attempt, lost = r.lost + 1 from mine m where r.ctid = m.tid and not m.spent
+    -- One of a key is ended by the worker that claims it next: it has no attempt left.
+    update pawl.queue_ready r set attempt = case when r.lost >= 4 then greatest(m.attempt, m.attempts) else m.attempt end, lost = r.lost + 1 from mine m where r.ctid = m.tid and not m.spent
   ), gone as (
     delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.spent
   ), dead as (

@@ -86,7 +86,11 @@ export interface KeyConcurrency {
 }
 
 export interface RetryOptions {
-  /** The number of attempts of a job, including the first one. Default 5. */
+  /**
+   * The number of attempts of a job, including the first one. Default 15: with the default `backoff` the last one begins an
+   * hour and a half to three hours after the first, so that an outage of an hour that fails each attempt leaves no job in
+   * error. A job that was lost with its worker five times in a row ends in error, whatever attempts it has left.
+   */
   readonly attempts?: number | undefined;
   /** The wait between two attempts. Default exponential: 1 s, doubled each time, at most 1 h, half of it random. */
   readonly backoff?: BackoffOption | undefined;
@@ -130,7 +134,7 @@ export interface Definition {
   readonly keyed: boolean;
 }
 
-const DEFAULTS = { shards: 1, attempts: 5, history: '90d' } as const;
+const DEFAULTS = { shards: 1, attempts: 15, history: '90d' } as const;
 
 const history: Check<number> = custom(
   "a duration such as '90d', or 'forever'",

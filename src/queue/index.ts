@@ -83,6 +83,7 @@ export type { OnceOptions, StopOptions, WorkOptions } from './work/options.ts';
 /** @internal */
 export { guardHeld } from './work/transaction/guard.ts';
 export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';
+export { cancelled, discard, retryAfter, snooze, Verdict } from './work/verdict.ts';
 export { Worker } from './work/worker.ts';
 
 /**

@@ -26,7 +26,7 @@ create table pawl.queue_definition (
   name        text not null unique check (octet_length(name) between 1 and 100),
   shards      smallint not null default 1 check (shards between 1 and 256),
   keyed       boolean not null default true,  -- at most one unit of a key at a time
-  attempts    smallint not null default 5 check (attempts >= 1),
+  attempts    smallint not null default 15 check (attempts >= 1),
   history     interval,                       -- null: kept for ever
   paused_at   timestamptz,
   lost_at     timestamptz,                    -- a worker with hold 'transaction' was found dead: its like note at once what they run

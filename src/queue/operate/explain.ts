@@ -168,6 +168,7 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
     return [{ code: 'backing_off', text, until }];
   }
   // Only a worker that gives a job back for a while writes this reason.
+  if (failure?.reason === 'snoozed') return [{ code: 'scheduled', text: `snoozed by its handler ${when}`, until }];
   if (failure?.reason.startsWith('no handler') === true) {
     const text = `given back until ${runAt}: the worker that took it has ${failure.reason}; start one whose queue is declared with that kind`;
     return [{ code: 'no_handler', text, until }];

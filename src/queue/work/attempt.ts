@@ -10,6 +10,7 @@ import { GRACE_MS } from '../../base/work/deadlines.ts';
 import type { Definition, Kind } from '../definition.ts';
 import type { JobFailure } from '../store.ts';
 import type { Job, Unit } from './unit.ts';
+import { Verdict } from './verdict.ts';
 
 /** The outcome of one attempt at a unit. */
 export interface Outcome {
@@ -61,7 +62,9 @@ export function startAttempt(
   const fail = (error: unknown): void => finish(failed(unit, kind, error));
   // An attempt whose time is over has failed, whatever its handler returns.
   const pass = (value: unknown): void =>
-    unit.abortReason instanceof TimedOut ? fail(unit.abortReason) : finish(succeeded(unit, kind, value));
+    unit.abortReason instanceof TimedOut || value instanceof Verdict
+      ? fail(unit.abortReason ?? value)
+      : finish(succeeded(unit, kind, value));
   if (unit.brokenBy !== null) fail(new PredecessorFailed(unit.brokenBy));
   else if (unit.abortReason !== undefined) fail(unit.abortReason);
   else if (cannotBegin(unit, kind)) finish(unbegun(unit, kind));
@@ -183,7 +186,7 @@ function succeeded(unit: Unit, kind: Kind, value: unknown): Outcome {
     return failed(unit, kind, error);
   }
   if (given === undefined) return { failed: NONE, complete: unit.jobs, result, isLost: false, isRetried: false };
-  const givenUp = [...given].map(([job, error]) => failure(job, kind, error, describeThrown(error)));
+  const givenUp = [...given].map(([job, error]) => failure(job, kind, error, wordsOf(error)));
   return {
     failed: givenUp,
     complete: unit.jobs.filter((job) => !given.has(job)),
@@ -198,7 +201,7 @@ function failed(unit: Unit, kind: Kind, error: unknown): Outcome {
   const why = unit.abortReason ?? error;
   if (why instanceof LeaseLost) return { failed: [], complete: [], result: undefined, isLost: true, isRetried: false };
   const thrown = why instanceof TimedOut ? why : error;
-  const words = describeThrown(thrown); // once, however many jobs the unit has
+  const words = wordsOf(thrown); // once, however many jobs the unit has
   const all = unit.jobs.map((job): JobFailure => {
     const base = { claim: job.claim.id, id: job.number };
     if (why instanceof Stopped) return { ...base, to: 'release', reason: 'worker stopped' };
@@ -216,10 +219,17 @@ function failed(unit: Unit, kind: Kind, error: unknown): Outcome {
 
 function failure(job: Job, kind: Kind, error: unknown, words: string): JobFailure {
   const base = { claim: job.claim.id, id: job.number, error: words };
+  if (error instanceof Verdict && (error.to !== 'retry' || job.attempt < attemptsOf(job, kind))) {
+    return { ...base, to: error.to, reason: error.reason, wait: error.waitMs };
+  }
   if (error instanceof NoRetry) return { ...base, to: 'error', reason: 'no retry' };
   if (job.attempt >= attemptsOf(job, kind)) return { ...base, to: 'error', reason: 'attempts exhausted' };
   const reason = error instanceof TimedOut ? 'timed out' : 'failed';
   return { ...base, to: 'retry', reason, wait: delay(job.own?.backoff ?? kind.backoff, job.attempt, chance(job)) };
+}
+
+function wordsOf(error: unknown): string {
+  return error instanceof Verdict ? error.message : describeThrown(error);
 }
 
 /** The same words as those of pawl.queue_expire(). */

@@ -26,6 +26,7 @@ import { countOutcome, type Tally } from './once/tally.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
 import { type Claim, type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
+import { SNOOZED } from './verdict.ts';
 import { type GroupMember, WorkerGroup } from './worker-group.ts';
 
 /** The events of a worker, for logs, metrics and tests. */
@@ -465,9 +466,9 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   #reportFailures(unit: Unit, failed: readonly JobFailure[]): void {
     if (!this.events.has('failed')) return;
     const jobs = new Map(unit.jobs.map((job) => [job.number, job]));
-    for (const { id, to, error } of failed) {
+    for (const { id, to, error, reason } of failed) {
       const job = jobs.get(id);
-      if (job !== undefined) this.events.emit('failed', { unit, job, to, error });
+      if (job !== undefined && reason !== SNOOZED) this.events.emit('failed', { unit, job, to, error });
     }
   }
 

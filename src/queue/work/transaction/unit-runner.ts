@@ -10,6 +10,7 @@ import { readClaim } from '../claim-reader.ts';
 import type { WorkerEvents } from '../lease-worker.ts';
 import { countOutcome, type Tally } from '../once/tally.ts';
 import type { Job, Unit, UnitOwner } from '../unit.ts';
+import { SNOOZED } from '../verdict.ts';
 import { type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
 import { pendingCommitOf } from './settlement.ts';
 
@@ -115,9 +116,9 @@ export class UnitRunner {
   }
 
   #reportFailed(unit: Unit, { failed }: Outcome): void {
-    for (const { id, to, error } of failed) {
+    for (const { id, to, error, reason } of failed) {
       const job = unit.jobs.find(({ number }) => number === id);
-      if (job === undefined) continue;
+      if (job === undefined || reason === SNOOZED) continue;
       this.#reported.add(job);
       this.#parts.events.emit('failed', { unit, job, to, error });
     }
