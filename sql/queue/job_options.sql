@@ -112,7 +112,8 @@ language plpgsql /* planner: probe */ as $$
 begin
   insert into pawl.queue_expiry (expires_at, id, shard, queue)
   select (j.options ->> 'expiresAt')::timestamptz, j.id, j.shard, j.queue from pawl.queue_job j
-  where j.shard = p_shard and j.id = any (p_ids) and j.options ->> 'expiresAt' is not null;
+  where j.shard = p_shard and j.id = any (p_ids) and j.options ->> 'expiresAt' is not null
+  on conflict do nothing;
   insert into pawl.queue_tag (id, shard, queue, tag)
   select j.id, j.shard, j.queue, t.tag from pawl.queue_job j cross join lateral json_array_elements_text(j.options -> 'tags') t (tag)
   where j.shard = p_shard and j.id = any (p_ids) and j.options is not null;
@@ -128,12 +129,13 @@ declare
   v_busy integer := 0;
 begin
   for v_due in
-    select e.ctid as tid, e.id, e.expires_at, j.options ->> 'expiresAt' as said from pawl.queue_expiry e
+    select e.ctid as tid, e.id, e.expires_at, j.options ->> 'expiresAt' as said,
+      (j.options ->> 'expiresAt')::timestamptz <= clock_timestamp() as is_due from pawl.queue_expiry e
     left join lateral (select j.options from pawl.queue_job j where j.shard = e.shard and j.id = e.id offset 0) j on true
     where e.queue = p_queue and e.expires_at <= clock_timestamp() order by e.expires_at limit p_limit for update of e skip locked
   loop
-    -- Where it was run again by hand, it has no such time any more.
-    if v_due.said is not null and pawl.queue_cancel_job(null, v_due.id, 'it had not begun by ' || v_due.said, true) = 'busy' then
+    -- By hand it may have been given another time, which has a row of its own, or none.
+    if v_due.is_due and pawl.queue_cancel_job(null, v_due.id, 'it had not begun by ' || v_due.said, true) = 'busy' then
       v_busy := v_busy + 1;
       exit when v_busy = 3;  -- each was waited for
       continue;

@@ -50,6 +50,10 @@ begin
       payload = coalesce(p_payload, j.payload), run_at = coalesce(p_run_at, j.run_at), priority = coalesce(p_priority, j.priority),
       options = case when p_options is null then j.options else (coalesce(j.options::jsonb, '{}') || p_options::jsonb)::json end
     where j.shard = v_shard and j.id = p_id;
+    if p_options is not null then
+      delete from pawl.queue_tag t where t.id = p_id;
+      perform pawl.queue_note_options(v_shard, array[p_id]);
+    end if;
     if p_payload is not null then
       insert into pawl.queue_search_again (id) values (p_id);
     end if;

@@ -119,3 +119,16 @@ test('a job that has expired runs when it is retried', async () => {
   await worker.stop();
   expect(await queue.get(id)).toMatchObject({ status: 'complete', result: 'ran' });
 });
+
+test('an update gives a waiting job another expiresAt, and other tags', async () => {
+  const queue = createQueue(engine, 'updated', { kinds: { job: {} } });
+  const { id } = await queue.enqueue('job', 1, { expiresAt: past(), tags: ['a', 'b'] });
+  await queue.update(id, { expiresAt: later(), tags: ['b', 'c'] });
+  expect(await expire()).toBe(1);
+  expect((await queue.get(id)).status).toBe('new');
+  const found = async (tag: string): Promise<number> => (await queue.search(`tag:${tag}`)).jobs.length;
+  expect([await found('a'), await found('b'), await found('c')]).toEqual([0, 1, 1]);
+  await queue.update(id, { expiresAt: past() });
+  expect(await expire()).toBe(1);
+  expect(await queue.get(id)).toMatchObject({ status: 'cancelled', tags: ['b', 'c'] });
+});
