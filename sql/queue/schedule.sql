@@ -2,32 +2,57 @@
 -- database knows no cron patterns); whether it has come is decided by the database's clock. The first process that finds it moves
 -- next_at and enqueues in one transaction. The next_at that it read is the condition, so a tick is enqueued once.
 
--- Writes a schedule: {queue, name, cron, timezone, kind, key, priority, payload, missed, next: ms}. One that has the same
--- pattern and zone already keeps its next tick: every process may declare it at its start.
+-- Writes a schedule: {queue, name, cron, timezone, kind, key, priority, payload, missed, missedFor: ms, overlap, jitter: ms, next: ms,
+-- ofSet}. One that has the same pattern and zone already keeps its next tick: every process may declare it at its start.
 create or replace function pawl.queue_set_schedule(p_schedule json) returns void
 language plpgsql as $$
 begin
-  insert into pawl.queue_schedule as s (queue, name, cron, timezone, kind, key, priority, payload, missed, next_at)
+  insert into pawl.queue_schedule as s (queue, name, cron, timezone, kind, key, priority, payload, missed, missed_for, overlap, jitter, of_set, next_at)
   select pawl.queue_id(x.queue), x.name, x.cron, x.timezone, k.id, x.key, x.priority, coalesce(x.payload, 'null'), x.missed,
+    x."missedFor" * interval '1 millisecond', coalesce(x.overlap, 'queue'), x.jitter * interval '1 millisecond', coalesce(x."ofSet", false),
     coalesce(to_timestamp(x.next / 1000), 'infinity')
   from json_to_record(p_schedule) x (
-    queue text, name text, cron text, timezone text, kind text, key text, priority smallint, payload json, missed text, next double precision)
+    queue text, name text, cron text, timezone text, kind text, key text, priority smallint, payload json, missed text,
+    "missedFor" double precision, overlap text, jitter double precision, next double precision, "ofSet" boolean)
   join pawl.queue_kind k on k.queue = pawl.queue_id(x.queue) and k.name = x.kind
   on conflict (queue, name) do update set
     cron = excluded.cron, timezone = excluded.timezone, kind = excluded.kind, key = excluded.key, priority = excluded.priority,
-    payload = excluded.payload, missed = excluded.missed,
+    payload = excluded.payload, missed = excluded.missed, missed_for = excluded.missed_for, overlap = excluded.overlap,
+    jitter = excluded.jitter, of_set = excluded.of_set,
     next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_at else excluded.next_at end;
 end $$;
 
+-- Writes all schedules of a queue that a program declares, and removes those of the last such set that this one no longer has:
+-- {queue, version, schedules: [as above]}. Answers false, and changes nothing, where a set of a higher version was declared: processes of
+-- two versions would remove each other's schedules whenever one of them starts.
+create or replace function pawl.queue_set_schedules(p_set json) returns boolean
+language plpgsql as $$
+declare
+  v_queue smallint := pawl.queue_id(p_set ->> 'queue');
+  v_version bigint := p_set ->> 'version';
+  v_names text[] := array(select s.value ->> 'name' from json_array_elements(p_set -> 'schedules') s);
+begin
+  perform from pawl.queue_definition d where d.id = v_queue and (d.schedules_version is null or d.schedules_version <= v_version or v_version is null) for no key update;
+  if not found then
+    return false;
+  end if;
+  update pawl.queue_definition d set schedules_version = v_version where d.id = v_queue and d.schedules_version is distinct from v_version and v_version is not null;
+  delete from pawl.queue_schedule_run r using pawl.queue_schedule s
+  where s.queue = v_queue and s.of_set and s.name <> all (v_names) and r.queue = s.queue and r.name = s.name;
+  delete from pawl.queue_schedule s where s.queue = v_queue and s.of_set and s.name <> all (v_names);
+  perform pawl.queue_set_schedule((s.value::jsonb || '{"ofSet":true}')::json) from json_array_elements(p_set -> 'schedules') s;
+  return true;
+end $$;
+
 -- Schedules of these queues that are due, and for how long there will be none: {now, due: [{queue, name, cron, timezone,
--- missed, next}], wait}; times in ms.
+-- missed, missedFor, next}], wait}; times in ms.
 create or replace function pawl.queue_due(p_queues smallint[]) returns json
 language sql set search_path = pg_catalog, pg_temp as $$
   select json_build_object(
     'now', (extract(epoch from clock_timestamp()) * 1000)::bigint,
     'due', coalesce((
       select json_agg(json_build_object('queue', s.queue, 'name', s.name, 'cron', s.cron, 'timezone', s.timezone, 'missed', s.missed,
-        'next', (extract(epoch from s.next_at) * 1000)::bigint))
+        'missedFor', extract(epoch from s.missed_for) * 1000, 'next', (extract(epoch from s.next_at) * 1000)::bigint))
       from (
         select s.* from pawl.queue_schedule s
         where s.queue = any (p_queues) and s.paused_at is null and s.next_at <= clock_timestamp() order by s.next_at limit 100) s), '[]'),
@@ -43,6 +68,8 @@ language plpgsql as $$
 declare
   v_tick record;
   v_at timestamptz;
+  v_last timestamptz;
+  v_jobs integer := 0;
 begin
   select x.* into v_tick from json_to_record(p_tick) x (
     queue smallint, name text, cron text, seen double precision, ticks double precision[], next double precision);
@@ -53,27 +80,33 @@ begin
   if not found then
     return null;
   end if;
-  update pawl.queue_schedule s set
-    next_at = coalesce(to_timestamp(v_tick.next / 1000), 'infinity'),
-    last_at = coalesce(to_timestamp(v_tick.ticks[cardinality(v_tick.ticks)] / 1000), s.last_at)
-  where s.queue = v_tick.queue and s.name = v_tick.name;
   for v_at in select to_timestamp(u.ms / 1000) from unnest(v_tick.ticks) with ordinality u (ms, ord) order by u.ord loop
-    perform pawl.queue_schedule_enqueue(v_tick.queue, v_tick.name, v_at);
+    if pawl.queue_schedule_enqueue(v_tick.queue, v_tick.name, v_at, false) is not null then
+      v_jobs := v_jobs + 1;
+      v_last := v_at;
+    end if;
   end loop;
-  return cardinality(v_tick.ticks);
+  update pawl.queue_schedule s set next_at = coalesce(to_timestamp(v_tick.next / 1000), 'infinity'), last_at = coalesce(v_last, s.last_at)
+  where s.queue = v_tick.queue and s.name = v_tick.name;
+  return v_jobs;
 end $$;
 
 -- Enqueues what a schedule enqueues, for one tick, and writes down which job that is; the newest hundred are kept. Rows that somebody
--- else is just removing are left to them. Answers as enqueue() does; null when there is no such schedule.
-create or replace function pawl.queue_schedule_enqueue(p_queue smallint, p_name text, p_at timestamptz) returns jsonb
+-- else is just removing are left to them. By hand it is enqueued in any case, and at once. Answers as enqueue() does; null when there is no
+-- such schedule, and for a tick that is skipped, since a job of the schedule is outstanding.
+create or replace function pawl.queue_schedule_enqueue(p_queue smallint, p_name text, p_at timestamptz, p_by_hand boolean default true) returns jsonb
 language sql set search_path = pg_catalog, pg_temp as $$
   with added as materialized (
     select pawl.enqueue(jsonb_build_object('queue', q.name, 'kind', k.name, 'payload', s.payload::jsonb, 'priority', s.priority,
-        'schedule', jsonb_build_object('name', s.name, 'at', p_at)) || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end) as answer
+        'schedule', jsonb_build_object('name', s.name, 'at', p_at)) || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end
+        || case when p_by_hand or s.jitter is null then '{}' else jsonb_build_object('delay', random() * s.jitter) end) as answer
     from pawl.queue_schedule s
     join pawl.queue_definition q on q.id = s.queue
     join pawl.queue_kind k on k.id = s.kind
     where s.queue = p_queue and s.name = p_name
+      and (p_by_hand or s.overlap = 'queue' or not exists (
+        select 1 from pawl.queue_schedule_run r
+        where r.queue = s.queue and r.name = s.name and pawl.queue_status(pawl.queue_shard_of(r.job), r.job) in ('new', 'in-progress')))
   ), noted as (
     insert into pawl.queue_schedule_run (queue, name, at, job)
     select p_queue, p_name, p_at, (a.answer ->> 'id')::bigint from added a

@@ -26,7 +26,7 @@ import {
 } from './operate/operations.ts';
 import type { ScheduleOptions, ScheduleRecord } from './operate/schedule.ts';
 import type { SearchOptions, SearchPage } from './operate/search.ts';
-import { readScheduleName, setSchedule } from './operate/set-schedule.ts';
+import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } from './operate/set-schedule.ts';
 import { COUNT_LIMIT, type QueueStats } from './operate/stats.ts';
 import { type ChangedJob, PostgresQueueReader } from './postgres/reader.ts';
 import { PostgresQueueSchedules } from './postgres/schedules.ts';
@@ -69,6 +69,7 @@ export {
   type ScheduleRecord,
 } from './operate/schedule.ts';
 export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, searchFilter } from './operate/search.ts';
+export type { SchedulesOptions } from './operate/set-schedule.ts';
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './operate/stats.ts';
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';
 export { type JobStanding, QueueOverview } from './postgres/overview.ts';
@@ -369,8 +370,22 @@ export class Queue<K extends Kinds = never> {
     return this.#schedules.remove(this.name, name);
   }
 
-  /** This queue's schedules, by name. */
-  schedules(): Promise<ScheduleRecord[]> {
+  /**
+   * This queue's schedules, by name. Given the whole set of a program's schedules, it declares them first, in one transaction,
+   * and removes those of an earlier set that this one no longer has. Schedules that were declared by `schedule()` stay.
+   *
+   * Processes of two versions that run side by side would remove each other's schedules whenever one of them starts: pass a
+   * `version` that rises with each release, and the highest one counts.
+   * @throws InvalidInput  names the field @throws NotFound  no such kind
+   */
+  async schedules(
+    all?: Readonly<Record<string, ScheduleOptions & { readonly kind: keyof K & string }>>,
+    options: SchedulesOptions = {},
+  ): Promise<ScheduleRecord[]> {
+    if (all !== undefined) {
+      await this.#register();
+      await setSchedules(this.#schedules, this.#definition, all, options);
+    }
     return this.#schedules.list(this.name);
   }
 

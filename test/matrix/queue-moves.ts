@@ -464,6 +464,15 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: ({ one }, { name, schedule }) =>
       one('select pawl.queue_set_schedule($1)', [JSON.stringify({ queue: name, name: schedule, ...SCHEDULE })]),
   },
+  {
+    name: 'set all schedules',
+    functions: ['queue_set_schedules'],
+    open: 'statement',
+    run: ({ one }, { name, schedule }) =>
+      one('select pawl.queue_set_schedules($1)', [
+        JSON.stringify({ queue: name, version: 1, schedules: [{ queue: name, name: schedule, ...SCHEDULE }] }),
+      ]),
+  },
 ];
 
 function failed({ claim, id }: { claim: number; id: number }): { claim: number; id: number } {

@@ -129,7 +129,7 @@ export const SCHEDULE = {
   key: null,
   priority: 0,
   payload: {},
-  missed: 'one',
+  missed: 'last',
   next: 1000,
 } as const;
 

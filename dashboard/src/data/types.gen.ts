@@ -141,7 +141,10 @@ export interface Schedule {
   readonly kind: string;
   readonly key: string | null;
   readonly priority: number;
-  readonly missed: 'skip' | 'one' | 'all';
+  readonly missed: 'skip' | 'last' | 'all';
+  readonly missedForMs: number | null;
+  readonly overlap: 'queue' | 'skip';
+  readonly jitterMs: number | null;
   readonly nextAt: string | null;
   readonly lastAt: string | null;
   readonly pausedAt: string | null;

@@ -90,7 +90,7 @@ export function SchedulesPage(): JSX.Element {
                   {
                     title: 'Missed ticks',
                     of: ({ missed }) =>
-                      ({ skip: 'forgotten', one: 'one for all', all: 'one for each' })[missed] ?? missed,
+                      ({ skip: 'forgotten', last: 'one for all', all: 'one for each' })[missed] ?? missed,
                   },
                   { title: 'Action', isAction: true, of: (row) => <Actions of={row} /> },
                 ]}

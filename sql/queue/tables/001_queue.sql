@@ -30,6 +30,7 @@ create table pawl.queue_definition (
   history     interval,                       -- null: kept for ever
   paused_at   timestamptz,
   lost_at     timestamptz,                    -- a worker with hold 'transaction' was found dead: its like note at once what they run
+  schedules_version bigint,                   -- of the set of schedules that was declared last
   suspects    bigint[] not null default '{}', -- jobs that dead workers of that hold ran and that are not charged for it yet
   created_at  timestamptz not null default clock_timestamp()
 );
@@ -257,7 +258,11 @@ create table pawl.queue_schedule (
   key         text,
   priority    smallint not null default 0,
   payload     json not null,
-  missed      text not null check (missed in ('skip', 'one', 'all')),
+  missed      text not null check (missed in ('skip', 'last', 'all')),
+  missed_for  interval,                 -- of missed ticks, only those of this time are made up
+  overlap     text not null default 'queue' check (overlap in ('queue', 'skip')),
+  jitter      interval,
+  of_set      boolean not null default false,  -- declared with all others at once: it goes when that set no longer has it
   next_at     timestamptz not null,
   last_at     timestamptz,
   paused_at   timestamptz,

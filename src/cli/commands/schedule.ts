@@ -81,6 +81,7 @@ const DETAILS: readonly Field<ScheduleRecord & { readonly next: readonly Date[] 
             .join('\n'),
   },
   { title: 'missed', of: (row) => row.missed },
+  { title: 'overlap', of: (row) => row.overlap },
   { title: 'key', of: (row) => row.key },
   { title: 'priority', of: (row) => row.priority },
   { title: 'payload', of: (row) => row.payload },

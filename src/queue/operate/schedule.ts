@@ -1,5 +1,6 @@
 import { Cron } from 'croner';
 import { InvalidInput } from '../../base/errors.ts';
+import type { Duration } from '../../base/time/duration.ts';
 
 /** When to enqueue a job again and again, and which one. */
 export interface ScheduleOptions {
@@ -16,10 +17,20 @@ export interface ScheduleOptions {
   readonly key?: string | undefined;
   readonly priority?: number | undefined;
   /**
-   * What happens to ticks that no worker saw within a minute: `'skip'` forgets them, `'one'` (default) enqueues a single job,
-   * for the last of them, `'all'` enqueues one job for each, 100 at a time.
+   * What happens to ticks that no worker saw within a minute: `'skip'` forgets them, `'last'` (default) enqueues a single job,
+   * for the last of them, `'all'` enqueues one job for each, 100 at a time; `{ all: '1d' }` does so for those of the last day.
    */
-  readonly missed?: 'skip' | 'one' | 'all' | undefined;
+  readonly missed?: 'skip' | 'last' | 'all' | { readonly all: Duration } | undefined;
+  /**
+   * What a tick does while a job of this schedule is outstanding, that is new or in progress: `'queue'` (default) enqueues
+   * another one all the same, `'skip'` enqueues none. A job that is run by hand is enqueued in any case.
+   */
+  readonly overlap?: 'queue' | 'skip' | undefined;
+  /**
+   * Each job waits for a random part of this time after its tick, so that schedules with the same pattern do not begin
+   * together. Default: none.
+   */
+  readonly jitter?: Duration | undefined;
 }
 
 /** A schedule as it is stored. */
@@ -32,7 +43,11 @@ export interface ScheduleRecord {
   readonly key: string | null;
   readonly priority: number;
   readonly payload: unknown;
-  readonly missed: 'skip' | 'one' | 'all';
+  readonly missed: 'skip' | 'last' | 'all';
+  /** With `missed: { all }`: how far back ticks are made up; null without a limit. */
+  readonly missedForMs: number | null;
+  readonly overlap: 'queue' | 'skip';
+  readonly jitterMs: number | null;
   /** Null while it is paused, and when the pattern has no tick any more. */
   readonly nextAt: Date | null;
   /** The last tick for which a job was enqueued. */
@@ -47,7 +62,7 @@ export interface ScheduledFor {
   readonly name: string;
   /**
    * The tick: the time by the pattern, however late the job is enqueued. For a schedule that was run by hand, the time of
-   * that. With `missed: 'one'`, the last of the missed ticks.
+   * that. With `missed: 'last'`, the last of the missed ticks.
    */
   readonly at: Date;
 }
@@ -65,7 +80,9 @@ export interface DueSchedule {
   readonly name: string;
   readonly cron: string;
   readonly timezone: string;
-  readonly missed: 'skip' | 'one' | 'all';
+  readonly missed: 'skip' | 'last' | 'all';
+  /** How far back ticks are made up with `all`. */
+  readonly missedFor?: number | null;
   /** The first tick that has not been handled. */
   readonly next: number;
 }
@@ -103,15 +120,17 @@ export function nextTicks(cron: string, timezone: string, from: Date | null, cou
 
 /** Computes the ticks of a schedule for which a job is due, and its next tick. */
 export function planTick(schedule: DueSchedule, now: number): Tick {
-  const { queue, name, cron, timezone, missed, next } = schedule;
+  const { queue, name, cron, timezone, missed, missedFor, next } = schedule;
   const pattern = ticksOf(cron, timezone);
   const following = (ms: number): number | null => pattern.nextRun(new Date(ms))?.getTime() ?? null;
   const ticks: number[] = [];
   let at: number | null = next;
   if (next < now - MISSED_MS && missed !== 'all') {
     at = following(now - MISSED_MS);
-    if (missed === 'one') ticks.push(lastBefore(pattern, at ?? now) ?? next);
+    if (missed === 'last') ticks.push(lastBefore(pattern, at ?? now) ?? next);
   }
+  const oldest = now - (missedFor ?? Infinity);
+  if (missed === 'all' && next < oldest) at = following(oldest - 1);
   while (at !== null && at <= now && ticks.length < AT_ONCE) {
     ticks.push(at);
     at = following(at);

@@ -1,12 +1,29 @@
 import { InvalidInput, NotFound } from '../../base/errors.ts';
-import { checkOptions, custom, oneOf, suggest, text } from '../../base/options/options.ts';
+import { checkOptions, custom, duration, integer, oneOf, optional, suggest, text } from '../../base/options/options.ts';
+import { refusal } from '../../base/options/refusal.ts';
 import { validate } from '../../base/options/schema.ts';
+import { isObject } from '../../base/options/shape.ts';
 import { toJson } from '../../base/storable.ts';
 import type { Definition } from '../definition.ts';
 import { jobShape } from '../job-options.ts';
 import { label } from '../label.ts';
 import type { PostgresQueueSchedules } from '../postgres/schedules.ts';
 import { nextTick, type ScheduleOptions } from './schedule.ts';
+
+const MISSED = "one of 'skip', 'last', 'all' and { all: '1d' }";
+
+const missed = custom(
+  MISSED,
+  (value, place): { readonly missed: 'skip' | 'last' | 'all'; readonly missedFor?: number } => {
+    if (value === 'skip' || value === 'last' || value === 'all') return { missed: value };
+    if (!isObject(value) || Object.keys(value).join() !== 'all') throw refusal(place, value, MISSED);
+    return {
+      missed: 'all',
+      missedFor: duration({ min: '1m' }).given(value['all'], { ...place, field: `${place.field}.all` }),
+    };
+  },
+  { default: 'last' },
+);
 
 const shape = {
   cron: text({ min: 1, max: 100 }),
@@ -15,10 +32,21 @@ const shape = {
   payload: custom('any JSON', (value) => value, { default: null }),
   key: jobShape.key,
   priority: jobShape.priority,
-  missed: oneOf(['skip', 'one', 'all'], { default: 'one' }),
+  missed,
+  overlap: oneOf(['queue', 'skip'], { default: 'queue' }),
+  jitter: optional(duration({ min: 1, max: '1d' })),
 };
 
 const nameShape = { name: label };
+const setShape = { version: optional(integer({ min: 0, max: Number.MAX_SAFE_INTEGER })) };
+
+export interface SchedulesOptions {
+  /**
+   * Rises with each version of your program, such as the time of its build: where a set of a higher version was declared, this
+   * one changes nothing. Default: the set that is declared last counts.
+   */
+  readonly version?: number | undefined;
+}
 
 /** @throws InvalidInput */
 export function readScheduleName(call: string, name: unknown): string {
@@ -32,6 +60,34 @@ export async function setSchedule(
   name: string,
   options: ScheduleOptions,
 ): Promise<void> {
+  await store.set(await readSchedule(definition, name, options, await store.now()));
+}
+
+/** Checks all schedules of a queue and writes them as its whole set. @throws InvalidInput, NotFound */
+export async function setSchedules(
+  store: PostgresQueueSchedules,
+  definition: Definition,
+  all: Readonly<Record<string, ScheduleOptions>>,
+  options: SchedulesOptions,
+): Promise<void> {
+  const { version } = checkOptions('schedules', options, setShape);
+  if (!isObject(all)) {
+    throw new InvalidInput('schedules() takes an object with all schedules of the queue: { nightly: { cron, kind } }', {
+      field: 'schedules',
+    });
+  }
+  const now = await store.now();
+  const schedules: object[] = [];
+  for (const [name, one] of Object.entries(all)) schedules.push(await readSchedule(definition, name, one, now));
+  await store.setAll({ queue: definition.name, version: version ?? null, schedules });
+}
+
+async function readSchedule(
+  definition: Definition,
+  name: string,
+  options: ScheduleOptions,
+  now: number,
+): Promise<object> {
   readScheduleName('schedule', name);
   const given = checkOptions('schedule', options, shape);
   const kind = definition.kinds.get(given.kind);
@@ -46,9 +102,9 @@ export async function setSchedule(
   }
   await validate(kind.schema, given.payload, 'payload');
   const payload: unknown = JSON.parse(toJson(given.payload, 'payload', 'payload'));
-  const next = nextTick(given.cron, given.timezone, await store.now());
+  const next = nextTick(given.cron, given.timezone, now);
   if (next === undefined) {
     throw new InvalidInput(`cron "${given.cron}" has no tick in the time to come`, { field: 'cron' });
   }
-  await store.set({ ...given, payload, queue: definition.name, name, next });
+  return { ...given, ...given.missed, payload, queue: definition.name, name, next };
 }

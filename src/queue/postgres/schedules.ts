@@ -9,6 +9,7 @@ const NOW = statement(
   'select pg_catalog.to_json(extract(epoch from clock_timestamp()) * 1000::numeric) as now',
 );
 const SET = statement('queue.set_schedule', 'select pawl.queue_set_schedule($1::json)');
+const SET_ALL = statement('queue.set_schedules', 'select pawl.queue_set_schedules($1::json)');
 const REMOVE = statement(
   'queue.remove_schedule',
   `
@@ -21,6 +22,8 @@ const LIST = statement(
   'queue.schedules',
   `
 select q.name as queue, s.name, s.cron, s.timezone, k.name as kind, s.key, s.priority, s.payload, s.missed,
+  pg_catalog.to_json(extract(epoch from s.missed_for) * 1000::numeric) as "missedForMs", s.overlap,
+  pg_catalog.to_json(extract(epoch from s.jitter) * 1000::numeric) as "jitterMs",
   ${instant("case when s.paused_at is null then nullif(s.next_at, 'infinity') end")} as "nextAt", ${instant('s.last_at')} as "lastAt",
   ${instant('s.paused_at')} as "pausedAt"
 from pawl.queue_schedule s
@@ -90,6 +93,11 @@ export class PostgresQueueSchedules {
 
   async set(schedule: object): Promise<void> {
     await this.#runner.query(SET, [JSON.stringify(schedule)]);
+  }
+
+  /** Writes the whole set of a queue, unless one of a higher version was written. */
+  async setAll(set: object): Promise<void> {
+    await this.#runner.query(SET_ALL, [JSON.stringify(set)]);
   }
 
   /** @returns whether there was one */

@@ -24,7 +24,7 @@ test('list and show report schedules, and show reports the ticks to come', async
   expect(await asked('list', 'reports', '-q')).toBe('nightly\n');
   expect(JSON.parse(await asked('list', '-o', 'json'))).toMatchObject([{ name: 'nightly', pausedAt: null }]);
   const shown = JSON.parse(await asked('show', 'reports', 'nightly', '-o', 'json'));
-  expect(shown).toMatchObject({ queue: 'reports', kind: 'daily', payload: { a: 1 }, missed: 'one' });
+  expect(shown).toMatchObject({ queue: 'reports', kind: 'daily', payload: { a: 1 }, missed: 'last' });
   expect(shown.next).toHaveLength(5);
   expect(await asked('show', 'reports', 'nightly')).toMatch(/\nthen +\d{4}-\d\d-\d\dT[^]*\npayload +\{"a":1\}\n$/);
 });

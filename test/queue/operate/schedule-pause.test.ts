@@ -68,7 +68,7 @@ describe('a paused schedule', () => {
     expect(await all(queue.name)).toBe(0);
   });
 
-  test.each(['one', 'all', 'skip'] as const)(
+  test.each(['last', 'all', 'skip'] as const)(
     'skips the ticks of the pause when it is resumed, with missed: %s',
     async (missed) => {
       const queue = newQueue();

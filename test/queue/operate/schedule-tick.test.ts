@@ -106,7 +106,7 @@ test('a tick that is enqueued on time is a whole second, and not later than its 
   }
 });
 
-test("after downtime, missed: 'one' enqueues a job for the last missed tick", async () => {
+test("after downtime, missed: 'last' enqueues a job for the last missed tick", async () => {
   const queue = createQueue(engine, 'downtime', { kinds: { job: {} } });
   await queue.schedule('minutely', { cron: '* * * * *', kind: 'job' });
   const now = Date.now();
@@ -130,7 +130,7 @@ test.each([
   ['0 0 1 1 *', 'UTC', '2026-01-01T00:00:00Z', '2026-03-01T00:00:00Z', '2026-01-01T00:00:00Z'],
 ])('of the missed ticks of %s in %s since %s, the last at %s is %s', (cron, timezone, next, now, last) => {
   const tick = planTick(
-    { queue: 1, name: 'x', cron, timezone, missed: 'one', next: Date.parse(next) },
+    { queue: 1, name: 'x', cron, timezone, missed: 'last', next: Date.parse(next) },
     Date.parse(now),
   );
   expect(new Date(tick.ticks[0] ?? NaN).toISOString()).toBe(new Date(last).toISOString());

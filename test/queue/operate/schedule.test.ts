@@ -37,7 +37,7 @@ async function setNext(queue: string, next: Date): Promise<void> {
 }
 
 const handlers = { tick: (): void => {}, once: (): void => {} };
-const plan = { queue: 1, name: 'x', timezone: 'UTC', missed: 'one' } as const;
+const plan = { queue: 1, name: 'x', timezone: 'UTC', missed: 'last' } as const;
 const at = (iso: string): number => Date.parse(iso);
 
 test('two processes that watch a schedule enqueue every tick exactly once, also when one is killed', async () => {
@@ -88,7 +88,7 @@ test('many schedulers that see the same tick at the same moment enqueue one job'
 
 test.each([
   ['skip', 0],
-  ['one', 1],
+  ['last', 1],
   ['all', 180],
 ] as const)('ticks missed for a long time: %s', async (missed, made) => {
   const queue = newQueue();
@@ -128,7 +128,7 @@ test('declaring a schedule again keeps its next tick, unless the pattern or the 
   ]);
   await queue.schedule('b', { cron: '0 12 * * *', kind: 'tick', payload: 2 });
   const [a, b] = await queue.schedules();
-  expect(a).toMatchObject({ name: 'a', timezone: 'Asia/Tokyo', missed: 'one', lastAt: null });
+  expect(a).toMatchObject({ name: 'a', timezone: 'Asia/Tokyo', missed: 'last', lastAt: null });
   expect(b).toMatchObject({ name: 'b', payload: 2, nextAt: next, kind: 'tick', key: null, priority: 0 });
   await queue.schedule('b', { cron: '0 13 * * *', kind: 'tick' });
   expect((await queue.schedules())[1]?.nextAt?.getUTCHours()).toBe(13);
@@ -157,7 +157,7 @@ test('missed ticks are made up a hundred at a time', () => {
   expect(first.ticks).toEqual(Array.from({ length: 100 }, (_, n) => at('2026-01-01T00:00:00Z') + n * 1000));
   expect(first.next).toBe(at('2026-01-01T00:01:40Z'));
   const begin = performance.now();
-  expect(planTick({ ...schedule, missed: 'one' }, at('2126-01-01T00:00:00.5Z'))).toMatchObject({
+  expect(planTick({ ...schedule, missed: 'last' }, at('2126-01-01T00:00:00.5Z'))).toMatchObject({
     // The one job for all missed ticks has the last of them; the ticks of the last minute do not count as missed.
     ticks: Array.from({ length: 61 }, (_, n) => at('2125-12-31T23:59:00Z') + n * 1000),
     next: at('2126-01-01T00:00:01Z'),
