@@ -1,6 +1,7 @@
 import type { Backoff } from '../../base/time/backoff.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { OpenTransaction } from '../../engine/postgres/index.ts';
+import type { ParentRecord } from '../job.ts';
 import type { Job, Unit } from '../work/unit.ts';
 import type { ExtendedLease, FailOptions, PulledUnit, Puller } from './pull.ts';
 
@@ -118,6 +119,11 @@ export class ClaimedUnit<P = unknown> {
   /** Stores the progress of a job, for its readers. @throws LeaseLost, InvalidInput */
   progress(value: unknown, job: Job<P> = this.job): Promise<void> {
     return this.#unit.progress(value, job);
+  }
+
+  /** The jobs that it comes after (`after`), by id, with their results. One round trip. */
+  parents(job: Job<P> = this.job): Promise<readonly ParentRecord[]> {
+    return this.#unit.parents(job);
   }
 
   /**

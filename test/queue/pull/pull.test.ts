@@ -153,6 +153,19 @@ describe('claim()', () => {
 });
 
 describe('a claimed unit', () => {
+  test('that comes after others is given once they have ended, with their results', async () => {
+    const queue = newQueue({ kinds: { send: {} } });
+    const first = await queue.enqueue('send', 1);
+    const second = await queue.enqueue('send', 2, { after: [first.id] });
+    const [parent, ...none] = await queue.claim({ limit: 10 });
+    expect(none).toEqual([]);
+    await parent?.complete('sent');
+    const [unit] = await queue.claim({ limit: 10 });
+    expect(unit?.job.id).toBe(second.id);
+    expect(await unit?.parents()).toMatchObject([{ id: first.id, result: 'sent' }]);
+    await unit?.complete();
+  });
+
   test('that fails is tried again, until its attempts are spent', async () => {
     const queue = newQueue({ kinds: { send: {} }, retry: { attempts: 2, backoff: { kind: 'fixed', min: 1 } } });
     const { id } = await queue.enqueue('send', 1);
