@@ -20,11 +20,7 @@ export async function claimUnits(
 }
 
 /** @returns undefined when it was settled at once: this program does not know its kind, or its schema refuses the payload */
-async function accept(
-  puller: Puller,
-  { kinds, backoff }: Definition,
-  pulled: PulledUnit,
-): Promise<ClaimedUnit | undefined> {
+async function accept(puller: Puller, { kinds }: Definition, pulled: PulledUnit): Promise<ClaimedUnit | undefined> {
   const kind = kinds.get(pulled.unit.kind);
   if (kind === undefined) {
     await puller.release(pulled.handle, false, {
@@ -33,6 +29,7 @@ async function accept(
     });
     return undefined;
   }
+  const backoff = pulled.unit.job.own?.backoff ?? kind.backoff;
   try {
     if (kind.schema !== undefined) {
       for (const job of pulled.unit.jobs) {

@@ -26,8 +26,4 @@ export class PullOwner implements UnitOwner {
     unit.isGuarded = true;
     await this.#store.guard(heldJobs(unit, undefined), tx);
   }
-
-  parents({ claim, number }: Job): Promise<readonly ParentRecord[]> {
-    return this.#store.parents(claim.shard, number);
-  }
 }
