@@ -174,7 +174,7 @@ export class Actors extends ActorAdmin {
   }
 
   /** @internal */
-  protected override async readMoved(
+  override async readMoved(
     record: ActorRecord,
     patch: Readonly<Record<string, unknown>> | undefined,
   ): Promise<{ readonly fields: string | undefined; readonly version: number | undefined }> {

@@ -1,4 +1,4 @@
-import { type ActorAdmin, createActorAdmin, type WorkedTurn } from '../actor/index.ts';
+import { ActorAdmin, type Actors, createActorAdmin, type WorkedTurn } from '../actor/index.ts';
 import { Conflict } from '../base/errors.ts';
 import { type Capture, type CaptureAdmin, createCaptureAdmin } from '../capture/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
@@ -67,7 +67,7 @@ export class Services {
     this.bulk = new BulkActions(parts, settings.readOnly);
     this.#writers = {
       queues,
-      actors: createActorAdmin(engine),
+      actors: new ActorOperator(engine, (type) => this.#programOf(type)),
       captures: createCaptureAdmin(engine),
       bulk: this.bulk,
       jobs: this.store.jobs,
@@ -118,12 +118,16 @@ export class Services {
 
   /** Whether turns of a type of actors can be run here. */
   hasProgramOf(type: string): boolean {
-    return this.program.actors.some((one) => one.typeNames.includes(type));
+    return this.#programOf(type) !== undefined;
+  }
+
+  #programOf(type: string): Actors | undefined {
+    return this.program.actors.find((one) => one.typeNames.includes(type));
   }
 
   /** Runs one turn of an actor. @throws HttpRefusal  not_supported: this server has no program of this type @throws Conflict */
   async workOn(id: string, type: string): Promise<WorkedTurn> {
-    const program = this.program.actors.find((one) => one.typeNames.includes(type));
+    const program = this.#programOf(type);
     if (program === undefined)
       throw new HttpRefusal(
         'not_supported',
@@ -160,5 +164,20 @@ export class Services {
       'not_supported',
       `this server was not given the declaration of the capture "${entity}": createHttp({ captures })`,
     );
+  }
+}
+
+/** Has the fields of a move checked by the program of its type, where this server has that. */
+class ActorOperator extends ActorAdmin {
+  readonly #programOf: (type: string) => Actors | undefined;
+
+  constructor(engine: PostgresEngine, programOf: (type: string) => Actors | undefined) {
+    super(engine);
+    this.#programOf = programOf;
+  }
+
+  override async readMoved(...given: Parameters<ActorAdmin['readMoved']>): ReturnType<ActorAdmin['readMoved']> {
+    const program = this.#programOf(given[0].type);
+    return program === undefined ? super.readMoved(...given) : program.readMoved(...given);
   }
 }

@@ -86,6 +86,7 @@ function factsOf(of: ActorDetail): readonly Fact[] {
     ['Failed in a row', failedInARow(of)],
     ['Messages', of.messages],
     ['Wakes', at(of.wakeAt)],
+    ...Object.entries(of.timers).map(([name, when]): Fact => [`Timer ${name}`, at(when)]),
     ['Deadline', at(of.deadlineAt)],
     ['Created', at(of.createdAt)],
     ['Final', at(of.finishedAt)],
@@ -171,6 +172,16 @@ function Actions({ of }: { readonly of: ActorDetail }): JSX.Element {
           {isPaused ? 'Resume' : 'Pause'}
         </button>
       )}
+      {can('actor:signal') && WAITING.has(of.status) && (
+        <button type="button" onClick={() => void retry(of.id)}>
+          Retry now
+        </button>
+      )}
+      {can('actor:move') && of.finishedAt === null && (
+        <button type="button" onClick={() => void move(of)}>
+          Move…
+        </button>
+      )}
       {can('actor:work') && of.hasProgram && of.finishedAt === null && (
         <button type="button" onClick={() => void work(of.id)}>
           Run a turn
@@ -183,6 +194,39 @@ function Actions({ of }: { readonly of: ActorDetail }): JSX.Element {
       )}
     </>
   );
+}
+
+/** What begins a turn before its time. */
+const WAITING: ReadonlySet<string> = new Set(['backing off', 'napping', 'hibernating']);
+
+async function retry(id: string): Promise<void> {
+  await attempt(async () => {
+    const { retried } = await send<{ retried: boolean }>('POST', `actors/${id}/retry`);
+    return retried ? `actor ${id} is due now` : `a turn of actor ${id} runs just now`;
+  });
+  refresh();
+}
+
+/** First where to, then why. */
+async function move({ id, state: from, machine }: ActorDetail): Promise<void> {
+  const states = Object.keys(machine.states).join(', ');
+  const state = await confirm({
+    title: `Move actor ${id}`,
+    text: `It is in ${from}. Its states are ${states}.`,
+    verb: 'Go on',
+    ask: { label: 'To the state', isRequired: true },
+  });
+  if (state === undefined) return;
+  const reason = await confirm({
+    title: `Move actor ${id} to ${state}`,
+    text: 'It is there at once, whatever its machine says. A turn that runs just now is not written.',
+    verb: 'Move it',
+    isDanger: true,
+    ask: { label: 'Reason, kept in its history', isRequired: true },
+  });
+  if (reason === undefined) return;
+  await attempt(async () => (await send<{ done: string }>('POST', `actors/${id}/move`, { state, reason })).done);
+  refresh();
 }
 
 /** Due or not, paused or not: as by hand. */

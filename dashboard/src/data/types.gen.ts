@@ -676,6 +676,15 @@ export interface Raised {
   readonly raised: boolean;
 }
 
+export interface Retried {
+  readonly retried: boolean;
+}
+
+export interface Answer {
+  readonly answer?: unknown;
+  readonly payloadHidden: boolean;
+}
+
 export interface Turn {
   readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
   readonly from: string;

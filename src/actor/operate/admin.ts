@@ -299,8 +299,8 @@ export class ActorAdmin {
     throw new Conflict(`actor ${actor} was changed by its turns each time it was to be moved; pause it first`);
   }
 
-  /** The fields of an actor with a patch, as JSON; undefined when they stay. @throws InvalidInput */
-  protected async readMoved(
+  /** The fields of an actor with a patch, as JSON; undefined when they stay. @throws InvalidInput @internal */
+  async readMoved(
     record: ActorRecord,
     patch: Readonly<Record<string, unknown>> | undefined,
   ): Promise<{ readonly fields: string | undefined; readonly version: number | undefined }> {

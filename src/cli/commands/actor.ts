@@ -2,12 +2,14 @@ import type { Command } from 'commander';
 import type { ActorAdmin, ActorExplanation, ActorRecord, ActorSummary } from '../../actor/index.ts';
 import { NotFound } from '../../base/errors.ts';
 import { suggest } from '../../base/options/options.ts';
-import { EXIT, exitCodeOf, Failure, messageOf } from '../output/failure.ts';
+import { EXIT, Failure, messageOf } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
-import { nextStep, openActors, openAdmin } from '../setup/actor-config.ts';
+import { openActors, openAdmin } from '../setup/actor-config.ts';
 import { wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
+import { each } from './actor/each.ts';
+import { addOperating, whereOf } from './actor/operate.ts';
 import { addActorHistory } from './actor-history.ts';
 
 /** `pawl actor list|show|explain|history|fields|work|incr|pause|resume|destroy|diagram`. */
@@ -23,6 +25,7 @@ interface ListFlags {
   readonly state?: string;
   readonly status?: ActorSummary['status'];
   readonly parent?: string;
+  readonly where?: readonly string[];
   readonly final?: boolean;
   readonly before?: string;
   readonly limit: number;
@@ -36,10 +39,11 @@ function addLooking(actor: Command): void {
     .option('--state <state>', 'only in this state')
     .option('--status <status>', 'only running, due, napping, hibernating, "backing off", paused, held or final')
     .option('--parent <id>', 'only the children of this one')
+    .option('--where <field=value...>', 'with --type: only those with these values of fields that the type indexes')
     .option('--final', 'include final ones')
     .option('--before <id>', 'only actors older than this one: the last of the page before')
     .option('--limit <n>', 'show at most this many', wholeNumber(1, 10_000), 100);
-  examples(list, ['pawl actor list', 'pawl actor list --type server --state running -o json']);
+  examples(list, ['pawl actor list', 'pawl actor list --type order --where customer=c-7 vip=true -o json']);
   list.action((flags: ListFlags, self: Command) => run(self, (cli) => listActors(cli, flags)));
   const show = actor.command('show <id>').description('one actor: its state, what holds it, why it does not run');
   examples(show, ['pawl actor show 42', 'pawl actor show 42 -o json']);
@@ -64,6 +68,7 @@ function addLooking(actor: Command): void {
 }
 
 function addChanging(actor: Command): void {
+  addOperating(actor);
   const work = actor
     .command('work <id>')
     .description('run one turn by hand, due or not, paused or not; needs a config file with the program');
@@ -117,9 +122,9 @@ const LIST: readonly Field<ActorSummary>[] = [
 ];
 
 async function listActors(cli: Cli, flags: ListFlags): Promise<number> {
-  const { type, state, status, parent, final, before, limit } = flags;
+  const { type, state, status, parent, where, final, before, limit } = flags;
   const admin = await openAdmin(cli);
-  const rows = await admin.list({ type, state, status, parent, final, before, limit });
+  const rows = await admin.list({ type, state, status, parent, where: whereOf(where), final, before, limit });
   if (rows.length === 0) await requireKnown(admin, type, state);
   cli.out.rows(rows, LIST, (row) => row.id);
   if (rows.length === limit) cli.talk.say(`there may be more: add --before ${rows.at(-1)?.id ?? ''}`);
@@ -227,33 +232,4 @@ async function destroyAll(cli: Cli, ids: readonly string[]): Promise<number> {
     await cli.talk.confirm(ids.length === 1 ? `Destroy actor ${ids[0]}?` : `Destroy ${ids.length} actors?`, cli.signal);
   }
   return each(cli, ids, 'told to end', async (admin, id) => void (await admin.destroy(id)));
-}
-
-/** One after another; one that refuses does not keep the others from it. @returns the first refusal's exit code */
-async function each(
-  cli: Cli,
-  names: readonly string[],
-  done: string,
-  change: (admin: ActorAdmin, name: string) => Promise<void>,
-): Promise<number> {
-  const admin = await openAdmin(cli);
-  const rows: { id: string; done: string }[] = [];
-  let code: number = EXIT.done;
-  for (const id of names) {
-    cli.signal.throwIfAborted();
-    try {
-      if (!cli.globals.dryRun) await change(admin, id);
-      rows.push({ id, done: cli.globals.dryRun ? `would be ${done}` : done });
-    } catch (error) {
-      if (names.length === 1) throw error;
-      cli.talk.fail(messageOf(error), nextStep(error));
-      if (code === EXIT.done) code = exitCodeOf(error);
-    }
-  }
-  const fields = [
-    { title: 'ID', of: (row: { id: string }) => row.id },
-    { title: 'DONE', of: (row: { done: string }) => row.done },
-  ];
-  cli.out.rows(rows, fields, (row) => row.id);
-  return code;
 }

@@ -38,6 +38,12 @@ export async function openActors(cli: Cli): Promise<Actors> {
   });
 }
 
+/** The actors of the config file, with their program, if there is a file that has them. */
+export async function findActors(cli: Cli): Promise<Actors | undefined> {
+  const config = await loadConfig(cli.globals.config);
+  return config === undefined ? undefined : actorsOf(config, config.engine ?? (await cli.engine()), cli);
+}
+
 async function actorsOf(config: Config, engine: PostgresEngine, cli: Cli): Promise<Actors | undefined> {
   for (const given of [config.actors, config.workers]) {
     const made: unknown = isFactory(given) ? await given({ engine }) : given;

@@ -46,6 +46,9 @@ const NEEDED = {
     incr: (_actor: unknown, semaphore: unknown): Permission =>
       semaphore === 'destroy' ? 'actor:destroy' : 'actor:signal',
     send: 'actor:signal',
+    ask: 'actor:signal',
+    retry: 'actor:signal',
+    move: 'actor:move',
     destroy: 'actor:destroy',
     pause: 'actor:pause',
     resume: 'actor:pause',
@@ -88,7 +91,10 @@ type FileEffects = Pick<Files, 'read' | 'write' | 'restore' | 'remove' | 'sweep'
  */
 export class Effects {
   readonly queues: Pick<QueueAdmin, keyof (typeof NEEDED)['queues']>;
-  readonly actors: Pick<ActorAdmin, 'incr' | 'send' | 'destroy' | 'pause' | 'resume' | 'ackPage' | 'resolvePage'>;
+  readonly actors: Pick<
+    ActorAdmin,
+    'incr' | 'send' | 'ask' | 'retry' | 'move' | 'destroy' | 'pause' | 'resume' | 'ackPage' | 'resolvePage'
+  >;
   readonly captures: Pick<CaptureAdmin, 'replay' | 'detach'>;
   readonly bulk: Pick<BulkActions, 'start' | 'startOn' | 'stop'>;
   readonly jobs: Pick<JobStore, 'enqueue' | 'rerun'>;

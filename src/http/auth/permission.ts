@@ -22,6 +22,7 @@ export const PERMISSIONS = [
   'actor:signal',
   'actor:pause',
   'actor:work',
+  'actor:move',
   'actor:destroy',
   'page:ack',
   'page:resolve',

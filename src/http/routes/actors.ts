@@ -1,7 +1,8 @@
 import type { ActorExplanation, ActorTransition } from '../../actor/index.ts';
 import { InvalidInput, NotFound } from '../../base/errors.ts';
+import { isObject } from '../../base/options/shape.ts';
 import { pageOf, readIdCursor, writeCursor } from '../protocol/cursor.ts';
-import { anything, choice, flag, id, integer, maybe, text } from '../protocol/field.ts';
+import { anything, choice, duration, flag, id, integer, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, type Call, route } from '../protocol/route.ts';
 import { errorOf, type Origin, payloadOf, quotingError } from '../redaction/hidden.ts';
 
@@ -62,14 +63,23 @@ export const actorRoutes: readonly AnyRoute[] = [
       state: maybe(text({ max: 100 })),
       status: maybe(choice(STATUSES)),
       parent: maybe(id('only the children of this one')),
+      where: maybe(
+        text({ about: 'with type: values of fields in its index, as JSON: {"customer":"c-7"}. Needs payload:read' }),
+      ),
       final: flag('those that are final, too'),
       limit: integer({ min: 1, max: 200, default: 50 }),
       after: maybe(text({ about: AFTER })),
     },
     answers: 'ActorList',
     sharedMs: 1000,
-    run: async ({ query: { limit, after, ...filter }, services: { actors } }) => {
-      const rows = await actors.reads.list({ ...filter, limit: limit + 1, before: placeOf(after)?.toString() });
+    run: async ({ query: { limit, after, where, ...filter }, who, services: { actors, redaction } }) => {
+      if (where !== undefined) redaction.requireSearch(who);
+      const rows = await actors.reads.list({
+        ...filter,
+        where: where === undefined ? undefined : whereOf(where),
+        limit: limit + 1,
+        before: placeOf(after)?.toString(),
+      });
       const { items, after: next } = pageOf(rows, limit, (row) => writeCursor(row.id));
       return { items: items.map((row) => ({ ...row, error: errorOf(row.error, fieldsOf(row)) })), after: next };
     },
@@ -197,6 +207,66 @@ export const actorRoutes: readonly AnyRoute[] = [
   }),
   route({
     method: 'POST',
+    path: '/actors/{id}/ask',
+    id: 'askActor',
+    tag: 'actors',
+    summary:
+      'Sends a message and waits for the answer that the body gives with message.reply(): 504 when none comes in time, 409 when none can come.',
+    permission: 'actor:signal',
+    params: actor,
+    body: {
+      name: text({ max: 200 }),
+      payload: anything('any JSON'),
+      wait: duration({ min: '10ms', max: '1m', default: '30s', about: 'how long to wait for the answer' }),
+    },
+    answers: 'Answer',
+    target: ({ params, body }) => `message ${body.name} to actor ${params.id}`,
+    run: async ({ params, body: { name, payload, wait }, who, request, services, effects: { actors } }) => {
+      checkId(params.id);
+      const record = await services.actors.reads.get(params.id);
+      const answer = await actors.ask(params.id, name, payload, { wait, signal: request.signal });
+      return { answer: payloadOf(answer, fieldsOf(record)), payloadHidden: !who.permissions.has('payload:read') };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/actors/{id}/retry',
+    id: 'retryActor',
+    tag: 'actors',
+    summary: 'Has its next turn begin now, in whatever process takes its type; false when one runs, or it is final.',
+    permission: 'actor:signal',
+    params: actor,
+    answers: 'Retried',
+    target: ({ params }) => `actor ${params.id}`,
+    run: async ({ params, effects: { actors } }) => {
+      checkId(params.id);
+      return { retried: await actors.retry(params.id) };
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/actors/{id}/move',
+    id: 'moveActor',
+    tag: 'actors',
+    summary:
+      'Puts it into another state, declared transition or not, and changes the fields of the patch. A turn that runs is fenced off. Where the server has the program, its schema checks the fields.',
+    permission: 'actor:move',
+    params: actor,
+    body: {
+      state: text({ max: 100 }),
+      patch: anything('an object of fields'),
+      reason: text({ max: 500, about: 'for its history' }),
+    },
+    answers: 'Done',
+    target: ({ params, body }) => `actor ${params.id} to "${body.state}": ${body.reason}`,
+    run: async ({ params, body: { state, patch, reason }, effects: { actors } }) => {
+      checkId(params.id);
+      await actors.move(params.id, state, patchOf(patch), { reason });
+      return { done: `actor ${params.id} is in "${state}"` };
+    },
+  }),
+  route({
+    method: 'POST',
     path: '/actors/{id}/work',
     id: 'workActor',
     tag: 'actors',
@@ -285,6 +355,22 @@ function explained({ reasons, ...rest }: ActorExplanation, of: Origin): object {
     /^its last (turn|\d+ turns) failed/.test(reason) ? quotingError(reason, of) : reason,
   );
   return { ...rest, reasons: shown };
+}
+
+/** @throws InvalidInput  it is no object */
+function patchOf(patch: unknown): Readonly<Record<string, unknown>> | undefined {
+  if (patch === null) return undefined;
+  if (isObject(patch) && !Array.isArray(patch)) return patch;
+  throw new InvalidInput('patch must be an object of fields', { field: 'patch' });
+}
+
+/** Values of fields, as JSON. @throws InvalidInput */
+function whereOf(where: string): Readonly<Record<string, string | number | boolean>> {
+  try {
+    return JSON.parse(where) as Readonly<Record<string, string | number | boolean>>;
+  } catch (cause) {
+    throw new InvalidInput('where must be JSON, such as {"customer":"c-7"}', { field: 'where', cause });
+  }
 }
 
 function messageOf(error: unknown): string {

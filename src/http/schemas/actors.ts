@@ -128,6 +128,8 @@ export const ACTORS: Schemas = {
   ActorFieldsChange: object({ at: time, epoch: whole, state: text, 'before?': any, 'after?': any }),
   ActorFieldsList: listed(ref('ActorFieldsChange')),
   Raised: object({ raised: yes }),
+  Retried: object({ retried: yes }),
+  Answer: object({ 'answer?': any, payloadHidden: yes }),
   Turn: object({ kind: one('to', 'stay', 'done', 'failed', 'released'), from: text, to: text, error: orNull(text) }),
   Page: object(pageOfActors),
   PageDetail: object({ ...pageOfActors, details: any }),

@@ -183,3 +183,63 @@ test('fields tells what turns changed, newest first, and that nothing is kept', 
   expect((await fields(light)).stderr).toContain('nothing is kept');
   expect(await fields('4711')).toMatchObject({ code: 4 });
 });
+
+const Desk = actor('desk', {
+  initial: 'open',
+  index: ['floor', 'vip'],
+  backoff: { min: '1h' },
+  states: (state) => ({
+    open: state({
+      to: ['closed'],
+      run: async (a) => {
+        if (a.fields['broken'] === true) throw new Error('it is broken');
+        for (const message of await a.receive('where'))
+          message.reply({ floor: a.fields['floor'], asked: message.payload });
+        return a.hibernate();
+      },
+    }),
+    closed: state({ run: (a) => a.hibernate() }),
+  }),
+});
+
+test('actors are found by their fields, asked, moved and run anew', async () => {
+  const { url } = await scene();
+  const engine = postgres(url);
+  const actors = createActors(engine, [Desk]);
+  const dispatcher = actors.run({ poll: '50ms' });
+  onTestFinished(async () => {
+    await dispatcher.stop();
+    await engine.stop();
+  });
+  const { id: first } = await actors.create(Desk, { floor: 1, vip: true });
+  const { id: second } = await actors.create(Desk, { floor: 2, vip: true, broken: true });
+  const list = (...where: string[]) =>
+    warmPawl(['actor', 'list', '--type', 'desk', '-q', '--where', ...where], { url });
+  expect((await list('vip=true')).stdout).toBe(`${second}\n${first}\n`);
+  expect((await list('vip=true', 'floor=2')).stdout).toBe(`${second}\n`);
+  expect(await list('color=red')).toMatchObject({ code: 2 });
+  expect(await list('floor')).toMatchObject({ code: 2 });
+
+  const asked = await warmPawl(['actor', 'ask', first, 'where', '{"n":1}', '-o', 'json'], { url });
+  expect(JSON.parse(asked.stdout)).toEqual({ floor: 1, asked: { n: 1 } });
+  expect(await warmPawl(['actor', 'ask', first, 'where', 'no json'], { url })).toMatchObject({ code: 2 });
+  const late = await warmPawl(['actor', 'ask', second, 'where', '--wait', '100ms'], { url });
+  expect(late.code).not.toBe(0);
+  expect(late.stderr).toMatch(/no answer came in time/);
+
+  await actors.waitFor(second, { status: 'backing off' });
+  const move = (...words: string[]) => warmPawl(['actor', 'move', second, ...words], { url });
+  expect(await move('closed')).toMatchObject({ code: 2 });
+  expect(await move('clsoed', '--reason', 'x')).toMatchObject({ code: 2 });
+  expect(await move('open', '--reason', 'mended', '--patch', '[1]')).toMatchObject({ code: 2 });
+  expect(await move('open', '--reason', 'mended', '--patch', '{"broken":false}', '--dry-run')).toMatchObject({
+    code: 0,
+  });
+  expect((await actors.get(second)).fields).toMatchObject({ broken: true });
+  expect(await move('open', '--reason', 'mended', '--patch', '{"broken":false}')).toMatchObject({ code: 0 });
+  await actors.waitFor(second, { state: 'open', status: 'hibernating' });
+  expect((await actors.history(second)).at(-1)?.reason).toBe('moved: mended');
+
+  expect(await warmPawl(['actor', 'retry', first, second], { url })).toMatchObject({ code: 0 });
+  expect(await warmPawl(['actor', 'retry', '4711'], { url })).toMatchObject({ code: 4 });
+});

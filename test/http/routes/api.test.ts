@@ -81,6 +81,9 @@ describe('every answer is what the OpenAPI document says', () => {
     listActorFields: [`/actors/${house.ids.actor}/fields?limit=1`],
     incrActor: [`/actors/${house.ids.actor}/incr`, { semaphore: 'configure' }],
     sendToActor: [`/actors/${house.ids.actor}/messages`, { name: 'hello', payload: { a: 1 } }],
+    askActor: [`/actors/${house.ids.actor}/ask`, { name: 'hello', wait: '20ms' }],
+    retryActor: [`/actors/${house.ids.actor}/retry`, {}],
+    moveActor: [`/actors/${house.ids.actor}/move`, { state: 'running', patch: { starts: 3 }, reason: 'a test' }],
     pauseActor: [`/actors/${house.ids.actor}/pause`, {}],
     resumeActor: [`/actors/${house.ids.actor}/resume`, {}],
     pauseActorType: ['/actor-types/server/pause', { state: 'running' }],
@@ -125,6 +128,8 @@ describe('every answer is what the OpenAPI document says', () => {
   });
   const REFUSED: Readonly<Record<string, number>> = {
     runDevControl: 404,
+    // Nothing runs its actors.
+    askActor: 504,
     stopBulk: 404,
     releaseWorker: 404,
     completeJob: 400,

@@ -1,0 +1,33 @@
+import type { ActorAdmin } from '../../../actor/index.ts';
+import { EXIT, exitCodeOf, messageOf } from '../../output/failure.ts';
+import { nextStep, openAdmin } from '../../setup/actor-config.ts';
+import type { Cli } from '../../setup/run.ts';
+
+/** One after another; one that refuses does not keep the others from it. @returns the first refusal's exit code */
+export async function each(
+  cli: Cli,
+  names: readonly string[],
+  done: string,
+  change: (admin: ActorAdmin, name: string) => Promise<void>,
+): Promise<number> {
+  const admin = await openAdmin(cli);
+  const rows: { id: string; done: string }[] = [];
+  let code: number = EXIT.done;
+  for (const id of names) {
+    cli.signal.throwIfAborted();
+    try {
+      if (!cli.globals.dryRun) await change(admin, id);
+      rows.push({ id, done: cli.globals.dryRun ? `would be ${done}` : done });
+    } catch (error) {
+      if (names.length === 1) throw error;
+      cli.talk.fail(messageOf(error), nextStep(error));
+      if (code === EXIT.done) code = exitCodeOf(error);
+    }
+  }
+  const fields = [
+    { title: 'ID', of: (row: { id: string }) => row.id },
+    { title: 'DONE', of: (row: { done: string }) => row.done },
+  ];
+  cli.out.rows(rows, fields, (row) => row.id);
+  return code;
+}
