@@ -1,5 +1,5 @@
 -- Enqueue: a job row, and one row that says where it waits. Runs in the caller's transaction and does not wait (except for
--- two enqueues of the same unique key: the second must learn whether the first commits), and notifies only when a
+-- two enqueues of the same unique job: the second must learn whether the first commits), and notifies only when a
 -- worker has said that it sleeps.
 
 -- The public form, for any driver, psql and triggers: one object, or an array of objects, of
@@ -9,33 +9,53 @@
 --   of them ended in error, or was cancelled; by default it does, too)
 -- unique is what the caller's program declares for the kind; without it counts what was declared last, by whichever version.
 -- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. For a unique kind
--- whose key exists the id is that of the first job, with "duplicate": true and its status now.
+-- that is taken the id is that of the job that is there, with "duplicate": true and its status now; see unique.sql.
 create or replace function pawl.enqueue(request jsonb) returns jsonb
 language plpgsql as $$
 declare
-  v_item jsonb;
-  v_answer jsonb := '[]';
+  v_ids bigint[];
+  v_order int[];
+  v_answers jsonb[];
+  v_nth int;
+begin
+  if jsonb_typeof(request) is distinct from 'array' then
+    return pawl.queue_enqueue_one(request, null);
+  end if;
+  perform pg_current_xact_id();  -- before the ids: see search_index.sql
+  v_ids := array(select nextval('pawl.queue_job_id') from generate_series(1, jsonb_array_length(request)));
+  if exists (select 1 from pawl.queue_kind k where k.unique_key or k.unique_rule is not null) or request @? '$[*].unique' then
+    v_order := pawl.queue_unique_order(request);
+  else
+    v_order := array(select generate_series(1, cardinality(v_ids)));
+  end if;
+  v_answers := array_fill(null::jsonb, array[cardinality(v_ids)]);
+  foreach v_nth in array v_order loop
+    v_answers[v_nth] := pawl.queue_enqueue_one(request -> (v_nth - 1), v_ids[v_nth]);
+  end loop;
+  return to_jsonb(v_answers);
+end $$;
+
+-- One job; p_id: the id that it is to have, or null.
+create or replace function pawl.queue_enqueue_one(request jsonb, p_id bigint) returns jsonb
+language plpgsql as $$
+declare
   v_queue pawl.queue_definition;
   v_kind pawl.queue_kind;
-  v_id bigint;
+  v_id bigint := p_id;
   v_key text;
   v_shard smallint;
   v_run_at timestamptz;
   v_priority smallint;
   v_now timestamptz := clock_timestamp();
   v_unknown text;
-  v_unique boolean;
+  v_rule jsonb;
+  v_only_one boolean;
+  v_win record;
   v_options json;
   v_after bigint[];
   v_fields constant text[] := '{queue,kind,payload,key,runAt,delay,priority,unique,after,afterError,afterCancel}';
   v_own constant text[] := '{schedule,attempts,timeout,backoff,expiresAt,tags,meta}';  -- see job_options.sql
 begin
-  if jsonb_typeof(request) = 'array' then
-    for v_item in select value from jsonb_array_elements(request) loop
-      v_answer := v_answer || pawl.enqueue(v_item);
-    end loop;
-    return v_answer;
-  end if;
   if jsonb_typeof(request) is distinct from 'object' then
     raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';
   end if;
@@ -61,14 +81,19 @@ begin
   end if;
   perform pawl.refuse_huge_numbers('payload', request -> 'payload');
   perform pawl.refuse_large('payload', request -> 'payload');
-  if jsonb_typeof(request -> 'unique') not in ('boolean', 'null') then
-    raise exception 'unique must be true or false, got %', left(request ->> 'unique', 100) using errcode = 'PW001';
-  end if;
-  v_unique := coalesce((request ->> 'unique')::boolean, v_kind.unique_key);
-  if v_key is null and (v_unique or v_kind.needs_key or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
+  v_rule := pawl.queue_unique_rule(request, v_kind);
+  v_only_one := pawl.queue_is_only_one(v_rule);
+  if v_key is null and (v_rule ->> 'by' = 'key' or v_kind.needs_key or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
     raise exception 'kind "%" of queue "%" needs a key', v_kind.name, v_queue.name using errcode = 'PW001', column = 'key';
   end if;
   select w.run_at, coalesce(w.priority, 0) into v_run_at, v_priority from pawl.queue_read_when(request, v_now) w;
+  if v_kind.debounce is not null then
+    if v_run_at is not null then
+      raise exception 'kind "%" of queue "%" has debounce, which sets the time of a job; leave runAt and delay out', v_kind.name, v_queue.name
+        using errcode = 'PW001', column = 'runAt';
+    end if;
+    v_run_at := v_now + v_kind.debounce;
+  end if;
   if request ?| v_own then
     v_options := pawl.queue_job_options(request);
   end if;
@@ -80,8 +105,17 @@ begin
     else floor(random() * v_queue.shards)::smallint end;
 
   perform pg_current_xact_id();  -- before the id: see search_index.sql
+  if v_rule is not null and not v_only_one then
+    v_win := pawl.queue_win(v_queue.id, v_kind.id, v_rule, pawl.queue_digest(v_rule, v_key, coalesce(request -> 'payload', 'null')), v_shard, v_id, v_now);
+    if not v_win.won then
+      return jsonb_build_object('id', v_win.id::text, 'status', v_win.status, 'duplicate', true);
+    end if;
+    v_id := v_win.id;
+  elsif v_id is null then
+    v_id := nextval('pawl.queue_job_id');
+  end if;
   insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload, options)
-  values (nextval('pawl.queue_job_id'), v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_unique, false),
+  values (v_id, v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_only_one, false),
     v_run_at, v_key, coalesce(request -> 'payload', 'null')::json, v_options)
   on conflict (shard, queue, kind, key) where only_one do nothing
   returning id into v_id;

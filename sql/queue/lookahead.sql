@@ -86,8 +86,7 @@ declare
   v_heads bigint[];
 begin
   if p_what = 'due' then
-    perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + p_shard));
-    return pawl.queue_promote(p_queue, p_shard, 1000);
+    return pawl.queue_bring_due(p_queue, p_shard);
   elsif p_what = 'run' then
     select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_run from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null

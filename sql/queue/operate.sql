@@ -45,6 +45,7 @@ begin
     end if;
     raise exception 'job % is %; only a job that waits, ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
   end if;
+  perform pawl.queue_win_again(v_shard, p_id);
   -- It has been cancelled before those that it comes after had ended. The lock keeps them from ending until this is written.
   perform from pawl.queue_watch w where w.id = pawl.queue_watch_of(v_shard, p_id) and w.over_at is null for share;
   if found then

@@ -19,11 +19,21 @@ begin
   elsif v_state.due and not p_promotes then
     return 'due';
   elsif v_state.due then
-    perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + p_shard));
-    perform pawl.queue_promote(p_queue, p_shard, 1000);
+    perform pawl.queue_bring_due(p_queue, p_shard);
     return 'promoted';
   end if;
   return null;
+end $$;
+
+-- Brings what is due of a queue, a thousand jobs at the most. Answers how many.
+create or replace function pawl.queue_bring_due(p_queue smallint, p_shard smallint) returns bigint
+language plpgsql set enable_seqscan = off as $$
+begin
+  perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + p_shard));
+  if exists (select 1 from pawl.queue_kind k where k.queue = p_queue and k.debounce is not null) then
+    perform pawl.queue_debounce(p_queue, p_shard);
+  end if;
+  return pawl.queue_promote(p_queue, p_shard, 1000);
 end $$;
 
 -- Moves due jobs to queue_ready. Bounded, so that a million jobs due at once do not stall one claim. The caller has

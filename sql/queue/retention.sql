@@ -1,7 +1,7 @@
 -- Removing what is old enough to go.
 
 -- Removes settled jobs whose history is over, oldest first, at most p_limit of them. Live jobs are never touched; nor is
--- the job that holds a unique key: "one, ever" outlives its history.
+-- the job that is unique for ever: "one, ever" outlives its history.
 create or replace function pawl.queue_prune(p_queue smallint, p_limit int) returns integer
 language plpgsql
 set enable_seqscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -11,12 +11,14 @@ declare
   v_receipts tid[];
   v_ones tid[];
   v_unique smallint[];
+  v_lasting boolean;
 begin
   select clock_timestamp() - d.history into v_past from pawl.queue_definition d where d.id = p_queue;
   if v_past is null then
     return 0;
   end if;
   v_unique := array(select k.id from pawl.queue_kind k where k.queue = p_queue and k.unique_key);
+  v_lasting := exists (select 1 from pawl.queue_unique u where u.queue = p_queue);
   v_receipts := array(
     select r.ctid from pawl.queue_receipt r where r.queue = p_queue and r.settled_at < v_past order by r.settled_at limit p_limit);
   v_ones := array(
@@ -37,10 +39,11 @@ begin
       select d.shard, d.id from unnest(array['error', 'cancelled']) s (status) cross join lateral (
         select d.shard, d.id from pawl.queue_dead d
         cross join lateral (select j.only_one from pawl.queue_job j where j.shard = d.shard and j.id = d.id) j
-        where d.queue = p_queue and d.status = s.status and d.at < v_past and d.kind <> all (v_unique) and j.only_one is not true
+        where d.queue = p_queue and d.status = s.status and d.at < v_past and d.kind <> all (v_unique) and j.only_one is not true and not (v_lasting and pawl.queue_is_lasting(d.id))
         order by d.id limit p_limit for update of d skip locked) d) d
   ), job as (
-    delete from pawl.queue_job j using settled s where j.shard = s.shard and j.id = s.id and j.only_one is not true returning j.id
+    delete from pawl.queue_job j using settled s where j.shard = s.shard and j.id = s.id and j.only_one is not true
+      and not (v_lasting and pawl.queue_is_lasting(j.id)) returning j.id
   ), tag as (
     delete from pawl.queue_tag t using job j where t.id = j.id
   ), output as (
@@ -48,6 +51,9 @@ begin
   ), dead as (
     delete from pawl.queue_dead d using settled s, pawl.queue_job j
     where d.shard = s.shard and d.id = s.id and j.shard = s.shard and j.id = s.id and j.only_one is not true
+      and not (v_lasting and pawl.queue_is_lasting(d.id))
+  ), digest as (
+    delete from pawl.queue_unique u using job g where v_lasting and u.job = g.id
   )
   -- Receipts of jobs that stay are worth another round, too.
   select greatest((select count(*) from job), (select count(*) from receipt) + (select count(*) from one)) into v_jobs;
@@ -61,6 +67,12 @@ begin
     select o.ctid from pawl.queue_transition o where o.queue = p_queue and o.at < v_past order by o.at limit p_limit));
   return v_jobs;
 end $$;
+
+-- Whether a job is the one of its digest for ever, and so outlives its history.
+create or replace function pawl.queue_is_lasting(p_id bigint) returns boolean
+language sql stable set enable_seqscan = off as $$
+  select exists (select 1 from pawl.queue_unique u where u.job = p_id and u.lasting)
+$$;
 
 -- Removes a bounded amount of those older than a month: jobs that have not run by then run without a link.
 create or replace function pawl.queue_trace_prune(p_limit int) returns int

@@ -39,6 +39,9 @@ begin
     if v_at.status <> 'new' then
       perform pawl.queue_refuse_change(p_id, v_at.status);
     end if;
+    if p_payload is not null then
+      perform pawl.queue_win_again(v_shard, p_id, p_payload);
+    end if;
     if v_moves then
       v_out := pawl.queue_take_waiting(v_at.place, v_job.queue, v_shard, v_job.kind, v_at.priority, v_job.key, p_id);
       continue when not v_out.taken;

@@ -17,8 +17,17 @@ import { refusal } from '../base/options/refusal.ts';
 import { type InferInput, type InferOutput, type StandardSchemaV1, schemaOption } from '../base/options/schema.ts';
 import { MOST_BYTES, MOST_BYTES_EVER } from '../base/storable.ts';
 import { BACKOFF, type Backoff, type BackoffOption, backoffShape } from '../base/time/backoff.ts';
-import type { Duration } from '../base/time/duration.ts';
+import { type Duration, formatDuration } from '../base/time/duration.ts';
 import { label } from './label.ts';
+import {
+  type Debounce,
+  type DebounceOptions,
+  debounce,
+  throttled,
+  type UniqueOptions,
+  type UniqueRule,
+  unique,
+} from './unique.ts';
 
 /** Options of one kind of jobs. */
 export interface KindOptions {
@@ -28,8 +37,20 @@ export interface KindOptions {
    * Default: no check.
    */
   readonly payload?: StandardSchemaV1 | undefined;
-  /** `'key'`: one job of this kind per key, ever. Enqueueing another one returns the id of the first. */
-  readonly unique?: 'key' | undefined;
+  /**
+   * There is at most one of these jobs: enqueueing another one gives the id and the status of the one that is there, and
+   * `duplicate: true`. `'key'` is short for `{ by: 'key', while: 'ever' }`. Two enqueues at once are decided by the order of
+   * their commits: the second waits for the first transaction to end.
+   */
+  readonly unique?: 'key' | UniqueOptions | undefined;
+  /** At most one job of a key in so long; others are answered like duplicates. It needs a key. */
+  readonly throttle?: Duration | undefined;
+  /**
+   * A job of this kind waits until so long no further one of its key has come, and at the latest for `max` (default: ten times
+   * as long). Then they are one unit: the handler gets the newest payload, or all of them with `coalesce: 'all'`. Each
+   * enqueue only adds a job, so producers do not wait for each other. It needs a key, and sets `runAt`.
+   */
+  readonly debounce?: Duration | DebounceOptions | undefined;
   /**
    * `'all'`: all outstanding jobs of this kind and key are one unit (at most 10,000), each with its own row, outcome and
    * history. `'latest'`: the same, and the handler gets only the newest job. Default `'none'`: each job is a unit.
@@ -112,7 +133,8 @@ export type PayloadOut<K extends KindOptions> = K extends { readonly payload: in
 export interface Kind {
   readonly name: string;
   readonly schema: StandardSchemaV1 | undefined;
-  readonly unique: boolean;
+  readonly unique: UniqueRule | undefined;
+  readonly debounce: Debounce | undefined;
   readonly coalesce: 'none' | 'latest' | 'all';
   readonly after: readonly string[];
   readonly afterError: 'run' | 'error';
@@ -153,8 +175,10 @@ const perKey = custom(
 
 const kindShape = {
   payload: schemaOption(),
-  unique: optional(oneOf(['key'])),
-  coalesce: oneOf(['none', 'latest', 'all'], { default: 'none' }),
+  unique,
+  throttle: optional(duration({ min: 1 })),
+  debounce,
+  coalesce: optional(oneOf(['none', 'latest', 'all'])),
   after: list(text({ min: 1 }), { default: [] }),
   afterError: oneOf(['run', 'error'], { default: 'run' }),
   attempts: optional(integer({ min: 1, max: 1000 })),
@@ -186,24 +210,37 @@ export function define(name: string, options: QueueOptions): Definition {
   }
   const kinds = new Map<string, Kind>();
   for (const [kindName, kind] of Object.entries(given.kinds)) {
+    const contradiction = contradictionOf(options.kinds[kindName] ?? {});
+    if (contradiction !== undefined) {
+      throw new InvalidInput(`kind "${kindName}" has ${contradiction}`, { field: `kinds.${kindName}` });
+    }
     kinds.set(kindName, {
       name: kindName,
       schema: kind.payload,
-      unique: kind.unique === 'key',
-      coalesce: kind.coalesce,
+      unique: kind.throttle === undefined ? kind.unique : throttled(kind.throttle),
+      debounce: kind.debounce,
+      coalesce: kind.coalesce ?? (kind.debounce === undefined ? 'none' : 'latest'),
       after: kind.after,
       afterError: kind.afterError,
       attempts: kind.attempts ?? given.retry.attempts,
       backoff: kind.backoff ?? given.retry.backoff,
       needsKey:
-        kind.key === 'required' || kind.unique !== undefined || kind.coalesce !== 'none' || kind.after.length > 0,
+        kind.key === 'required' ||
+        kind.unique?.by === 'key' ||
+        kind.throttle !== undefined ||
+        kind.debounce !== undefined ||
+        (kind.coalesce ?? 'none') !== 'none' ||
+        kind.after.length > 0,
       timeoutMs: kind.timeout,
       idleMs: kind.idle,
       maxBytes: kind.maxBytes,
     });
   }
   const keyed = given.concurrency.perKey === 1;
-  for (const kind of kinds.values()) checkKind(kind, names, keyed);
+  for (const kind of kinds.values()) {
+    checkKind(kind, names, keyed);
+    checkPeriod(kind, given.history);
+  }
   refuseCircle(kinds);
   return Object.freeze({
     name,
@@ -213,6 +250,20 @@ export function define(name: string, options: QueueOptions): Definition {
     historyMs: given.history,
     keyed,
   });
+}
+
+/** Rules of a kind that cannot both hold, in words. */
+function contradictionOf(kind: KindOptions): string | undefined {
+  const { unique: one, throttle, debounce: wait, coalesce } = kind;
+  if (throttle !== undefined && one !== undefined)
+    return 'unique and throttle; throttle is a rule of unique: leave one out';
+  if (wait !== undefined && (one !== undefined || throttle !== undefined)) {
+    return `debounce and ${one === undefined ? 'throttle' : 'unique'}; debounce takes every job, and the other does not: leave one out`;
+  }
+  if (wait !== undefined && coalesce === 'none') {
+    return "debounce and coalesce: 'none'; its jobs become one unit: leave coalesce out, or make it 'all' or 'latest'";
+  }
+  return undefined;
 }
 
 function checkKind(kind: Kind, names: readonly string[], keyed: boolean): void {
@@ -228,10 +279,20 @@ function checkKind(kind: Kind, names: readonly string[], keyed: boolean): void {
   }
   if (!keyed && (kind.coalesce !== 'none' || kind.after.length > 0)) {
     throw new InvalidInput(
-      `kind "${kind.name}" has ${kind.after.length > 0 ? 'after' : 'coalesce'}, which needs concurrency: { perKey: 1 }`,
+      `kind "${kind.name}" has ${kind.after.length > 0 ? 'after' : kind.debounce === undefined ? 'coalesce' : 'debounce'}, which needs concurrency: { perKey: 1 }`,
       { field },
     );
   }
+}
+
+/** What history has removed is not known any more. */
+function checkPeriod(kind: Kind, historyMs: number): void {
+  const per = Number.parseFloat(kind.unique?.per ?? '0');
+  if (per <= historyMs) return;
+  throw new InvalidInput(
+    `kind "${kind.name}" is unique for ${formatDuration(per)}, and the queue's history ends after ${formatDuration(historyMs)}; make history longer, or the time shorter`,
+    { field: `kinds.${kind.name}` },
+  );
 }
 
 function refuseCircle(kinds: ReadonlyMap<string, Kind>): void {

@@ -8,7 +8,7 @@ import { isTraceparent } from '../base/telemetry.ts';
 import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
-import { type JobOptions, jobShape, ownOptions, refuseTwoTimes, requestOptions } from './job-options.ts';
+import { type JobOptions, jobShape, ownOptions, refuseTwoTimes } from './job-options.ts';
 import type { Batch, QueueIds, QueueStore } from './store.ts';
 import { sending } from './tracing.ts';
 
@@ -25,8 +25,14 @@ export interface EnqueueOptions extends JobOptions {
 export interface EnqueueResult {
   readonly id: string;
   readonly status: JobStatus;
-  /** True when a unique job of this key existed already; `id` and `status` are those of that job. */
+  /** True when a job of a unique kind existed already; `id` and `status` are those of that job. */
   readonly duplicate: boolean;
+}
+
+/** The ids of many jobs, in their order. */
+export interface EnqueuedIds extends Array<string> {
+  /** Which of the jobs, by their index from 0, existed already: their ids are those of the jobs that are there. */
+  readonly duplicates: readonly number[];
 }
 
 /** One job of `enqueueMany`. */
@@ -67,21 +73,23 @@ export class Producer {
     const kind = this.#kind(kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     this.#requireKey(kind, name);
+    refuseTime(kind, runAt ?? delay);
     const registered = await this.#register();
-    if (kind.unique || (given.after?.length ?? 0) > 0) {
-      const request = { ...requestOptions(given), ...this.#request(kind, payload) };
-      return sending(this.#definition.name, 1, traceparent, (trace) => this.#store.enqueue(request, tx, trace));
-    }
-    const row = {
+    const row: Row = {
       at: 0,
-      kind: kind.name,
+      kind,
       key: name ?? null,
       priority,
       runAt: runAt ?? null,
-      delay: delay ?? null,
+      delay: delay ?? kind.debounce?.waitMs ?? null,
       own: ownOptions(given),
       payload: toJson(payload, 'payload', 'payload', kind.maxBytes),
     };
+    const { after = [], afterError, afterCancel } = given;
+    if (isDecided(row) || after.length > 0) {
+      const request = { ...this.#request(row), after, afterError, afterCancel };
+      return sending(this.#definition.name, 1, traceparent, (trace) => this.#store.enqueue(request, tx, trace));
+    }
     const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
     const batch = toBatch(shard, rows, registered);
     const [id] = await sending(this.#definition.name, 1, traceparent, (trace) =>
@@ -104,19 +112,24 @@ export class Producer {
     return toJson(payload, 'payload', 'payload', kind.maxBytes);
   }
 
-  /**
-   * The request of a unique job, or of one that comes after others. The database function finds an existing one, and waits for the
-   * commit of another enqueue of the same key.
-   */
-  #request(kind: Kind, payload: unknown): object {
-    const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload', kind.maxBytes));
-    const { name: queue } = this.#definition;
-    // `unique` is sent with each request, since another version of the program may have declared the kind without it.
-    return { queue, kind: kind.name, payload: json, unique: kind.unique };
+  /** For pawl.enqueue(), which decides about the job. */
+  #request({ kind, key, priority, runAt, delay, own, payload }: Row): object {
+    const json: unknown = JSON.parse(payload);
+    const wait = delay === null || kind.debounce !== undefined ? undefined : `${delay} milliseconds`;
+    const when = { key, priority, runAt: runAt?.toISOString(), delay: wait };
+    // The rule is sent with each request, since another version of the program may have declared the kind without it.
+    return {
+      ...own,
+      ...when,
+      queue: this.#definition.name,
+      kind: kind.name,
+      payload: json,
+      unique: kind.unique ?? false,
+    };
   }
 
   /** Writes each thousand of jobs as a whole or not at all; with `tx`, all of them. @returns ids in the same order */
-  async many(jobs: readonly JobInput[], options: { readonly tx?: OpenTransaction | undefined }): Promise<string[]> {
+  async many(jobs: readonly JobInput[], options: { readonly tx?: OpenTransaction | undefined }): Promise<EnqueuedIds> {
     const { tx } = checkOptions('enqueueMany', options, manyShape);
     if (!Array.isArray(jobs)) {
       throw new InvalidInput(`enqueueMany takes an array of jobs, but was given ${show(jobs)}`, { field: 'jobs' });
@@ -129,17 +142,36 @@ export class Producer {
     return sending(name, rows.length, undefined, (trace) => this.#addAll(registered, rows, tx, trace));
   }
 
-  async #addAll(registered: QueueIds, rows: readonly Row[], tx: unknown, trace: string | undefined): Promise<string[]> {
+  async #addAll(
+    registered: QueueIds,
+    rows: readonly Row[],
+    tx: unknown,
+    trace: string | undefined,
+  ): Promise<EnqueuedIds> {
     const ids: string[] = [];
+    const duplicates: number[] = [];
     for (let from = 0; from < rows.length; from += AT_ONCE) {
-      for (const [shard, part] of this.#byShard(rows.slice(from, from + AT_ONCE), from)) {
+      const piece = rows.slice(from, from + AT_ONCE);
+      if (piece.some(isDecided)) {
+        const answers = await this.#store.enqueueAll(
+          piece.map((row) => this.#request(row)),
+          tx,
+          trace,
+        );
+        for (const [index, { id, duplicate }] of answers.entries()) {
+          ids.push(id);
+          if (duplicate) duplicates.push(from + index);
+        }
+        continue;
+      }
+      for (const [shard, part] of this.#byShard(piece, from)) {
         const added = await this.#store.add(registered.queue, toBatch(shard, part, registered), tx, trace);
         part.forEach(({ at }, index) => {
           ids[at] = String(added[index]);
         });
       }
     }
-    return ids;
+    return Object.assign(ids, { duplicates });
   }
 
   #row(job: JobInput | undefined, at: number): Row | Promise<Row> {
@@ -151,19 +183,14 @@ export class Producer {
     const { key: name, priority, runAt, delay, own } = readOptions(options, field);
     const kind = this.#kind(kindName, field);
     this.#requireKey(kind, name, field);
-    if (kind.unique) {
-      throw new InvalidInput(
-        `kind "${kind.name}" is unique, which enqueueMany does not support; use enqueue() for ${field}`,
-        { field },
-      );
-    }
+    refuseTime(kind, runAt ?? delay, field);
     const row = (): Row => ({
       at,
-      kind: kind.name,
+      kind,
       key: name ?? null,
       priority,
       runAt,
-      delay,
+      delay: delay ?? kind.debounce?.waitMs ?? null,
       own,
       payload: toJson(payload, `${field}.payload`, `${field}.payload`, kind.maxBytes),
     });
@@ -215,9 +242,22 @@ export class Producer {
   }
 }
 
+function refuseTime({ name, debounce }: Kind, time: Date | number | null | undefined, of?: string): void {
+  if (debounce === undefined || time === null || time === undefined) return;
+  throw new InvalidInput(
+    `${of === undefined ? '' : `${of}: `}kind "${name}" has debounce, which sets the time of a job; leave runAt and delay out`,
+    { field: of === undefined ? 'runAt' : `${of}.runAt` },
+  );
+}
+
+/** Whether the database decides if there is such a job already. */
+function isDecided({ kind }: Row): boolean {
+  return kind.unique !== undefined;
+}
+
 interface Row {
   readonly at: number;
-  readonly kind: string;
+  readonly kind: Kind;
   readonly key: string | null;
   readonly priority: number;
   readonly runAt: Date | null;
@@ -254,7 +294,7 @@ function readOptions(options: JobOptions, field: string): RowOptions {
 }
 
 function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): Batch {
-  const kinds = rows.map((row) => registered.kindId.get(row.kind) ?? -1);
+  const kinds = rows.map((row) => registered.kindId.get(row.kind.name) ?? -1);
   const priorities = rows.map((row) => row.priority);
   return {
     shard,

@@ -11,7 +11,7 @@ import {
   type PayloadOut,
   type QueueOptions,
 } from './definition.ts';
-import { type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from './enqueue.ts';
+import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from './enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
 import type { JobTarget } from './job-id.ts';
 import type { Explanation } from './operate/explain.ts';
@@ -54,7 +54,7 @@ export type {
   QueueOptions,
   RetryOptions,
 } from './definition.ts';
-export type { EnqueueOptions, EnqueueResult, JobInput } from './enqueue.ts';
+export type { EnqueuedIds, EnqueueOptions, EnqueueResult, JobInput } from './enqueue.ts';
 export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition, type ParentRecord } from './job.ts';
 export type { AnyJobTarget, JobTarget } from './job-id.ts';
 export type { JobOptions } from './job-options.ts';
@@ -77,6 +77,7 @@ export type { ChangedJob, ReleasedWorker } from './postgres/reader.ts';
 export type { ScheduleRun } from './postgres/schedules.ts';
 export { ClaimedUnit } from './pull/claimed-unit.ts';
 export type { ClaimOptions, ExtendedLease, FailOptions } from './pull/pull.ts';
+export type { DebounceOptions, UniqueOptions } from './unique.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
 export type { OnceResult } from './work/once/tally.ts';
@@ -184,14 +185,15 @@ export class Queue<K extends Kinds = never> {
   /**
    * Adds many jobs, a thousand per round trip; jobs of one kind without a key cost a fraction of single ones. All are checked
    * before any is written. Each thousand is written as a whole or not at all; with `tx`, all of them are.
-   * @returns the ids, in the order of the jobs
-   * @throws InvalidInput  names the job by its index; kinds with `unique` are refused here
+   * @returns the ids, in the order of the jobs; its `duplicates` has the indexes of those that existed already, for kinds that
+   *   are unique
+   * @throws InvalidInput  names the job by its index
    */
   // J is always JobOf<K>. Written as that, the compiler would not let a queue of certain kinds pass for any queue.
   enqueueMany<J extends JobOf<K>>(
     jobs: readonly NoInfer<J>[],
     options: { readonly tx?: OpenTransaction | undefined } = {},
-  ): Promise<string[]> {
+  ): Promise<EnqueuedIds> {
     return this.#producer.many(jobs, options);
   }
 

@@ -292,7 +292,13 @@ export interface QueueStore {
   register(definition: Definition): Promise<QueueIds>;
   /** Adds one job, in the caller's transaction or its own. @param trace  the traceparent of the enqueue */
   enqueue(request: object, tx: unknown, trace?: string): Promise<{ id: string; status: JobStatus; duplicate: boolean }>;
-  /** Adds many jobs of kinds that are not unique. @param trace  the traceparent of the enqueue @returns their ids in order */
+  /** Adds many jobs like `enqueue`, all or none. @returns an answer for each, in order */
+  enqueueAll(
+    requests: readonly object[],
+    tx: unknown,
+    trace?: string,
+  ): Promise<readonly { id: string; status: JobStatus; duplicate: boolean }[]>;
+  /** Adds many jobs of kinds without rules. @param trace  the traceparent of the enqueue @returns their ids in order */
   add(queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]>;
   /** The traces in which these jobs were enqueued, for jobs that have one. With `tx`, it is read through that. */
   traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>>;

@@ -77,6 +77,12 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: (caller, side) => enqueue(caller, side, { kind: 'once', key: side.key }),
   },
   {
+    name: 'enqueue of a kind of which one is outstanding',
+    functions: ['enqueue'],
+    open: 'transaction',
+    run: (caller, side) => enqueue(caller, side, { kind: 'single', key: side.key }),
+  },
+  {
     name: 'enqueue of one',
     functions: ['queue_add_one'],
     open: 'transaction',

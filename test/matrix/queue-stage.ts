@@ -65,7 +65,11 @@ async function addReady(
 }
 
 /** A process that registers declares the same. */
-export const KINDS = [{ name: 'job' }, { name: 'once', unique: true }] as const;
+export const KINDS = [
+  { name: 'job' },
+  { name: 'once', unique: true },
+  { name: 'single', rule: { by: 'key', while: 'outstanding' } },
+] as const;
 
 function later(kind: number): { kind: number; runAt: Date } {
   return { kind, runAt: new Date(Date.now() + 3_600_000) };

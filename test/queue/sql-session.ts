@@ -9,6 +9,8 @@ export interface KindRow {
   readonly after?: readonly string[];
   readonly afterError?: 'run' | 'error';
   readonly attempts?: number;
+  /** What is more than unique: see sql/queue/unique.sql. */
+  readonly rule?: object;
 }
 
 export interface QueueRow {

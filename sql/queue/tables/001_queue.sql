@@ -45,6 +45,9 @@ create table pawl.queue_kind (
   after_error  text not null default 'run' check (after_error in ('run', 'error')),
   attempts     smallint check (attempts >= 1),  -- null: as the queue
   needs_key    boolean not null default false,
+  unique_rule  json,                            -- what is more than unique_key: see unique.sql
+  debounce     interval,                        -- see debounce.sql
+  debounce_max interval,
   unique (queue, name)
 );
 
@@ -316,6 +319,19 @@ create type pawl.queue_query as (
   queue smallint, kinds smallint[], key text, status text, since timestamptz, until timestamptz,
   buckets integer[], likes text[], regexes text[], ts tsquery, tag text
 );
+
+-- Which job of a unique kind is the one of its digest; see unique.sql.
+create table pawl.queue_unique (
+  job      bigint not null,
+  at       timestamptz not null,  -- of its enqueue
+  shard    smallint not null,     -- the job's
+  queue    smallint not null,
+  kind     smallint not null,
+  lasting  boolean not null,      -- for ever: history keeps the job
+  digest   bytea not null,
+  primary key (queue, kind, digest)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+create index queue_unique_job on pawl.queue_unique (job);
 
 -- What a sleeping worker may be handed: one job for each row. See handoff.sql.
 -- Unlogged, since no offer outlives a crash of the server: no connection listens then.

@@ -38,7 +38,10 @@ export const ENQUEUE_TRACED: Statement = statement(
 with added as materialized (
   select pawl.enqueue($1::jsonb) as answer
 ), trace as (
-  insert into pawl.queue_trace (id, parent) select (a.answer ->> 'id'::text)::bigint, $2::text from added a where not (a.answer ->> 'duplicate'::text)::boolean
+  insert into pawl.queue_trace (id, parent) select (x.job ->> 'id'::text)::bigint, $2::text
+  from added a cross join lateral pg_catalog.jsonb_array_elements(
+    case pg_catalog.jsonb_typeof(a.answer) when 'array'::text then a.answer else pg_catalog.jsonb_build_array(a.answer) end) x (job)
+  where not (x.job ->> 'duplicate'::text)::boolean
 )
 select a.answer from added a`,
 );

@@ -29,6 +29,7 @@ import type {
   Settlement,
   WorkerRow,
 } from '../store.ts';
+import { isOneEver } from '../unique.ts';
 import { alone, limited, type Runner } from './runner.ts';
 import { settleValues } from './settle-values.ts';
 import * as sql from './statements.ts';
@@ -36,6 +37,13 @@ import * as sql from './statements.ts';
 /** The most jobs that one pruning removes: a few milliseconds, so that it never blocks others for long. */
 const PRUNE_AT_ONCE = 5000;
 const PRUNE_TRACES_MS = 3_600_000;
+
+/** What pawl.enqueue() answers for one job. */
+interface EnqueueRow {
+  readonly id: string;
+  readonly status: JobStatus;
+  readonly duplicate: boolean;
+}
 
 /** Every statement of workers and producers. The functions that they call are in sql/queue/. */
 export class PostgresQueueStore implements QueueStore {
@@ -82,7 +90,10 @@ export class PostgresQueueStore implements QueueStore {
       history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
       kinds: [...definition.kinds.values()].map((kind) => ({
         name: kind.name,
-        unique: kind.unique,
+        unique: isOneEver(kind.unique),
+        rule: isOneEver(kind.unique) ? null : (kind.unique ?? null),
+        debounce: kind.debounce === undefined ? null : kind.debounce.waitMs / 1000,
+        debounceMax: kind.debounce === undefined ? null : kind.debounce.maxMs / 1000,
         coalesce: kind.coalesce,
         after: kind.after,
         afterError: kind.afterError,
@@ -103,11 +114,15 @@ export class PostgresQueueStore implements QueueStore {
     return { queue, kindId: new Map(entries), kindName: new Map(entries.map(([name, id]) => [id, name])) };
   }
 
-  async enqueue(
-    request: object,
-    tx: unknown,
-    trace?: string,
-  ): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
+  async enqueue(request: object, tx: unknown, trace?: string): Promise<EnqueueRow> {
+    return (await this.#enqueue(request, tx, trace)) as EnqueueRow;
+  }
+
+  async enqueueAll(requests: readonly object[], tx: unknown, trace?: string): Promise<EnqueueRow[]> {
+    return (await this.#enqueue(requests, tx, trace)) as EnqueueRow[];
+  }
+
+  async #enqueue(request: object, tx: unknown, trace: string | undefined): Promise<unknown> {
     const value = JSON.stringify(request);
     const [row] =
       tx !== undefined
@@ -115,8 +130,16 @@ export class PostgresQueueStore implements QueueStore {
         : trace === undefined
           ? await this.#runner.query<{ answer: unknown }>(sql.ENQUEUE, [value])
           : await this.#runner.query<{ answer: unknown }>(sql.ENQUEUE_TRACED, [value, trace]);
-    const answer = fromJson(only(row).answer) as { id: string; status: JobStatus; duplicate: boolean };
-    if (tx !== undefined && trace !== undefined && !answer.duplicate) await this.#traceIn(tx, [answer.id], trace);
+    const answer = fromJson(only(row).answer) as EnqueueRow | EnqueueRow[];
+    if (tx !== undefined && trace !== undefined) {
+      const added = [answer].flat().filter((one) => !one.duplicate);
+      if (added.length > 0)
+        await this.#traceIn(
+          tx,
+          added.map(({ id }) => id),
+          trace,
+        );
+    }
     return answer;
   }
 

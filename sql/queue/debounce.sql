@@ -1,0 +1,45 @@
+-- Debounce: the jobs of a key and kind wait until so long no further one has come, and then are one unit, since the kind coalesces.
+--
+-- An enqueue only inserts, delayed by the kind's wait, so no producer waits for another one, and none is lost that commits late. What
+-- is due is looked at before it is brought to queue_ready: while a younger job of the key is not due, it is put off. By as long as it
+-- has waited, so that a job is put off seldom, however long its key gets no rest; and never beyond its kind's longest wait.
+
+-- Puts off what is due of debounced kinds while their keys get no rest; makes all of a key due that got some, or whose first job has
+-- waited for long enough. The caller has the lock of the empty key. Rows that somebody changes by hand just now are passed over.
+create or replace function pawl.queue_debounce(p_queue smallint, p_shard smallint) returns void
+language plpgsql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_due record;
+  v_rest_at timestamptz;
+begin
+  for v_due in
+    select d.key, d.kind, k.debounce, k.debounce_max, min(j.created_at) as first_at
+    from (
+      select d.id, d.key, d.kind from pawl.queue_delayed d
+      where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now and d.attempt = 0 and d.epoch is null
+      order by d.run_at, d.id limit 1000) d
+    cross join lateral (
+      select k.debounce, k.debounce_max from pawl.queue_kind k where k.id = d.kind and k.debounce is not null) k
+    cross join lateral (select j.created_at from pawl.queue_job j where j.shard = p_shard and j.id = d.id) j
+    group by d.key, d.kind, k.debounce, k.debounce_max
+  loop
+    select j.created_at + v_due.debounce into v_rest_at from pawl.queue_job j
+    where j.shard = p_shard and j.queue = p_queue and j.key = v_due.key and j.kind = v_due.kind order by j.id desc limit 1;
+    if v_rest_at <= v_now or v_due.first_at + v_due.debounce_max <= v_now then
+      -- The start of this transaction: the claim asks what else of the key is due by a clock that it read before this.
+      update pawl.queue_delayed d set run_at = now() where d.ctid = any (array(
+        select d.ctid from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue and d.key = v_due.key and d.kind = v_due.kind and d.run_at > now() and d.run_at < pawl.queue_never()
+          and d.attempt = 0 and d.epoch is null for update skip locked));
+    else
+      update pawl.queue_delayed d
+      set run_at = least(j.created_at + v_due.debounce_max, greatest(v_rest_at, v_now + (v_now - j.created_at)))
+      from pawl.queue_job j
+      where j.shard = p_shard and j.id = d.id and d.ctid = any (array(
+        select d.ctid from pawl.queue_delayed d
+        where d.shard = p_shard and d.queue = p_queue and d.key = v_due.key and d.kind = v_due.kind and d.run_at < v_rest_at
+          and d.attempt = 0 and d.epoch is null for update skip locked));
+    end if;
+  end loop;
+end $$;

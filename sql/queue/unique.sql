@@ -1,0 +1,137 @@
+-- Unique kinds, beyond one job of a key for ever (queue_job.only_one): which job is the one of its digest is a row of queue_unique.
+--
+-- A row is written by enqueues and by a retry by hand, and judged by the state of its job at the next enqueue; so a settlement never
+-- touches it. The winner's row is inserted in the transaction of its job: a second enqueue of the digest waits there for the first
+-- transaction to end, and for no other. A loser locks nothing. Where the job of a row does not count any more, the row is deleted
+-- and inserted, not updated: an update that lost would keep the row locked until the loser's transaction ends.
+
+-- The rule of a request to pawl.enqueue(), checked: its own, or else what the kind was declared with; null where every job is welcome.
+-- {by: "key", "payload" or [path, …], while: "outstanding", "waiting" or "ever", per: an interval or null}
+create or replace function pawl.queue_unique_rule(p_request jsonb, p_kind pawl.queue_kind) returns jsonb
+language plpgsql stable as $$
+declare
+  v_rule jsonb := p_request -> 'unique';
+  v_unknown text;
+begin
+  if coalesce(jsonb_typeof(v_rule), 'null') = 'null' then
+    return coalesce(p_kind.unique_rule::jsonb, case when p_kind.unique_key then '{"by": "key", "while": "ever"}'::jsonb end);
+  elsif jsonb_typeof(v_rule) = 'boolean' then
+    return case when v_rule::boolean then '{"by": "key", "while": "ever"}'::jsonb end;
+  elsif jsonb_typeof(v_rule) <> 'object' then
+    raise exception 'unique must be true, false or a rule {by, while, per}, got %', left(v_rule::text, 100) using errcode = 'PW001', column = 'unique';
+  end if;
+  select f.key into v_unknown from jsonb_object_keys(v_rule) f (key) where f.key not in ('by', 'while', 'per') limit 1;
+  if found then
+    raise exception 'unknown field "%" in unique; it takes by, while, per', v_unknown using errcode = 'PW001', column = 'unique';
+  end if;
+  v_rule := '{"by": "key", "while": "outstanding"}'::jsonb || jsonb_strip_nulls(v_rule);
+  if not (v_rule -> 'by' in ('"key"', '"payload"') or jsonb_typeof(v_rule -> 'by') = 'array' and jsonb_array_length(v_rule -> 'by') between 1 and 20
+      and not exists (select 1 from jsonb_array_elements(v_rule -> 'by') p where jsonb_typeof(p) <> 'string' or p = '""')) then
+    raise exception 'unique.by must be "key", "payload" or an array of 1 to 20 paths into the payload such as "user.id", got %', left(v_rule ->> 'by', 100)
+      using errcode = 'PW001', column = 'unique';
+  elsif v_rule ->> 'while' not in ('outstanding', 'waiting', 'ever') then
+    raise exception 'unique.while must be "outstanding", "waiting" or "ever", got "%"', left(v_rule ->> 'while', 100) using errcode = 'PW001', column = 'unique';
+  end if;
+  begin
+    if (v_rule ->> 'per')::interval <= interval '0' then
+      raise exception 'it is not positive';
+    end if;
+  exception when others then
+    raise exception 'unique.per must be a positive interval such as "1 hour": %', sqlerrm using errcode = 'PW001', column = 'unique';
+  end;
+  return v_rule;
+end $$;
+
+-- Whether the index of queue_job does it, which knows the key alone, and for ever.
+create or replace function pawl.queue_is_only_one(p_rule jsonb) returns boolean
+language sql immutable as $$
+  select coalesce(p_rule ->> 'by' = 'key' and p_rule ->> 'while' = 'ever' and p_rule ->> 'per' is null, false)
+$$;
+
+-- What two jobs have in common that are the same by this rule. A hash for which no two values can be found:
+-- one payload never passes for another.
+create or replace function pawl.queue_digest(p_rule jsonb, p_key text, p_payload jsonb) returns bytea
+language sql stable as $$
+  select sha256(convert_to(jsonb_build_array(p_rule -> 'by', case p_rule ->> 'by' when 'key' then to_jsonb(p_key) when 'payload' then p_payload else (
+    select jsonb_agg(p_payload #> string_to_array(p.path, '.') order by p.nth)
+    from jsonb_array_elements_text(p_rule -> 'by') with ordinality p (path, nth)) end)::text, 'UTF8'))
+$$;
+
+-- Makes a job the one of its digest; p_id: its id, or null for the next one. Answers won with its id, or the job that is the one already,
+-- and its status.
+create or replace function pawl.queue_win(
+  p_queue smallint, p_kind smallint, p_rule jsonb, p_digest bytea, p_shard smallint, p_id bigint, p_now timestamptz,
+  out won boolean, out id bigint, out status text
+)
+language plpgsql /* planner: probe */ as $$
+declare
+  v_row pawl.queue_unique;
+  v_per interval := (p_rule ->> 'per')::interval;
+begin
+  won := false;
+  loop
+    select u.* into v_row from pawl.queue_unique u where u.queue = p_queue and u.kind = p_kind and u.digest = p_digest;
+    if found then
+      id := v_row.job;
+      status := pawl.queue_status(v_row.shard, v_row.job);
+      exit when id = p_id or (status is not null and (v_per is null or v_row.at + v_per > p_now)
+        and case p_rule ->> 'while' when 'waiting' then status = 'new' when 'outstanding' then status in ('new', 'in-progress') else true end);
+      -- Waits for another one that replaces it just now.
+      delete from pawl.queue_unique u where u.queue = p_queue and u.kind = p_kind and u.digest = p_digest and u.job = v_row.job;
+      continue when not found;
+    end if;
+    id := p_id;
+    if id is null then
+      id := nextval('pawl.queue_job_id');
+    end if;
+    insert into pawl.queue_unique (queue, kind, digest, shard, job, at, lasting)
+    values (p_queue, p_kind, p_digest, p_shard, id, p_now, p_rule ->> 'while' = 'ever' and v_per is null)
+    on conflict do nothing;  -- waits for another one that inserts it just now
+    won := found;
+    status := 'new';
+    exit when won;
+  end loop;
+  won := won or coalesce(id = p_id, false);
+end $$;
+
+-- Of an array of requests: the order in which their digests are decided, so that two of them never wait for each other in a circle. The
+-- jobs keep the order of the array by their ids.
+create or replace function pawl.queue_unique_order(p_requests jsonb) returns int[]
+language sql stable as $$
+  select array_agg(r.nth::int order by d.queue, d.kind, d.digest, r.nth) from jsonb_array_elements(p_requests) with ordinality r (request, nth)
+  left join lateral (
+    select q.id as queue, k.id as kind, pawl.queue_digest(u.rule, r.request ->> 'key', coalesce(r.request -> 'payload', 'null')) as digest
+    from pawl.queue_definition q join pawl.queue_kind k on k.queue = q.id
+    cross join lateral (select pawl.queue_unique_rule(r.request, k) as rule offset 0) u
+    where jsonb_typeof(r.request) = 'object' and q.name = r.request ->> 'queue' and k.name = r.request ->> 'kind' and u.rule is not null
+  ) d on true
+$$;
+
+-- A job of a unique kind that has ended is to be new again, or one that waits is to have another payload: refused when another job is
+-- the one of its digest.
+create or replace function pawl.queue_win_again(p_shard smallint, p_id bigint, p_payload json default null) returns void
+language plpgsql as $$
+declare
+  v_job record;
+  v_digest bytea;
+  v_win record;
+begin
+  select j.queue, j.kind, j.key, j.payload::jsonb as payload, k.name, k.unique_rule::jsonb as rule into v_job
+  from pawl.queue_job j join pawl.queue_kind k on k.id = j.kind where j.shard = p_shard and j.id = p_id and k.unique_rule is not null;
+  if not found then
+    return;
+  end if;
+  v_digest := pawl.queue_digest(v_job.rule, v_job.key, coalesce(p_payload::jsonb, v_job.payload));
+  if p_payload is not null then
+    if v_digest = pawl.queue_digest(v_job.rule, v_job.key, v_job.payload) then
+      return;
+    end if;
+    delete from pawl.queue_unique u where u.job = p_id;
+  end if;
+  v_win := pawl.queue_win(v_job.queue, v_job.kind, v_job.rule, v_digest, p_shard, p_id, clock_timestamp());
+  if not v_win.won then
+    raise exception 'job % cannot be %: its kind "%" is unique, and job % is the one already; that one is %', p_id,
+      case when p_payload is null then 'new again' else 'given this payload' end, v_job.name, v_win.id,
+      case v_win.status when 'in-progress' then 'in progress' when 'error' then 'in error' else v_win.status end using errcode = 'PW003';
+  end if;
+end $$;

@@ -1,0 +1,100 @@
+import { InvalidInput } from '../base/errors.ts';
+import { type Check, checkOptions, custom, duration, oneOf, optional } from '../base/options/options.ts';
+import { refusal } from '../base/options/refusal.ts';
+import type { Duration } from '../base/time/duration.ts';
+
+/** Which jobs of a kind are the same, and for how long there is only one of them. */
+export interface UniqueOptions {
+  /**
+   * `'key'` (the default): jobs of one key are the same. `'payload'`: jobs of one payload, whatever its order of properties
+   * and their keys. Paths into the payload, such as `['user.id', 'action']`: jobs with the same values there; what is missing
+   * counts as null.
+   */
+  readonly by?: 'key' | 'payload' | readonly string[] | undefined;
+  /**
+   * `'outstanding'` (the default): while the job waits or runs. `'waiting'`: until it begins; one more may wait behind one
+   * that runs. `'ever'`: for good; history keeps the job.
+   */
+  readonly while?: 'outstanding' | 'waiting' | 'ever' | undefined;
+  /** Counts for so long after the enqueue of the job that is there, and no longer. Default: no such limit. */
+  readonly per?: Duration | undefined;
+}
+
+/** The same, with all defaults, as SQL has it. */
+export interface UniqueRule {
+  readonly by: 'key' | 'payload' | readonly string[];
+  readonly while: 'outstanding' | 'waiting' | 'ever';
+  /** An interval. */
+  readonly per?: string;
+}
+
+const BY = "'key', 'payload', or 1 to 20 paths into the payload such as ['user.id']";
+
+const by: Check<UniqueRule['by']> = custom(
+  BY,
+  (value, place) => {
+    if (value === 'key' || value === 'payload') return value;
+    if (!Array.isArray(value) || value.length === 0 || value.length > 20) throw refusal(place, value, BY);
+    return value.map((path: unknown) => {
+      if (typeof path !== 'string' || path === '') throw refusal(place, path, 'a path such as "user.id"');
+      return path;
+    });
+  },
+  { default: 'key' },
+);
+
+const shape = {
+  by,
+  while: oneOf(['outstanding', 'waiting', 'ever'], { default: 'outstanding' }),
+  per: optional(duration({ min: 1 })),
+};
+
+/** One job of a key, for ever: what the index of queue_job does. */
+const ONE_EVER: UniqueRule = { by: 'key', while: 'ever' };
+
+/** The option `unique` of a kind: {@link UniqueOptions}, or `'key'` for one job of a key, ever. */
+export const unique: Check<UniqueRule | undefined> = optional(
+  custom("{ by, while, per }, or 'key' for one job of a key, ever", (value, place) => {
+    if (value === 'key') return ONE_EVER;
+    const { per, ...rest } = checkOptions(`createQueue, ${place.field}`, value, shape);
+    return per === undefined ? rest : { ...rest, per: `${per} milliseconds` };
+  }),
+);
+
+/** At most one job of a key in so long. */
+export function throttled(ms: number): UniqueRule {
+  return { by: 'key', while: 'ever', per: `${ms} milliseconds` };
+}
+
+/** Whether it is what `'key'` means. */
+export function isOneEver(rule: UniqueRule | undefined): boolean {
+  return rule !== undefined && rule.by === 'key' && rule.while === 'ever' && rule.per === undefined;
+}
+
+/** How a kind waits until nothing comes any more. */
+export interface DebounceOptions {
+  /** A job of the kind and key runs when so long no further one has come. */
+  readonly wait: Duration;
+  /** It runs at the latest so long after the first one. Default: ten times `wait`. */
+  readonly max?: Duration | undefined;
+}
+
+export interface Debounce {
+  readonly waitMs: number;
+  readonly maxMs: number;
+}
+
+const debounceShape = { wait: duration({ min: 1 }), max: optional(duration({ min: 1 })) };
+
+/** The option `debounce` of a kind: a duration, or {@link DebounceOptions}. */
+export const debounce: Check<Debounce | undefined> = optional(
+  custom("a duration such as '10s', or { wait, max }", (value, place) => {
+    const given = typeof value === 'object' && value !== null ? value : { wait: value };
+    const { wait, max } = checkOptions(`createQueue, ${place.field}`, given, debounceShape);
+    if (wait === undefined) throw refusal(place, value, "a duration such as '10s', or { wait, max }");
+    if (max !== undefined && max < wait) {
+      throw new InvalidInput(`${place.field}.max must not be shorter than its wait`, { field: place.field });
+    }
+    return { waitMs: wait, maxMs: max ?? wait * 10 };
+  }),
+);
