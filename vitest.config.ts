@@ -25,7 +25,7 @@ const LONG = [
   'files/disk',
   'files/s3',
   'lock/postgres',
-  'lock/model',
+  'lock/model/model',
   'actor/database',
   'matrix/queue',
   'matrix/actor',

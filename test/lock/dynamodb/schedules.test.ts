@@ -7,7 +7,7 @@ import { type Hold, violations, type Write } from '../../support/history.ts';
 import { LONG } from '../../support/long.ts';
 import type { PartySettings } from '../ground.ts';
 import { type Party, startParty } from '../party.ts';
-import { type Faults, runSchedule } from '../schedules.ts';
+import { type Faults, runSchedule } from '../model/schedules.ts';
 import { protectedKey, toWrites } from './ground.ts';
 
 const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 5));

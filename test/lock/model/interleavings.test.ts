@@ -1,9 +1,9 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { postgres } from '../../src/engine/postgres/index.ts';
-import { createLocks, type Locks } from '../../src/lock/index.ts';
-import { type FreshDatabase, freshDatabase } from '../support/database.ts';
-import { until } from '../support/eventually.ts';
+import { postgres } from '../../../src/engine/postgres/index.ts';
+import { createLocks, type Locks } from '../../../src/lock/index.ts';
+import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
 
 let database: FreshDatabase;
 let client: pg.Client;

@@ -1,10 +1,10 @@
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
-import { freshDatabase } from '../support/database.ts';
-import { until } from '../support/eventually.ts';
-import { type Hold, violations, type Write } from '../support/history.ts';
-import { LONG, rarely } from '../support/long.ts';
-import { hasRead, type Party, PROTECTED, startParty } from './party.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+import { type Hold, violations, type Write } from '../../support/history.ts';
+import { LONG, rarely } from '../../support/long.ts';
+import { hasRead, type Party, PROTECTED, startParty } from '../party.ts';
 import { type Faults, runSchedule, toWrites } from './schedules.ts';
 
 const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 5));

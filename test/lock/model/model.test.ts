@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { explore } from '../support/explore.ts';
-import { LONG } from '../support/long.ts';
+import { explore } from '../../support/explore.ts';
+import { LONG } from '../../support/long.ts';
 import { type OursOptions, ourProtocol, publishedDesign } from './model.ts';
 
 const MOST = 6_000_000;

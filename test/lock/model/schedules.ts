@@ -1,7 +1,7 @@
-import type { Hold, Write } from '../support/history.ts';
-import { seeded } from '../support/random.ts';
-import type { Step } from './party.child.ts';
-import type { Party } from './party.ts';
+import type { Hold, Write } from '../../support/history.ts';
+import { seeded } from '../../support/random.ts';
+import type { Step } from '../party.child.ts';
+import type { Party } from '../party.ts';
 
 /** The faults of a schedule. */
 export interface Faults {
