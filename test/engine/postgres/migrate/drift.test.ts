@@ -1,10 +1,10 @@
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { createCapture } from '../../../src/capture/index.ts';
-import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
-import { migrate } from '../../../src/engine/postgres/migrate/migrate.ts';
-import type { Schema } from '../../../src/engine/postgres/schema.gen.ts';
-import { freshDatabase } from '../../support/database.ts';
+import { createCapture } from '../../../../src/capture/index.ts';
+import { type PostgresEngine, postgres } from '../../../../src/engine/postgres/index.ts';
+import { migrate } from '../../../../src/engine/postgres/migrate/migrate.ts';
+import type { Schema } from '../../../../src/engine/postgres/schema.gen.ts';
+import { freshDatabase } from '../../../support/database.ts';
 
 const FIRST: Schema = {
   version: '1.0.0',

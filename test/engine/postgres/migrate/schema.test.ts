@@ -1,13 +1,13 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { InvalidInput, NotSupported, SchemaMismatch } from '../../../src/base/errors.ts';
-import { createCapture, sql } from '../../../src/capture/index.ts';
-import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { captureRows, createLocks, lockKey, lockRows, settle } from '../../../src/lock/index.ts';
-import { createQueue, createQueueAdmin } from '../../../src/queue/index.ts';
-import { CAPABILITIES } from '../../support/capabilities.ts';
-import { freshDatabase } from '../../support/database.ts';
-import { until } from '../../support/eventually.ts';
+import { InvalidInput, NotSupported, SchemaMismatch } from '../../../../src/base/errors.ts';
+import { createCapture, sql } from '../../../../src/capture/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
+import { captureRows, createLocks, lockKey, lockRows, settle } from '../../../../src/lock/index.ts';
+import { createQueue, createQueueAdmin } from '../../../../src/queue/index.ts';
+import { CAPABILITIES } from '../../../support/capabilities.ts';
+import { freshDatabase } from '../../../support/database.ts';
+import { until } from '../../../support/eventually.ts';
 
 let database: Awaited<ReturnType<typeof freshDatabase>>;
 let client: pg.Client;
