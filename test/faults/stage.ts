@@ -6,7 +6,7 @@ import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.
 import { COMMIT } from '../support/proxy.ts';
 import type { Fault } from './fault.ts';
 import type { Ground, OwnDatabase } from './ground.ts';
-import { Member, type MemberOptions } from './member.ts';
+import { Member, type MemberOptions } from './member/member.ts';
 import type { Plan, Violation } from './plan.ts';
 
 /** The surroundings of one schedule: a database, processes before it, and the faults that hit both. */

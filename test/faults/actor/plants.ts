@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { plantSql } from '../plant.ts';
+import { plantSql } from '../plants/plant.ts';
 
 /** Takes out, or puts in its place, what a careless hand might. */
 type Change = readonly [name: string, from: RegExp | string, to: string];

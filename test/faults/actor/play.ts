@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { createActors } from '../../../src/actor/index.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
-import type { Member, Note } from '../member.ts';
+import type { Member, Note } from '../member/member.ts';
 import type { Complaint } from '../queue/history.ts';
 import { readLocks } from '../queue/read.ts';
 import type { Stage } from '../stage.ts';

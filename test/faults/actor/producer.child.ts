@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createActors } from '../../../src/actor/index.ts';
 import { postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
-import { note, ready, url } from '../member-side.ts';
+import { note, ready, url } from '../member/member-side.ts';
 import { declare } from './declaration.ts';
 import type { ProducerEvent } from './history.ts';
 import type { Operation } from './plan.ts';

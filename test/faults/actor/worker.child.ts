@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createActors } from '../../../src/actor/index.ts';
 import { postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
-import { block, note, ready, url } from '../member-side.ts';
+import { block, note, ready, url } from '../member/member-side.ts';
 import { type AnyTurn, type Deeds, declare, type Orders } from './declaration.ts';
 import type { WorkerEvent } from './history.ts';
 

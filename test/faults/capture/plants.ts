@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { plantSql } from '../plant.ts';
+import { plantSql } from '../plants/plant.ts';
 import type { Turn } from './plan.ts';
 
 interface Plant {

@@ -1,6 +1,6 @@
 // Whatever consumes the shop's changes: two projections, a copy, a follower.
 import { postgres } from '../../../src/engine/postgres/index.ts';
-import { ready, url } from '../member-side.ts';
+import { ready, url } from '../member/member-side.ts';
 import { declare } from './declaration.ts';
 
 const { COPY_URL = '', BATCH = '50', CONCURRENCY = '2', TIMEOUT = '3000' } = process.env;

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { note, ready, url } from '../member-side.ts';
+import { note, ready, url } from '../member/member-side.ts';
 import type { WriterEvent } from './history.ts';
 import type { Work } from './plan.ts';
 

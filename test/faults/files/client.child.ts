@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
 import { createFiles, type FileReading, type Written } from '../../../src/files/index.ts';
-import { note, plant, ready, url } from '../member-side.ts';
+import { note, plant, ready, url } from '../member/member-side.ts';
 import { bytesOf, hashOf } from './bytes.ts';
 import type { ClientEvent } from './history.ts';
 import { limitsOf, openStore } from './member-store.ts';

@@ -1,4 +1,4 @@
-import { describePlants } from '../describe-plants.ts';
+import { describePlants } from '../plants/describe-plants.ts';
 import { openGround } from '../describe-schedules.ts';
 import { filesPart } from './part.ts';
 import { LONG_PLANTS, PLANTS } from './plants.ts';

@@ -4,7 +4,7 @@ import type { Content, Part } from '../../../src/files/content.ts';
 import { GuardedContent } from '../../../src/files/guarded-content.ts';
 import { Reader } from '../../../src/files/reader.ts';
 import { Upload, type Written } from '../../../src/files/write/publish.ts';
-import { plantSql } from '../plant.ts';
+import { plantSql } from '../plants/plant.ts';
 import { type Deed, type FilesPlan, type Operation, planFiles, type StoreFaulting } from './plan.ts';
 
 interface Plant {

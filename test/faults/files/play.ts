@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { CorruptObject } from '../../../src/base/errors.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createFiles, type Files } from '../../../src/files/index.ts';
-import type { Member } from '../member.ts';
+import type { Member } from '../member/member.ts';
 import type { Complaint } from '../queue/history.ts';
 import { readLocks } from '../queue/read.ts';
 import type { Stage } from '../stage.ts';

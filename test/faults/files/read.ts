@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Note } from '../member.ts';
+import type { Note } from '../member/member.ts';
 import type { ClientEvent, DocumentRow, FilesHistory, ObjectRow, Wish } from './history.ts';
 
 const MS = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`;

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createFiles } from '../../../src/files/index.ts';
-import { note, plant, ready, url } from '../member-side.ts';
+import { note, plant, ready, url } from '../member/member-side.ts';
 import type { SweeperEvent } from './history.ts';
 import { limitsOf, openStore } from './member-store.ts';
 import { plantInMember } from './plants.ts';

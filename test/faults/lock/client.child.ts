@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LeaseLost } from '../../../src/base/errors.ts';
 import { createLocks, type Lock, type LockOptions } from '../../../src/lock/index.ts';
-import { clock, note, plant, ready, url } from '../member-side.ts';
+import { clock, note, plant, ready, url } from '../member/member-side.ts';
 import type { ClientEvent } from './history.ts';
 import type { LockPlan, Step } from './plan.ts';
 import { plantInClient } from './plants.ts';

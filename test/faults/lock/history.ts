@@ -1,4 +1,4 @@
-import type { Note } from '../member.ts';
+import type { Note } from '../member/member.ts';
 import type { Violation } from '../plan.ts';
 import type { EngineName, Step } from './plan.ts';
 

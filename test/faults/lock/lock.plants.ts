@@ -1,4 +1,4 @@
-import { describePlants } from '../describe-plants.ts';
+import { describePlants } from '../plants/describe-plants.ts';
 import { openGround } from '../describe-schedules.ts';
 import { LOCK_PARTS } from './engines.ts';
 import { plantsOf } from './plants.ts';

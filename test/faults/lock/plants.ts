@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { plantSql } from '../plant.ts';
+import { plantSql } from '../plants/plant.ts';
 import type { EngineName } from './plan.ts';
 
 interface Plant {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createLocks, type Locks } from '../../../src/lock/index.ts';
-import type { Member, Note } from '../member.ts';
+import type { Member, Note } from '../member/member.ts';
 import { monotonic, type Stage } from '../stage.ts';
 import { placeOf, readWritten } from './dynamo-ground.ts';
 import { type ClientEvent, type Complaint, type LockHistory, type Sighting, toOperations } from './history.ts';

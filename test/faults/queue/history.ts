@@ -1,4 +1,4 @@
-import type { Note } from '../member.ts';
+import type { Note } from '../member/member.ts';
 import type { KindName } from './declaration.ts';
 import type { Hold } from './plan.ts';
 

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { Keeper } from '../../../src/queue/work/keeper.ts';
-import { plantSql } from '../plant.ts';
+import { plantSql } from '../plants/plant.ts';
 
 interface Plant {
   /** A function of the database, and what becomes of it. */

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { breaches, places } from '../../queue/invariants.ts';
-import type { Member } from '../member.ts';
+import type { Member } from '../member/member.ts';
 import type { Stage } from '../stage.ts';
 import {
   type Complaint,

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ConnectionFailed } from '../../../src/base/errors.ts';
 import { postgres, type Transaction } from '../../../src/engine/postgres/index.ts';
 import { createQueue, type JobInput } from '../../../src/queue/index.ts';
-import { note, ready, url } from '../member-side.ts';
+import { note, ready, url } from '../member/member-side.ts';
 import { declaration, type Orders } from './declaration.ts';
 import type { ProducerEvent } from './history.ts';
 import type { NewJob, Operation, QueuePlan } from './plan.ts';

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
 import { createQueue, NoRetry, type Unit } from '../../../src/queue/index.ts';
-import { block, note, plant, ready, url } from '../member-side.ts';
+import { block, note, plant, ready, url } from '../member/member-side.ts';
 import { declaration, type Orders } from './declaration.ts';
 import type { WorkerEvent } from './history.ts';
 import type { QueuePlan, WorkerPlan } from './plan.ts';

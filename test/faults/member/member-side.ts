@@ -1,10 +1,10 @@
 // What the processes of a schedule have in common: each is a script `….child.ts` that imports this.
 import { openSync, writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { block } from './block.ts';
+import { block } from '../block.ts';
 import type { Order } from './member.ts';
 
-export { block } from './block.ts';
+export { block } from '../block.ts';
 
 const environment = process.env;
 const trueDate = Date.now.bind(Date);

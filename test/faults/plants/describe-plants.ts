@@ -1,9 +1,9 @@
 import { describe, test } from 'vitest';
-import { LONG } from '../support/long.ts';
-import { PATIENCE_MS } from './describe-schedules.ts';
-import type { Ground } from './ground.ts';
-import { isFoundByChecker, type Runner } from './part.ts';
-import type { Violation } from './plan.ts';
+import { LONG } from '../../support/long.ts';
+import { PATIENCE_MS } from '../describe-schedules.ts';
+import type { Ground } from '../ground.ts';
+import { isFoundByChecker, type Runner } from '../part.ts';
+import type { Violation } from '../plan.ts';
 
 /** A bug that shows only when two processes meet may be missed by one schedule on a busy machine. */
 const TRIES = 3;

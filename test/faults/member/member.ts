@@ -1,9 +1,9 @@
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Child, type Exit, startChild } from '../support/child-process.ts';
-import { type Proxy, startProxy } from '../support/proxy.ts';
-import type { Ground } from './ground.ts';
+import { type Child, type Exit, startChild } from '../../support/child-process.ts';
+import { type Proxy, startProxy } from '../../support/proxy.ts';
+import type { Ground } from '../ground.ts';
 
 /** What a member is told on its standard input. */
 export type Order = { readonly stepClock: number } | { readonly block: number } | { readonly stop: true };
