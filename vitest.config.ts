@@ -51,7 +51,7 @@ const config: ViteUserConfig = defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     exclude: guides.test?.include ?? [],
-    globalSetup: ['test/support/server.ts', 'test/support/dynamodb-server.ts'],
+    globalSetup: ['test/support/servers/server.ts', 'test/support/servers/dynamodb-server.ts'],
     // What was built is run as it is, as users run it.
     server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',

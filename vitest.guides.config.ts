@@ -5,7 +5,7 @@ import './test/support/without-certificates.ts';
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ['test/docs.test.ts', 'test/examples/**/*.test.ts', 'test/package/**/*.test.ts'],
-    globalSetup: ['test/support/server.ts', 'test/support/dynamodb-server.ts'],
+    globalSetup: ['test/support/servers/server.ts', 'test/support/servers/dynamodb-server.ts'],
     server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',
     maxWorkers: 3,

@@ -6,7 +6,7 @@ import './test/support/without-certificates.ts';
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ['test/faults/**/*.plants.ts'],
-    globalSetup: ['test/support/server.ts', 'test/support/dynamodb-server.ts'],
+    globalSetup: ['test/support/servers/server.ts', 'test/support/servers/dynamodb-server.ts'],
     pool: 'forks',
     maxWorkers: 2,
     maxConcurrency: 4,

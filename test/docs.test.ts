@@ -6,8 +6,8 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, describe, expect, test } from 'vitest';
 import { freshDatabase } from './support/database.ts';
-import { apiEnvironment, dynamoEnvironment, writeScript } from './support/doc-environments.ts';
-import { readSnippets } from './support/snippets.ts';
+import { apiEnvironment, dynamoEnvironment, writeScript } from './support/documents/doc-environments.ts';
+import { readSnippets } from './support/documents/snippets.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const guides = [...markdownIn('.'), ...markdownIn('docs')];

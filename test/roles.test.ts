@@ -9,12 +9,12 @@ import { createFileAdmin } from '../src/files/index.ts';
 import { createHttp } from '../src/http/index.ts';
 import { createLocks } from '../src/lock/index.ts';
 import { createQueueAdmin } from '../src/queue/index.ts';
-import { CAPABILITIES } from './support/capabilities.ts';
 import { freshDatabase } from './support/database.ts';
 import { until } from './support/eventually.ts';
 import { recordLog } from './support/log.ts';
 import { OPEN_DOOR } from './support/open-door.ts';
-import { type TestRole, testRole } from './support/role.ts';
+import { type TestRole, testRole } from './support/servers/role.ts';
+import { CAPABILITIES } from './support/strange/capabilities.ts';
 
 /** What SECURITY.md grants to each role. */
 const [MAKE_SCHEMA = '', OF_APP = '', OF_READER = '', OF_INSTALLER = ''] = Array.from(

@@ -10,8 +10,8 @@ import { openScene } from './actor/scene.ts';
 import { makeHouse } from './http/house.ts';
 import { freshDatabase } from './support/database.ts';
 import { dynamoClient, sharedDynamo } from './support/dynamodb.ts';
-import { type Fault, faultyClient } from './support/dynamodb-faults.ts';
 import { until } from './support/eventually.ts';
+import { type Fault, faultyClient } from './support/failing/dynamodb-faults.ts';
 import { wallClock, whileStepping } from './support/wall-clock.ts';
 
 /**

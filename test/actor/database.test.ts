@@ -5,10 +5,10 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { createActors } from '../../src/actor/index.ts';
 import { startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
-import { copied } from '../support/embedded.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
-import { hasPooler, startPooler } from '../support/pooler.ts';
+import { copied } from '../support/servers/embedded.ts';
+import { hasPooler, startPooler } from '../support/servers/pooler.ts';
 import { allFinal, check, open } from './walk.ts';
 import { walker } from './walker.ts';
 

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { actor, createActors } from '../../src/actor/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
+import { expectToSayProblems } from '../support/failing/outage.ts';
 import { recordLog } from '../support/log.ts';
-import { expectToSayProblems } from '../support/outage.ts';
 import { startProxy } from '../support/proxy.ts';
 import { openScene } from './scene.ts';
 

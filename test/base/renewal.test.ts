@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { LeaseLost } from '../../src/base/errors.ts';
 import { type Renewal, type RenewalOptions, startRenewal } from '../../src/base/renewal.ts';
 import { moment, now } from '../../src/base/time/clock.ts';
-import { ownTimers } from '../support/own-timers.ts';
+import { ownTimers } from '../support/children/own-timers.ts';
 import { wallClock } from '../support/wall-clock.ts';
 
 const LEASE_MS = 30_000;

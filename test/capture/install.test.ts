@@ -3,8 +3,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, NotSupported } from '../../src/base/errors.ts';
 import { type CaptureOptions, createCapture, type Projection, Sql, sql } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
-import { startTestServer } from '../support/embedded.ts';
 import { until } from '../support/eventually.ts';
+import { startTestServer } from '../support/servers/embedded.ts';
 import { EXPECTED, openScene, VIA } from './scene.ts';
 
 test('plan gives the SQL that apply runs; applied again, there is nothing to do; detach leaves nothing', async () => {

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { createCapture } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
+import { expectToSayProblems } from '../support/failing/outage.ts';
 import { recordLog } from '../support/log.ts';
-import { expectToSayProblems } from '../support/outage.ts';
 import { startProxy } from '../support/proxy.ts';
 import { build, openScene, TARGET, VIA } from './scene.ts';
 

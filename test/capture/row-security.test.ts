@@ -3,7 +3,7 @@ import { createCapture, createCaptureAdmin } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
-import { testRole } from '../support/role.ts';
+import { testRole } from '../support/servers/role.ts';
 import { build, openScene, TARGET, VIA } from './scene.ts';
 
 /** The rights that SECURITY.md grants to the role of a worker, and rights on the tables. */

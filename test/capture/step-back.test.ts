@@ -3,12 +3,12 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Capture, createCapture, type Follower, type Projection, sql } from '../../src/capture/index.ts';
 import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
 import { type PostgresEngine, postgres, statement, type Transaction } from '../../src/engine/postgres/index.ts';
-import { type Backup, backUp, copyFolder } from '../support/backup.ts';
-import { holdBackWal } from '../support/crash.ts';
+import { holdBackWal } from '../support/children/crash.ts';
 import { freshDatabase } from '../support/database.ts';
-import { startTestServer } from '../support/embedded.ts';
 import { until } from '../support/eventually.ts';
-import { startStandby } from '../support/standby.ts';
+import { type Backup, backUp, copyFolder } from '../support/servers/backup.ts';
+import { startTestServer } from '../support/servers/embedded.ts';
+import { startStandby } from '../support/servers/standby.ts';
 import { dumpInto } from './dump.ts';
 
 const QUICK = { fsync: 'off', autovacuum: 'off' };

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import pg from 'pg';
 import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
-import { startTestServer } from '../support/embedded.ts';
-import { logInCheaply } from '../support/login.ts';
 import { memoryFolder } from '../support/memory.ts';
+import { startTestServer } from '../support/servers/embedded.ts';
+import { logInCheaply } from '../support/servers/login.ts';
 
 export const SETTINGS = {
   // Faults kill processes, the server's among them, never the machine.

@@ -1,7 +1,7 @@
 // npm run test:faults -- --part queue --seeds 1..60 [--jobs 2] [--plant NAME] [--short]
 import { parseArgs } from 'node:util';
-import { buildChildren } from '../support/children.ts';
-import { makeCluster } from '../support/embedded.ts';
+import { buildChildren } from '../support/children/children.ts';
+import { makeCluster } from '../support/servers/embedded.ts';
 import { tellFault } from './fault.ts';
 import { Ground } from './ground.ts';
 import type { Report, Runner } from './part.ts';

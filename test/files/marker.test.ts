@@ -5,7 +5,7 @@ import { Conflict, StoreRefused, StoreUnavailable } from '../../src/base/errors.
 import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
 import { createFiles, type Files } from '../../src/files/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
-import { fullDisk } from '../support/full-disk.ts';
+import { fullDisk } from '../support/servers/full-disk.ts';
 import { bucketStore, diskStore, readAll, type TestStore } from './world.ts';
 
 let database: FreshDatabase;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import type { Lock, LockEngine } from '../../src/lock/index.ts';
-import type { Write } from '../support/history.ts';
+import type { Write } from '../support/history/history.ts';
 
 /** The settings of one party. */
 export interface PartySettings {

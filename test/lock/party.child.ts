@@ -3,7 +3,7 @@
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createLocks, type Lock, type LockOptions } from '../../src/lock/index.ts';
-import type { Hold } from '../support/history.ts';
+import type { Hold } from '../support/history/history.ts';
 import type { Ground, PartySettings } from './ground.ts';
 
 interface Order {

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Locks } from '../../src/lock/index.ts';
 import { freshDatabase } from '../support/database.ts';
-import { hasPooler, startPooler } from '../support/pooler.ts';
+import { hasPooler, startPooler } from '../support/servers/pooler.ts';
 
 if (!hasPooler) console.warn('SKIPPED: pgbouncer is not installed; locks behind a pooler are not tested in this run');
 

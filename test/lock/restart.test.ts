@@ -6,10 +6,10 @@ import { expect, onTestFinished, test } from 'vitest';
 import { type EmbeddedPostgres, startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Lock, type Locks } from '../../src/lock/index.ts';
-import { copied } from '../support/embedded.ts';
 import { until } from '../support/eventually.ts';
-import { type Hold, violations } from '../support/history.ts';
+import { type Hold, violations } from '../support/history/history.ts';
 import { LONG, rarely } from '../support/long.ts';
+import { copied } from '../support/servers/embedded.ts';
 
 const CRASHES = LONG ? 4 : 1;
 const quiet = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };

@@ -3,8 +3,8 @@ import { postgres } from '../../src/engine/postgres/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
+import { expectToSayProblems } from '../support/failing/outage.ts';
 import { recordLog } from '../support/log.ts';
-import { expectToSayProblems } from '../support/outage.ts';
 import { startProxy } from '../support/proxy.ts';
 
 test.each(['lease', 'transaction'] as const)(

@@ -5,7 +5,7 @@ import { createHttp } from '../../src/http/index.ts';
 import { createQueue, type Queue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { OPEN_DOOR } from '../support/open-door.ts';
-import { type RecordedSpan, type Recorder, recordTelemetry } from '../support/otel.ts';
+import { type RecordedSpan, type Recorder, recordTelemetry } from '../support/strange/otel.ts';
 
 const kinds = { send: {}, once: { unique: 'key' }, fail: { attempts: 1 } } as const;
 const GIVEN = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';

@@ -1,8 +1,8 @@
 import { inject } from 'vitest';
-import { type Child, startChild } from './child-process.ts';
+import { type Child, startChild } from './children/child-process.ts';
 import { atTestEnd } from './together.ts';
 
-export type { Child, Exit } from './child-process.ts';
+export type { Child, Exit } from './children/child-process.ts';
 
 /**
  * Starts `script`, a path from test/ such as `crash/worker.child.ts`, and kills it at the end of the test. To be called

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../../support/database.ts';
-import { testRole } from '../../support/role.ts';
+import { testRole } from '../../support/servers/role.ts';
 import { warmPawl } from '../warm-pawl.ts';
 
 interface Finding {

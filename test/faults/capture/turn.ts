@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { dumpInto } from '../../capture/dump.ts';
-import { holdBackWal, type WalHold } from '../../support/crash.ts';
-import { type Standby, startStandby } from '../../support/standby.ts';
+import { holdBackWal, type WalHold } from '../../support/children/crash.ts';
+import { type Standby, startStandby } from '../../support/servers/standby.ts';
 import { SETTINGS } from '../ground.ts';
 import type { Stage } from '../stage.ts';
 import { type declare, PROJECTED } from './declaration.ts';

@@ -1,5 +1,5 @@
-import { describePlants } from '../plants/describe-plants.ts';
 import { openGround } from '../describe-schedules.ts';
+import { describePlants } from '../plants/describe-plants.ts';
 import { filesPart } from './part.ts';
 import { LONG_PLANTS, PLANTS } from './plants.ts';
 

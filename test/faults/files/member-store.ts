@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Content, disk, type S3Options, s3 } from '../../../src/files/index.ts';
-import { fullDisk } from '../../support/full-disk.ts';
+import { fullDisk } from '../../support/servers/full-disk.ts';
 
 /** Where the bytes are, and which files say how it fails now: what a member is told by its environment. */
 export interface StorePlace {

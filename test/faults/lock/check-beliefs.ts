@@ -1,4 +1,4 @@
-import { type Hold, violations } from '../../support/history.ts';
+import { type Hold, violations } from '../../support/history/history.ts';
 import type { Violation } from '../plan.ts';
 import type { HoldEnd, LockHistory, Operation } from './history.ts';
 import { violation } from './story.ts';

@@ -9,7 +9,7 @@ import {
 import { LeaseLost } from '../../../src/base/errors.ts';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import type { Lock } from '../../../src/lock/index.ts';
-import { carelessClient, faultyClient, seededFaults } from '../../support/dynamodb-faults.ts';
+import { carelessClient, faultyClient, seededFaults } from '../../support/failing/dynamodb-faults.ts';
 import { block } from '../block.ts';
 import type { Written } from './history.ts';
 import type { Writing } from './plan.ts';

@@ -1,5 +1,5 @@
-import { describePlants } from '../plants/describe-plants.ts';
 import { openGround } from '../describe-schedules.ts';
+import { describePlants } from '../plants/describe-plants.ts';
 import { LOCK_PARTS } from './engines.ts';
 import { plantsOf } from './plants.ts';
 

@@ -1,7 +1,7 @@
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Child, type Exit, startChild } from '../../support/child-process.ts';
+import { type Child, type Exit, startChild } from '../../support/children/child-process.ts';
 import { type Proxy, startProxy } from '../../support/proxy.ts';
 import type { Ground } from '../ground.ts';
 

@@ -1,5 +1,5 @@
-import { describePlants } from '../plants/describe-plants.ts';
 import { openGround } from '../describe-schedules.ts';
+import { describePlants } from '../plants/describe-plants.ts';
 import { queuePart } from './part.ts';
 import { PLANTS } from './plants.ts';
 

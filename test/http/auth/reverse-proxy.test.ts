@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { ROUTES } from '../../../src/http/app.ts';
 import { type HttpOptions, hashPassword, serve } from '../../../src/http/index.ts';
 import { PLAIN_ROUTES } from '../../../src/http/plain-routes.ts';
-import { REVERSE_PROXIES, type ReverseProxy, startReverseProxy } from '../../support/reverse-proxy.ts';
+import { REVERSE_PROXIES, type ReverseProxy, startReverseProxy } from '../../support/servers/reverse-proxy.ts';
 import { type House, makeHouse } from '../house.ts';
 
 const TOKEN = 'a-token-0123456789';

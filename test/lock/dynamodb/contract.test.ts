@@ -2,7 +2,7 @@ import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll } from 'vitest';
 import { type DynamoClient, dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
-import { type Fault, faultyClient } from '../../support/dynamodb-faults.ts';
+import { type Fault, faultyClient } from '../../support/failing/dynamodb-faults.ts';
 import { describeLocks } from '../contract.ts';
 import { type Condition, describeEndsOfWaits, SLOW_MS } from '../ends.ts';
 

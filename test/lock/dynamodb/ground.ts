@@ -7,8 +7,8 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { dynamoClient } from '../../support/dynamodb.ts';
-import { carelessClient, faultyClient, seededFaults } from '../../support/dynamodb-faults.ts';
-import type { Write } from '../../support/history.ts';
+import { carelessClient, faultyClient, seededFaults } from '../../support/failing/dynamodb-faults.ts';
+import type { Write } from '../../support/history/history.ts';
 import type { Ground, PartySettings } from '../ground.ts';
 
 /** A party on DynamoDB: `http://host:port/table`. The lock protects a row of the same table, with a log of its writes. */

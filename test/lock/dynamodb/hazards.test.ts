@@ -16,8 +16,8 @@ import { readHead, rewrite } from '../../../src/lock/dynamodb/items/head.ts';
 import { lockKey, waiterOf } from '../../../src/lock/dynamodb/items/key.ts';
 import { createLocks, type Lock, type Locks } from '../../../src/lock/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
-import { type Fault, faultyClient, type Request } from '../../support/dynamodb-faults.ts';
 import { until } from '../../support/eventually.ts';
+import { type Fault, faultyClient, type Request } from '../../support/failing/dynamodb-faults.ts';
 import { LONG } from '../../support/long.ts';
 import { atTestEnd, together } from '../../support/together.ts';
 

@@ -3,11 +3,11 @@ import { beforeAll, expect, test } from 'vitest';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createLocks } from '../../../src/lock/index.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
-import { type Hold, violations, type Write } from '../../support/history.ts';
+import { type Hold, violations, type Write } from '../../support/history/history.ts';
 import { LONG } from '../../support/long.ts';
 import type { PartySettings } from '../ground.ts';
-import { type Party, startParty } from '../party.ts';
 import { type Faults, runSchedule } from '../model/schedules.ts';
+import { type Party, startParty } from '../party.ts';
 import { protectedKey, toWrites } from './ground.ts';
 
 const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (LONG ? 1000 : 5));

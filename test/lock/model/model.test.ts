@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { explore } from '../../support/explore.ts';
+import { explore } from '../../support/history/explore.ts';
 import { LONG } from '../../support/long.ts';
 import { type OursOptions, ourProtocol, publishedDesign } from './model.ts';
 

@@ -9,7 +9,7 @@ import {
   passed,
   standingOf,
 } from '../../../src/lock/dynamodb/head.ts';
-import type { Protocol, Step } from '../../support/explore.ts';
+import type { Protocol, Step } from '../../support/history/explore.ts';
 
 /** The published design: a counter, a row for each ticket, and the client with the lowest row holds the lock. */
 interface PublishedState {

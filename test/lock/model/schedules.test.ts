@@ -2,7 +2,7 @@ import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
-import { type Hold, violations, type Write } from '../../support/history.ts';
+import { type Hold, violations, type Write } from '../../support/history/history.ts';
 import { LONG, rarely } from '../../support/long.ts';
 import { hasRead, type Party, PROTECTED, startParty } from '../party.ts';
 import { type Faults, runSchedule, toWrites } from './schedules.ts';

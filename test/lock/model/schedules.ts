@@ -1,4 +1,4 @@
-import type { Hold, Write } from '../../support/history.ts';
+import type { Hold, Write } from '../../support/history/history.ts';
 import { seeded } from '../../support/random.ts';
 import type { Step } from '../party.child.ts';
 import type { Party } from '../party.ts';

@@ -19,7 +19,7 @@ import {
 } from '../../../src/queue/dynamodb/head.ts';
 import { type KeyOutcome, keySettled, readKeyHead, taking } from '../../../src/queue/dynamodb/key-head.ts';
 import { JOBS } from '../../../src/queue/dynamodb/place.ts';
-import type { Protocol, Step } from '../../support/explore.ts';
+import type { Protocol, Step } from '../../support/history/explore.ts';
 
 export interface QueueModelOptions {
   /** One job each, with the key or without. */

@@ -3,7 +3,7 @@ import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { recordLog } from '../../support/log.ts';
-import { hasPooler, startPooler } from '../../support/pooler.ts';
+import { hasPooler, startPooler } from '../../support/servers/pooler.ts';
 import { FAULTS, Scene } from '../faults.ts';
 
 if (!hasPooler) console.warn('SKIPPED: pgbouncer is not installed; queues behind a pooler are not tested in this run');

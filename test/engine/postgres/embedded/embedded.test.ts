@@ -13,11 +13,11 @@ import {
   type EmbeddedPostgres,
   startEmbedded,
 } from '../../../../src/engine/postgres/embedded/index.ts';
-import { copied } from '../../../support/embedded.ts';
 import { until } from '../../../support/eventually.ts';
 import { LONG, rarely } from '../../../support/long.ts';
 import { memoryFolder } from '../../../support/memory.ts';
 import { spawnChild } from '../../../support/process.ts';
+import { copied } from '../../../support/servers/embedded.ts';
 
 const isRoot = process.geteuid?.() === 0;
 const packaged = join(

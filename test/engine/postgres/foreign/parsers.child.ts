@@ -1,7 +1,7 @@
 // A program that has changed how node-postgres reads answers: for all of its queries, or for those of one pool.
 import pg from 'pg';
 import { postgres } from '../../../../src/engine/postgres/index.ts';
-import { CAPABILITIES } from '../../../support/capabilities.ts';
+import { CAPABILITIES } from '../../../support/strange/capabilities.ts';
 
 type Parser = (text: string) => unknown;
 

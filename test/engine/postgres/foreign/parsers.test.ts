@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { CAPABILITIES } from '../../../support/capabilities.ts';
 import { freshDatabase } from '../../../support/database.ts';
 import { most } from '../../../support/long.ts';
 import { spawnChild } from '../../../support/process.ts';
+import { CAPABILITIES } from '../../../support/strange/capabilities.ts';
 
 /** By their names in the child. The first three are read differently by what a capability answers, the others by single columns. */
 const PARSERS = [

@@ -1,10 +1,10 @@
 import pg from 'pg';
 import { describe, onTestFinished, test } from 'vitest';
 import { postgres } from '../../../../src/engine/postgres/index.ts';
-import { CAPABILITIES } from '../../../support/capabilities.ts';
 import { freshDatabase } from '../../../support/database.ts';
 import { recordLog } from '../../../support/log.ts';
 import { most } from '../../../support/long.ts';
+import { CAPABILITIES } from '../../../support/strange/capabilities.ts';
 
 type Settings = Readonly<Record<string, string>>;
 

@@ -3,11 +3,17 @@ import pg from 'pg';
 import { describe, expect, test, vi } from 'vitest';
 import { type PostgresEngine, postgres } from '../../../../src/engine/postgres/index.ts';
 import type * as Sql from '../../../../src/engine/postgres/sql.ts';
-import { BY_HAND } from '../../../support/by-hand.ts';
-import { CAPABILITIES, type Exercise } from '../../../support/capabilities.ts';
 import { freshDatabase } from '../../../support/database.ts';
 import { recordLog } from '../../../support/log.ts';
-import { CallLog, explainEverything, makeStrangers, overhear, type Strangers } from '../../../support/strangers.ts';
+import { BY_HAND } from '../../../support/strange/by-hand.ts';
+import { CAPABILITIES, type Exercise } from '../../../support/strange/capabilities.ts';
+import {
+  CallLog,
+  explainEverything,
+  makeStrangers,
+  overhear,
+  type Strangers,
+} from '../../../support/strange/strangers.ts';
 
 const made = vi.hoisted(() => new Map<string, string>());
 

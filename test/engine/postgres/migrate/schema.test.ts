@@ -5,9 +5,9 @@ import { createCapture, sql } from '../../../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
 import { captureRows, createLocks, lockKey, lockRows, settle } from '../../../../src/lock/index.ts';
 import { createQueue, createQueueAdmin } from '../../../../src/queue/index.ts';
-import { CAPABILITIES } from '../../../support/capabilities.ts';
 import { freshDatabase } from '../../../support/database.ts';
 import { until } from '../../../support/eventually.ts';
+import { CAPABILITIES } from '../../../support/strange/capabilities.ts';
 
 let database: Awaited<ReturnType<typeof freshDatabase>>;
 let client: pg.Client;

@@ -4,10 +4,10 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { LeaseLost } from '../../../../src/base/errors.ts';
 import { postgres, statement } from '../../../../src/engine/postgres/index.ts';
 import { createQueue, type Worker } from '../../../../src/queue/index.ts';
-import { startTestServer } from '../../../support/embedded.ts';
 import { eventually, until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
 import type { Proxy } from '../../../support/proxy.ts';
+import { startTestServer } from '../../../support/servers/embedded.ts';
 import { expectOneEffectEach, FAULTS, HOLDS, openScene, proxied, Scene } from '../../faults.ts';
 import { SqlSession } from '../../sql-session.ts';
 

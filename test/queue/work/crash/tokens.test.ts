@@ -1,9 +1,9 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../../src/queue/index.ts';
-import { startTestServer } from '../../../support/embedded.ts';
 import { until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
+import { startTestServer } from '../../../support/servers/embedded.ts';
 
 async function freshServer(): Promise<{ engine: PostgresEngine; crash: () => Promise<void> }> {
   const server = await startTestServer({ fsync: 'off' });

@@ -11,8 +11,8 @@ import { createQueue, type Queue, type Unit, type Worker, type WorkOptions } fro
 import { freshDatabase } from '../../../support/database.ts';
 import { eventually, until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
-import { hasPooler, startPooler } from '../../../support/pooler.ts';
 import { startProxy } from '../../../support/proxy.ts';
+import { hasPooler, startPooler } from '../../../support/servers/pooler.ts';
 import { openScene } from '../../faults.ts';
 import { SqlSession } from '../../sql-session.ts';
 

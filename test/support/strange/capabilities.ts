@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { actor, createActors } from '../../src/actor/index.ts';
-import { createCapture, createCaptureAdmin, sql } from '../../src/capture/index.ts';
-import { type PostgresEngine, statement } from '../../src/engine/postgres/index.ts';
-import { createFileAdmin, createFiles, disk } from '../../src/files/index.ts';
-import { createHttp } from '../../src/http/index.ts';
-import { createLocks } from '../../src/lock/index.ts';
-import { createQueue, createQueueAdmin } from '../../src/queue/index.ts';
-import { until } from './eventually.ts';
-import { OPEN_DOOR } from './open-door.ts';
+import { actor, createActors } from '../../../src/actor/index.ts';
+import { createCapture, createCaptureAdmin, sql } from '../../../src/capture/index.ts';
+import { type PostgresEngine, statement } from '../../../src/engine/postgres/index.ts';
+import { createFileAdmin, createFiles, disk } from '../../../src/files/index.ts';
+import { createHttp } from '../../../src/http/index.ts';
+import { createLocks } from '../../../src/lock/index.ts';
+import { createQueue, createQueueAdmin } from '../../../src/queue/index.ts';
+import { until } from '../eventually.ts';
+import { OPEN_DOOR } from '../open-door.ts';
 
 /**
  * Once through what a capability writes and reads, on a database with only the migrations in it. Rejects where something is not as

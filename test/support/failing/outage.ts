@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
-import { until } from './eventually.ts';
-import type { Proxy } from './proxy.ts';
+import { until } from '../eventually.ts';
+import type { Proxy } from '../proxy.ts';
 
 /** What runs until it is stopped, and says why it cannot work. */
 interface LongRunning {

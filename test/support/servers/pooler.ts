@@ -4,8 +4,8 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect as dial } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '../../examples/free-port.ts';
-import { until } from './eventually.ts';
+import { freePort } from '../../../examples/free-port.ts';
+import { until } from '../eventually.ts';
 
 /** PgBouncer in transaction mode before a database. */
 export interface Pooler {

@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { until } from './eventually.ts';
+import { until } from '../eventually.ts';
 
 interface Program {
   /** Undefined: it is not here. */

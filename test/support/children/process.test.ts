@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { spawnChild } from './process.ts';
+import { spawnChild } from '../process.ts';
 
-const script = 'support/counter.child.ts';
+const script = 'support/children/counter.child.ts';
 
 test('a child runs TypeScript, with arguments and environment, and answers', async () => {
   const child = spawnChild(script, ['now'], { COLOR: 'red' });

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
-import type { DynamoClient } from '../../src/engine/dynamodb/index.ts';
+import type { DynamoClient } from '../../../src/engine/dynamodb/index.ts';
 
 /** What becomes of one request. */
 export type Fault =

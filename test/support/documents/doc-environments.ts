@@ -2,14 +2,14 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import { postgres } from '../../src/engine/postgres/index.ts';
-import { createFiles, disk } from '../../src/files/index.ts';
-import { createHttp, serve } from '../../src/http/index.ts';
-import { createQueue } from '../../src/queue/index.ts';
-import { sharedDynamo } from './dynamodb.ts';
+import { postgres } from '../../../src/engine/postgres/index.ts';
+import { createFiles, disk } from '../../../src/files/index.ts';
+import { createHttp, serve } from '../../../src/http/index.ts';
+import { createQueue } from '../../../src/queue/index.ts';
+import { sharedDynamo } from '../dynamodb.ts';
 import type { Snippet } from './snippets.ts';
 
-const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../../dist/cli/main.js', import.meta.url));
 
 /** What the AWS SDK needs to find the DynamoDB of this run, which has transactions or not. */
 export async function dynamoEnvironment(): Promise<{ hasTransactions: boolean; env: NodeJS.ProcessEnv }> {

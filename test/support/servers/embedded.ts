@@ -1,8 +1,8 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { inject } from 'vitest';
-import { type EmbeddedPostgres, startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
-import { memoryFolder } from './memory.ts';
+import { type EmbeddedPostgres, startEmbedded } from '../../../src/engine/postgres/embedded/index.ts';
+import { memoryFolder } from '../memory.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -3,10 +3,10 @@ import { chmod, mkdtemp, rm, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
+import type { EmbeddedPostgres } from '../../../src/engine/postgres/embedded/index.ts';
+import { until } from '../eventually.ts';
+import { memoryFolder } from '../memory.ts';
 import { startTestServer } from './embedded.ts';
-import { until } from './eventually.ts';
-import { memoryFolder } from './memory.ts';
 
 const run = promisify(execFile);
 

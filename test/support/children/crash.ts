@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { until } from './eventually.ts';
+import { until } from '../eventually.ts';
 
 /** From now on commits are not flushed: what is committed without waiting for the disk is lost when the server crashes. */
 export interface WalHold {

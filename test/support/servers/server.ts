@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
-import { buildChildren } from './children.ts';
+import { buildChildren } from '../children/children.ts';
 import { makeCluster, startTestServer } from './embedded.ts';
 import { logInCheaply } from './login.ts';
 

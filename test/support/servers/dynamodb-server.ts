@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { createRequire } from 'node:module';
 import type { TestProject } from 'vitest/node';
-import { startLocal } from '../../examples/ledger/local.ts';
-import type { SharedDynamo } from './dynamodb.ts';
+import { startLocal } from '../../../examples/ledger/local.ts';
+import type { SharedDynamo } from '../dynamodb.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -2,10 +2,10 @@ import { execFile } from 'node:child_process';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
+import type { EmbeddedPostgres } from '../../../src/engine/postgres/embedded/index.ts';
+import { until } from '../eventually.ts';
+import { memoryFolder } from '../memory.ts';
 import { startTestServer } from './embedded.ts';
-import { until } from './eventually.ts';
-import { memoryFolder } from './memory.ts';
 import { ask, copyRunning } from './standby.ts';
 
 const run = promisify(execFile);

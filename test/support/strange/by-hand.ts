@@ -2,17 +2,17 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createCapture, createCaptureAdmin, sql } from '../../src/capture/index.ts';
-import { examine } from '../../src/cli/doctor/checks.ts';
-import { postgres, statement } from '../../src/engine/postgres/index.ts';
-import { createFileAdmin, createFiles, disk } from '../../src/files/index.ts';
-import { createHttp } from '../../src/http/index.ts';
-import { captureRows, extendRows, lockKey, lockRows, settle } from '../../src/lock/index.ts';
-import { createQueue } from '../../src/queue/index.ts';
+import { createCapture, createCaptureAdmin, sql } from '../../../src/capture/index.ts';
+import { examine } from '../../../src/cli/doctor/checks.ts';
+import { postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createFileAdmin, createFiles, disk } from '../../../src/files/index.ts';
+import { createHttp } from '../../../src/http/index.ts';
+import { captureRows, extendRows, lockKey, lockRows, settle } from '../../../src/lock/index.ts';
+import { createQueue } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../database.ts';
+import { until } from '../eventually.ts';
+import { OPEN_DOOR } from '../open-door.ts';
 import type { Exercise } from './capabilities.ts';
-import { freshDatabase } from './database.ts';
-import { until } from './eventually.ts';
-import { OPEN_DOOR } from './open-door.ts';
 
 /** As {@link CAPABILITIES}: what is done with users' tables, by operators, and now and then. */
 export const BY_HAND: Readonly<Record<string, Exercise>> = {
