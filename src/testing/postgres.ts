@@ -25,8 +25,8 @@ with time as (
     wake_at = a.wake_at - t.gone, retry_at = a.retry_at - t.gone, floor_at = a.floor_at - t.gone,
     deadline_at = a.deadline_at - t.gone, entered_at = a.entered_at - t.gone, created_at = a.created_at - t.gone,
     timers = (
-      select jsonb_object_agg(e.key, jsonb_build_array((e.value ->> 0)::double precision - t.ms, (e.value ->> 1)::double precision - t.ms))
-      from jsonb_each(a.timers) e)
+      select pg_catalog.jsonb_object_agg(e.key, pg_catalog.jsonb_build_array((e.value ->> 0)::double precision - t.ms, (e.value ->> 1)::double precision - t.ms))
+      from pg_catalog.jsonb_each(a.timers) e)
   from time t
 )
 update pawl.actor_notice n set next_at = n.next_at - t.gone
