@@ -42,3 +42,19 @@ set search_path = pg_catalog, pg_temp as $$
     join pg_class c on c.oid = o.oid join pg_namespace n on n.oid = c.relnamespace
   ) r
 $$;
+
+-- Whether Citus keeps rows of a table on other nodes: in shards there, or as copies. A trigger there cannot write to the log here.
+create or replace function pawl.capture_is_elsewhere(p_relation oid) returns boolean
+language plpgsql stable
+set search_path = pg_catalog, pg_temp as $$
+declare
+  v_is boolean;
+begin
+  if to_regclass('pg_catalog.pg_dist_partition') is null then
+    return false;
+  end if;
+  execute 'select d.partmethod <> ''n'' or d.repmodel <> ''s'' or d.colocationid <> 0 from pg_dist_partition d where d.logicalrelid = $1'
+    into v_is using p_relation;
+  return coalesce(v_is, false);
+end
+$$;

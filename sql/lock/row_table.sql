@@ -32,9 +32,28 @@ begin
   select c.relkind into v_kind from pg_class c where c.oid = relation;
   if v_kind not in ('r', 'p') then
     refused := pawl.lock_refusal('table', format('"%s" is no table, and only rows of tables can be locked', v_shown), null, '{}');
+  elsif pawl.lock_is_elsewhere(relation) then
+    refused := pawl.lock_refusal('table', format('the rows of "%s" are spread over other nodes by Citus, where no lock of this transaction '
+      'holds them in one order; lock a name with lockKey(), or take a lock by createLocks()', v_shown), null, '{}') || '{"unsupported": true}';
   elsif pawl.lock_key_columns(relation) is null then
     refused := pawl.lock_refusal('table', format('the table "%s" has no primary key, which is what names its rows; add one', v_shown), null, '{}');
   end if;
+end
+$$;
+
+-- Whether Citus keeps the rows of a table in shards, which may be on other nodes. Of a table that Citus only knows, or copies to all nodes, the
+-- locks are taken here.
+create or replace function pawl.lock_is_elsewhere(p_relation oid) returns boolean
+language plpgsql stable as $$
+declare
+  v_is boolean;
+begin
+  if to_regclass('pg_catalog.pg_dist_partition') is null then
+    return false;
+  end if;
+  execute 'select d.partmethod <> ''n'' or d.repmodel = ''s'' and d.colocationid <> 0 from pg_dist_partition d where d.logicalrelid = $1'
+    into v_is using p_relation;
+  return coalesce(v_is, false);
 end
 $$;
 

@@ -2,9 +2,11 @@ import type { Offer, RecallResult } from '../../base/handoff/handoff.ts';
 import { Cooldown } from '../../base/time/cooldown.ts';
 import {
   type AnswerOptions,
+  BOTH,
   instant,
   only,
   type PostgresEngine,
+  SERVER,
   type Session,
   type Statement,
   type Subscription,
@@ -33,7 +35,7 @@ export interface Runner {
 
 const REGISTER = statement(
   'actor.register',
-  "select pawl.actor_register($1::json) as ids, current_setting('transaction_isolation') as isolation",
+  `select pawl.actor_register($1::json) as ids, current_setting('transaction_isolation') as isolation, ${SERVER} as server`,
 );
 const LET_GO = statement('actor.let_go', 'select pawl.actor_release_held($1::jsonb) as actors');
 const CREATE = statement('actor.create', 'select pawl.actor_create_json($1::json)::text as answer');
@@ -195,10 +197,12 @@ export class PostgresActorStore {
       fieldHistory: definition.fieldHistoryMs === undefined ? null : definition.fieldHistoryMs / 1000,
       backoff: backoffNumbers(definition),
     }));
-    const rows = await this.#runner.query<{ ids: Record<string, number>; isolation: string }>(REGISTER, [
-      JSON.stringify(declared),
-    ]);
-    const { ids, isolation } = only(rows);
+    const rows = await this.#runner.query<{ ids: Record<string, number>; isolation: string; server: string }>(
+      REGISTER,
+      [JSON.stringify(declared)],
+    );
+    const { ids, isolation, server } = only(rows);
+    await this.engine.meet(server);
     if (isolation !== 'read committed') this.#rows = alone(this.engine, this.#answer);
     return new Map(definitions.map((definition) => [Number(ids[definition.name]), definition]));
   }
@@ -285,6 +289,7 @@ export class PostgresActorStore {
   transaction<T>(fn: (tx: Transaction) => Promise<T>, idleMs: number, hasOthers: boolean): Promise<T> {
     const run = async (tx: Transaction): Promise<T> => {
       await tx.query(IDLE, [String(Math.ceil(idleMs))]);
+      if (this.engine.spansNodes) await tx.query(BOTH);
       return fn(tx);
     };
     const deadlineMs = hasOthers ? Math.max(idleMs, COMMIT_MS) : this.#answer.deadlineMs;
@@ -299,6 +304,7 @@ export class PostgresActorStore {
     const lend = (session: Session): Promise<unknown> => session.query(LEND, [JSON.stringify(token)]);
     const run = async (tx: Transaction): Promise<T> => {
       await tx.query(IDLE, [String(Math.ceil(idleMs))]);
+      if (this.engine.spansNodes) await tx.query(BOTH);
       await this.guard(token, tx, true);
       await tx.query(SAVEPOINT);
       return fn(tx);

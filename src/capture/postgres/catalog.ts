@@ -50,6 +50,8 @@ where c.oid = to_regclass($1::text)::oid`,
 );
 
 /** A handle that runs statements: the engine, or a transaction. */
+const IS_ELSEWHERE = statement('capture.is_elsewhere', 'select pawl.capture_is_elsewhere($1::oid) as elsewhere');
+
 export type Reader = Pick<PostgresEngine | Transaction, 'query' | 'schema'>;
 
 /** @returns undefined when there is no such table */
@@ -80,6 +82,13 @@ export async function requireSource(db: Reader, table: string, field: string): P
       {
         field,
       },
+    );
+  }
+  const [row] = await db.query<{ elsewhere: boolean }>(IS_ELSEWHERE, [found.oid]);
+  if (row?.elsewhere === true) {
+    throw new NotSupported(
+      `the rows of "${table}" are on other nodes of Citus, where no trigger can write to the log here; capture a table that is on the ` +
+        'coordinator alone (undistribute_table), or enqueue a job in each transaction that changes it',
     );
   }
   if (found.kind === 'r' && found.has_children) {

@@ -10,6 +10,7 @@ import {
 } from '../../engine/postgres/inspect.ts';
 import { type QueueHealth, readQueueHealth } from '../../queue/index.ts';
 import { checkCaptures } from './capture-checks.ts';
+import { checkCitus } from './citus-check.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 import { checkPath } from './path-check.ts';
 
@@ -31,6 +32,7 @@ export async function examine(engine: PostgresEngine): Promise<Finding[]> {
   return [
     ...findings,
     ...checkDrift(await engine.drift()),
+    ...(await checkCitus(engine)),
     checkTables(await inspectTables(engine), engine.schema.name),
     ...checkQueues(await readQueueHealth(engine)),
     ...checkActors(await createActorAdmin(engine).health()),

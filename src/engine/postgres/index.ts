@@ -10,6 +10,8 @@ import type { Drift } from './migrate/drift.ts';
 import type { MigrateOptions, MigrationReport, MigrationStatus } from './migrate/migrate.ts';
 import { type PostgresOptions, type ResolvedOptions, requireUrl, resolveOptions } from './options.ts';
 import type { SchemaName } from './schema/name.ts';
+import { WRITE_TO_BOTH_IN } from './server/citus.ts';
+import { judge, SERVER, type ServerKind } from './server/judge.ts';
 import { type AnswerOptions, checkOut, Session } from './session/session.ts';
 import { runTransaction, type Transaction, type TransactionOptions } from './session/transaction.ts';
 import { destroySocket } from './socket.ts';
@@ -34,6 +36,8 @@ export { PINNED_PATH } from './migrate/pin.ts';
 export type { PostgresOptions } from './options.ts';
 export { SchemaName } from './schema/name.ts';
 export { schemaName } from './schema/option.ts';
+export { BOTH, WRITE_TO_BOTH } from './server/citus.ts';
+export { SERVER } from './server/judge.ts';
 export { type Backend, endBackend, idleSince, limitSilence, withoutLimits } from './session/backend.ts';
 export type { Step } from './session/batch.ts';
 export type { AnswerOptions, Session } from './session/session.ts';
@@ -133,6 +137,7 @@ export class PostgresEngine {
   #source: Promise<Source> | undefined;
   #listener: Listener | undefined;
   #stopping: Promise<void> | undefined;
+  #kind: ServerKind | undefined;
   #whenIdle: (() => void) | undefined;
   #waiting = 0;
 
@@ -181,8 +186,32 @@ export class PostgresEngine {
    * @throws InvalidInput  unless it is an open transaction of a known library
    * @internal
    */
-  callIn(tx: unknown, text: string, value: string): Promise<Row[]> {
+  async callIn(tx: unknown, text: string, value: string): Promise<Row[]> {
+    if (this.#kind === undefined) await this.server();
+    if (this.spansNodes) await callInTransaction(tx, this.schema, { text: WRITE_TO_BOTH_IN, value: '' });
     return callInTransaction(tx, this.schema, { text, value });
+  }
+
+  /** Whether Citus may spread a transaction over several nodes: see {@link BOTH}. False until the server was asked. @internal */
+  get spansNodes(): boolean {
+    return this.#kind?.citus !== undefined;
+  }
+
+  /** What the server is. Asks it unless that is known. @throws NotSupported  for one that is no Postgres @internal */
+  async server(): Promise<ServerKind> {
+    if (this.#kind !== undefined) return this.#kind;
+    const [row] = await this.query<{ server: string }>(ASK);
+    return this.meet(row?.server ?? '');
+  }
+
+  /**
+   * Learns from a first statement what the server is: see {@link SERVER}.
+   * @throws NotSupported for one that is no Postgres
+   * @internal
+   */
+  async meet(server: string): Promise<ServerKind> {
+    this.#kind ??= judge(server, await this.address());
+    return this.#kind;
   }
 
   /** Lends a connection of the pool to `fn` for a while. */
@@ -240,12 +269,14 @@ export class PostgresEngine {
   async migrate(options?: MigrateOptions): Promise<MigrationReport> {
     // Loaded when it is called: the text of the schema is half a megabyte, which a program that only works does not need.
     const { migrate } = await import('./migrate/migrate.ts');
+    await this.server();
     return migrate(this, options);
   }
 
   /** Compares the schema in the database with this version, without changing anything. */
   async status(): Promise<MigrationStatus> {
     const { status } = await import('./migrate/migrate.ts');
+    await this.server();
     return status(this);
   }
 
@@ -403,4 +434,5 @@ const PROBE_MS = 10_000;
 
 const NOTIFY = statement('engine.notify', 'select pg_notify($1::text, $2::text)');
 
+const ASK = statement('engine.server', `select ${SERVER} as server`);
 const SERVER_VERSION = statement('engine.server_version', "select current_setting('server_version') as server_version");

@@ -62,6 +62,10 @@ export class BoundedEngine extends PostgresEngine {
     return this.#inner.listen(channel, handler, options);
   }
 
+  override address(): Promise<string> {
+    return this.#inner.address();
+  }
+
   override describe(): Promise<EngineDescription> {
     return this.#inner.describe();
   }

@@ -1,4 +1,4 @@
-import { InvalidInput } from '../../base/errors.ts';
+import { InvalidInput, NotSupported } from '../../base/errors.ts';
 import { custom, optional } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import type { Check } from '../../base/options/shape.ts';
@@ -128,12 +128,16 @@ interface TableRefusal {
   readonly problem: string;
   readonly word: string | null;
   readonly candidates: readonly string[];
+  /** Set where no other value would do. */
+  readonly unsupported?: boolean | undefined;
 }
 
 const SHOWN_CANDIDATES = 20;
 
 /** The error for a refusal of the database: nothing was written, and the transaction can continue. */
-export function refusedError(what: string, { field, problem, word, candidates }: TableRefusal): InvalidInput {
+export function refusedError(what: string, refused: TableRefusal): InvalidInput | NotSupported {
+  const { field, problem, word, candidates } = refused;
+  if (refused.unsupported === true) return new NotSupported(`${what}: ${problem}`);
   const near = word === null ? undefined : suggest(word, candidates);
   const all = candidates.length === 0 ? '' : `; there are ${candidates.slice(0, SHOWN_CANDIDATES).join(', ')}`;
   const advice = near === undefined ? all : `; did you mean "${near}"?`;

@@ -1,11 +1,11 @@
-import { type Statement, statement } from '../../engine/postgres/index.ts';
+import { SERVER, type Statement, statement } from '../../engine/postgres/index.ts';
 
 // The statements of workers and producers. The functions they call are in sql/queue/.
 
 export const REGISTER: Statement = statement(
   'queue.register',
   `select pawl.queue_register($1::json) as answer, current_setting('transaction_isolation') as isolation,
-  'pawl'::regnamespace::oid::text as schema`,
+  'pawl'::regnamespace::oid::text as schema, ${SERVER} as server`,
 );
 /**
  * The queue of `$1`, whose higher digits are the oid of the schema in which it was registered. In a schema that was dropped

@@ -105,8 +105,10 @@ export class PostgresQueueStore implements QueueStore {
       answer: { queue: number; kinds: Record<string, number> };
       isolation: string;
       schema: string;
+      server: string;
     }>(sql.REGISTER, [JSON.stringify(declared)]);
-    const { answer, isolation, schema } = only(row);
+    const { answer, isolation, schema, server } = only(row);
+    await this.engine.meet(server);
     this.#schema = Number(schema);
     if (isolation !== 'read committed') this.#keys = alone(this.engine, this.#answer);
     const { queue, kinds } = answer;

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { SchemaName } from '../schema/name.ts';
 import type { FunctionSet, Migration } from '../schema.gen.ts';
+import { MAKE_BOTH } from '../server/citus.ts';
 import { type Statement, statement } from '../sql.ts';
 import { instant } from '../types.ts';
 import { noteObjects, REMEMBER } from './catalog.ts';
@@ -95,7 +96,7 @@ $$`;
 
 /** Begins the transaction of one step, and waits for the steps of other processes. */
 export function begin(schema: SchemaName): string {
-  return [OPEN, FOUNDATION, ...(schema.isDefault ? [] : [ownHash(schema)]), REMEMBER].join(';\n');
+  return [OPEN, FOUNDATION, ...(schema.isDefault ? [] : [ownHash(schema)]), MAKE_BOTH, REMEMBER].join(';\n');
 }
 
 /**

@@ -34,7 +34,8 @@ export class LaneConnections {
       this.#backends.set(session, backend);
       // Behind a pooler the next transaction may have another server process.
       const takesBatches = backend !== undefined && session.takesBatches && this.#mayPrepare;
-      return { session, answer, takesBatches, isPooled: backend === undefined };
+      const { spansNodes } = this.#store.engine;
+      return { session, answer, takesBatches, isPooled: backend === undefined, spansNodes };
     } catch (error) {
       session.release(true);
       throw error;

@@ -16,6 +16,8 @@ export interface Lane {
    * connection.
    */
   readonly isPooled: boolean;
+  /** Whether its transactions are to be committed in two phases: see `BOTH`. */
+  readonly spansNodes: boolean;
   /** The worker that the server has on record for its transactions. */
   worker?: number | undefined;
   /** True: the server has answered a statement of the worker itself. */

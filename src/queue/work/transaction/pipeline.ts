@@ -1,5 +1,5 @@
 import { ConnectionFailed } from '../../../base/errors.ts';
-import { type Step, statement } from '../../../engine/postgres/index.ts';
+import { BOTH, type Step, statement, WRITE_TO_BOTH } from '../../../engine/postgres/index.ts';
 import { claimOneText, quoted, unblockText } from '../../postgres/texts.ts';
 import type { Candidate, ClaimAnswer, ClaimOneRequest } from '../../store.ts';
 import type { Lane, PendingCommit } from './lane.ts';
@@ -12,6 +12,7 @@ const COMMIT_AND_BEGIN = 'commit and chain;';
 const SAVEPOINT = 'savepoint pawl_handler;';
 const BEGIN_STEP: Step = { statement: statement('queue.begin', BEGIN), values: [] };
 const CHAIN_STEP: Step = { statement: statement('queue.commit', COMMIT_AND_BEGIN), values: [] };
+const BOTH_STEP: Step = { statement: BOTH, values: [] };
 const SAVEPOINT_STEP: Step = { statement: statement('queue.savepoint', SAVEPOINT), values: [] };
 
 /** Rolls back the writes of the handler. */
@@ -24,8 +25,9 @@ export async function enrol(lane: Lane, worker: number): Promise<void> {
 }
 
 /** The first statements of each transaction. */
-function openingOf({ isPooled, worker }: Lane): string {
-  return isPooled && worker !== undefined ? enrolTransactionText(worker) : '';
+function openingOf({ isPooled, spansNodes, worker }: Lane): string {
+  const enrolment = isPooled && worker !== undefined ? enrolTransactionText(worker) : '';
+  return spansNodes ? `${WRITE_TO_BOTH};${enrolment}` : enrolment;
 }
 
 export async function commit({ session, answer }: Lane, pending: PendingCommit): Promise<void> {
@@ -50,7 +52,7 @@ export async function claimOne(lane: Lane, pending: PendingCommit, request: Clai
   const answers = await askByText(lane, pending, unblock + claimOneText(request));
   return {
     claimed: JSON.parse(answered(answers.at(-1)) ?? '') as ClaimAnswer,
-    unblocked: blocker === undefined ? undefined : Number(answers.at(opening === '' ? -3 : -4)),
+    unblocked: blocker === undefined ? undefined : Number(answers.at(-2 - opening.split(';').length)),
   };
 }
 
@@ -62,7 +64,7 @@ export async function take(
   candidate: Candidate,
 ): Promise<ClaimAnswer | undefined> {
   const step = takeStep(where, candidate);
-  const opening = lane.takesBatches ? openingSteps(pending) : undefined;
+  const opening = lane.takesBatches ? openingSteps(lane, pending) : undefined;
   const text =
     opening === undefined
       ? (await askByText(lane, pending, inText(step))).at(-1)
@@ -71,8 +73,13 @@ export async function take(
   return taken === null ? undefined : readTaken(taken, candidate);
 }
 
-/** Undefined for an outcome that needs a text. */
-function openingSteps(pending: PendingCommit): Step[] | undefined {
+/** What begins the next transaction. Undefined for an outcome that needs a text. */
+function openingSteps({ spansNodes }: Lane, pending: PendingCommit): Step[] | undefined {
+  const steps = stepsOf(pending);
+  return spansNodes && steps !== undefined ? [...steps, BOTH_STEP] : steps;
+}
+
+function stepsOf(pending: PendingCommit): Step[] | undefined {
   switch (pending.kind) {
     case 'closed':
       return [BEGIN_STEP];

@@ -1,0 +1,28 @@
+import { type Statement, statement } from '../sql.ts';
+
+/**
+ * On Citus, a transaction that has written on another node, too, is committed there first by a plain COMMIT: a coordinator that is killed
+ * between the two keeps the program's rows and loses the job that was enqueued with them. A write to a table that Citus knows, even of no
+ * row, makes it commit in two phases. So this goes first in each transaction of a program's that Pawl writes into.
+ */
+export const WRITE_TO_BOTH = 'delete from pawl.both where false';
+
+/** The same with the one parameter that a call in a caller's transaction has. */
+export const WRITE_TO_BOTH_IN = '-- engine.both\ndelete from pawl.both where false and $1::text is null';
+
+export const BOTH: Statement = statement('engine.both', WRITE_TO_BOTH);
+
+/** Makes the table known to Citus, where that is there, and not where it has been done. Part of each migration. */
+export const MAKE_BOTH = `do $$
+declare
+  v_known boolean;
+begin
+  create table if not exists pawl.both (nothing integer);
+  if exists (select from pg_extension where extname = 'citus') then
+    execute 'select exists (select from pg_dist_partition where logicalrelid = ''pawl.both''::regclass)' into v_known;
+    if not v_known then
+      execute 'select citus_add_local_table_to_metadata(''pawl.both''::regclass)';
+    end if;
+  end if;
+end
+$$`;

@@ -1,0 +1,45 @@
+import { NotSupported } from '../../../base/errors.ts';
+
+/**
+ * In SQL: what the server calls itself, and whether it has the extension Citus. It is a column of statements that come first anyway, such
+ * as the registration of a queue.
+ */
+export const SERVER =
+  "pg_catalog.concat(pg_catalog.version(), (select ' citus ' || x.extversion from pg_catalog.pg_extension x where x.extname = 'citus'::name))";
+
+/** What a server is, as far as Pawl works differently with it. */
+export interface ServerKind {
+  /** The version of Citus, such as `13.2-1`. */
+  readonly citus: string | undefined;
+}
+
+/**
+ * Reads what {@link SERVER} has answered.
+ * @param address  where the engine is connected to
+ * @throws NotSupported for a database that speaks the protocol of Postgres, and on which Pawl would break its promises
+ */
+export function judge(server: string, address = ''): ServerKind {
+  const other = OTHERS.find(({ sign }) => sign.test(server) || sign.test(address));
+  if (other === undefined) return { citus: / citus (\S+)$/.exec(server)?.[1] };
+  throw new NotSupported(
+    `this is ${other.name}, and Pawl works with Postgres alone: ${other.reason}. Use Postgres 14 to 18; locks can be on DynamoDB, too`,
+  );
+}
+
+const OTHERS: readonly { readonly name: string; readonly sign: RegExp; readonly reason: string }[] = [
+  {
+    name: 'CockroachDB',
+    sign: /^CockroachDB\b/,
+    reason: 'its advisory locks exclude no session from anything, and it has no LISTEN and NOTIFY',
+  },
+  {
+    name: 'YugabyteDB',
+    sign: /^PostgreSQL [\d.]+-YB-/,
+    reason: 'its advisory locks may be stubs that exclude no session from anything, and it has no LISTEN and NOTIFY',
+  },
+  {
+    name: 'Aurora DSQL',
+    sign: /^PostgreSQL \d+$|\.dsql(?:-\w+)?\.[\w-]+\.on\.aws\b/,
+    reason: 'it has no functions in PL/pgSQL, no triggers, no advisory locks, and no LISTEN and NOTIFY',
+  },
+];
