@@ -176,6 +176,7 @@ create or replace function pawl.queue_fail(
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_done bigint[];
+  v_dead bigint[];
 begin
   with asked as materialized (
     select row_number() over () as part, f.claim, f."to", f.wait, f.reason, coalesce(f.error, p_errors[f."like"]) as error,
@@ -239,7 +240,11 @@ begin
       from job j group by j.part, j.id - j.nth, (j.nth - 1) / 256) j
     join move v on v.part = j.part
   )
-  select coalesce(array_agg(distinct v.claim), '{}') into v_done from move v where not isempty(v.ids);
+  select coalesce(array_agg(distinct v.claim), '{}'), (select array_agg(j.id) from job j where j."to" = 'error') into v_done, v_dead
+  from move v where not isempty(v.ids);
+  if v_dead is not null then
+    perform pawl.queue_dead_letters(p_shard, v_dead);
+  end if;
   return v_done;
 end $$;
 

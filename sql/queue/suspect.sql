@@ -60,6 +60,9 @@ begin
     select d.shard, d.queue, array_agg(d.key order by d.key) as keys, array_agg(d.epoch order by d.key) as epochs
     from (select distinct h.shard, h.queue, h.key, h.epoch from held h where h.key is not null) d group by d.shard, d.queue
   ) k;
+  if ended <> '{}' then
+    perform pawl.queue_dead_letters(null, ended);
+  end if;
   -- The keys of the jobs just given back, and no others: this worker may hold more of them.
   perform pawl.queue_release_keys(k.queue, k.shard, k.keys, k.epochs)
   from json_to_recordset(v_keys) k (shard smallint, queue smallint, keys text[], epochs bigint[]);
@@ -111,6 +114,9 @@ begin
       case when m.spent then 'error' else 'new' end, 'worker lost' from mine m
   )
   select count(*), coalesce(array_agg(m.id) filter (where m.spent), '{}') into jobs, ended from mine m;
+  if ended <> '{}' then
+    perform pawl.queue_dead_letters(null, ended);
+  end if;
 end $$;
 
 -- Spends an attempt of jobs whose transaction was lost, or refused, under a worker that lives: {queue, shard, worker, ids, attempts,
@@ -127,6 +133,7 @@ declare
   v_at record;
   v_to text;
   v_done json[] := '{}';
+  v_dead bigint[] := '{}';
 begin
   select c.* into v_charge from json_to_record(p_charge) c (
     queue smallint, shard smallint, worker bigint, ids bigint[], attempts smallint[], ends boolean, reason text, error text);
@@ -166,6 +173,7 @@ begin
       end if;
       insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
       values (v_job.id, clock_timestamp(), v_charge.shard, v_charge.queue, v_job.kind, v_at.attempt + 1, 'error', v_job.key, v_charge.error);
+      v_dead := v_dead || v_job.id;
       if v_job.key_name is not null then
         perform pawl.queue_replace_head(v_charge.queue, v_charge.shard, v_job.key_name, v_key.held, v_key.epoch, v_at.epoch);
       end if;
@@ -177,6 +185,9 @@ begin
   -- Should the worker be found dead now, no rescue is to charge them once more.
   update pawl.queue_worker w set holding = array(select i.id from unnest(w.holding) i (id) where i.id <> all (v_charge.ids))
   where w.id = v_charge.worker and w.holding && v_charge.ids;
+  if v_dead <> '{}' then
+    perform pawl.queue_dead_letters(v_charge.shard, v_dead);
+  end if;
   perform pawl.queue_wake(v_charge.queue);
   perform pawl.queue_ended(v_charge.shard, array_agg(int8multirange(int8range(i.id, i.id + 1))))
   from (select (d.done ->> 'id')::bigint as id from unnest(v_done) d (done) where d.done ->> 'to' = 'error') i;

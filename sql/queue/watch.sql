@@ -201,6 +201,11 @@ begin
   into shards, sets, v_heads;
   perform pawl.queue_promote_head(h.queue, h.shard, h.key, h.epoch)
   from json_to_recordset(v_heads) h (queue smallint, shard smallint, key text, epoch bigint);
+  if p_status = 'error' then
+    perform pawl.queue_dead_letters(s.shard, array(
+      select i.id from unnest(s.ids) u (span) cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)))
+    from unnest(shards, sets) s (shard, ids);
+  end if;
 end $$;
 
 -- The jobs that a request to pawl.enqueue() comes after, checked.

@@ -1,7 +1,7 @@
 -- What the processes tell the database: which queues exist, that they live, and how far their jobs have come.
 
 -- Declares a queue: {name, shards, keyed, attempts, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
--- afterError, attempts, needsKey, rule: what is more than unique, debounce, debounceMax: seconds}]}. Answers {queue, kinds:
+-- afterError, attempts, needsKey, onError, rule: what is more than unique, debounce, debounceMax: seconds}]}. Answers {queue, kinds:
 -- {name: id}}. A kind that is not declared any more stays: its jobs may be
 -- outstanding. Writes nothing when nothing changed, so that a hundred starting processes do not queue up here.
 create or replace function pawl.queue_register(p_declared json) returns json
@@ -47,21 +47,22 @@ begin
   update pawl.queue_kind o set
     unique_key = k.unique_key, coalesce = k.coalesce, after = k.after, after_error = k.after_error, attempts = k.attempts,
     unique_rule = k.unique_rule, debounce = k.debounce, debounce_max = k.debounce_max,
-    needs_key = k.needs_key
+    needs_key = k.needs_key, on_error = k.on_error
   from (
     select k.value ->> 'name' as name, (k.value ->> 'unique')::boolean as unique_key, k.value ->> 'coalesce' as coalesce,
       k.value ->> 'afterError' as after_error, (k.value ->> 'attempts')::smallint as attempts,
       coalesce((k.value ->> 'needsKey')::boolean, false) as needs_key,
       nullif((k.value -> 'rule')::text, 'null')::json as unique_rule, make_interval(secs => (k.value ->> 'debounce')::double precision) as debounce,
       make_interval(secs => (k.value ->> 'debounceMax')::double precision) as debounce_max,
+      (select l.id from pawl.queue_kind l where l.queue = v_queue.id and l.name = k.value ->> 'onError') as on_error,
       coalesce((
         select array_agg(p.id order by p.id) from pawl.queue_kind p
         where p.queue = v_queue.id and p.name in (select json_array_elements_text(k.value -> 'after'))), '{}') as after
     from json_array_elements(p_declared -> 'kinds') k
   ) k
   where o.queue = v_queue.id and o.name = k.name
-    and (o.unique_key, o.coalesce, o.after, o.after_error, o.attempts, o.unique_rule::text, o.debounce, o.debounce_max, o.needs_key)
-      is distinct from (k.unique_key, k.coalesce, k.after, k.after_error, k.attempts, k.unique_rule::text, k.debounce, k.debounce_max, k.needs_key);
+    and (o.unique_key, o.coalesce, o.after, o.after_error, o.attempts, o.unique_rule::text, o.debounce, o.debounce_max, o.needs_key, o.on_error)
+      is distinct from (k.unique_key, k.coalesce, k.after, k.after_error, k.attempts, k.unique_rule::text, k.debounce, k.debounce_max, k.needs_key, k.on_error);
   return json_build_object('queue', v_queue.id, 'kinds', (
     select json_object_agg(k.name, k.id) from pawl.queue_kind k where k.queue = v_queue.id));
 end $$;

@@ -68,6 +68,12 @@ export interface KindOptions {
   /** The wait between two attempts at a job of this kind. Default: the queue's `retry.backoff`. */
   readonly backoff?: BackoffOption | undefined;
   /**
+   * The kind of the dead letters: a job of this kind that ends in `error`, by whatever, leaves a job of that kind of the same
+   * queue with a {@link DeadLetter} as its payload, in the transaction that ends it: exactly one for each such end. It has
+   * the same key, if there is one.
+   */
+  readonly onError?: string | undefined;
+  /**
    * `'required'`: a job of this kind without a key is refused, so that no program forgets it. Default: only kinds with `unique`,
    * `coalesce` or `after` need one.
    */
@@ -129,6 +135,22 @@ export type PayloadOut<K extends KindOptions> = K extends { readonly payload: in
   ? InferOutput<S>
   : unknown;
 
+/** The payload of a dead letter: a job of the kind that `onError` names. */
+export interface DeadLetter<P = unknown> {
+  /** The id of the job that ended in error. */
+  readonly job: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly key: string | null;
+  /** How many attempts it has had. */
+  readonly attempts: number;
+  readonly error: string;
+  /** Its payload as it is stored, before any schema; null when it is omitted. */
+  readonly payload: P | null;
+  /** True: its payload is larger than 64 kB, or very many jobs ended at once. `queue.get(job)` has it. */
+  readonly isPayloadOmitted: boolean;
+}
+
 /** One kind with all defaults. */
 export interface Kind {
   readonly name: string;
@@ -141,6 +163,7 @@ export interface Kind {
   readonly attempts: number;
   readonly backoff: Backoff;
   readonly needsKey: boolean;
+  readonly onError: string | undefined;
   readonly timeoutMs: number;
   readonly idleMs: number;
   readonly maxBytes: number;
@@ -184,6 +207,7 @@ const kindShape = {
   attempts: optional(integer({ min: 1, max: 1000 })),
   backoff: optional(backoffShape()),
   key: optional(oneOf(['required'])),
+  onError: optional(text({ min: 1 })),
   timeout: duration({ min: 1, default: Infinity, infinite: true }),
   idle: duration({ min: 1, default: Infinity, infinite: true }),
   maxBytes: integer({ min: 1000, max: MOST_BYTES_EVER, default: MOST_BYTES }),
@@ -231,6 +255,7 @@ export function define(name: string, options: QueueOptions): Definition {
         kind.debounce !== undefined ||
         (kind.coalesce ?? 'none') !== 'none' ||
         kind.after.length > 0,
+      onError: kind.onError,
       timeoutMs: kind.timeout,
       idleMs: kind.idle,
       maxBytes: kind.maxBytes,
@@ -240,6 +265,7 @@ export function define(name: string, options: QueueOptions): Definition {
   for (const kind of kinds.values()) {
     checkKind(kind, names, keyed);
     checkPeriod(kind, given.history);
+    checkDeadLetters(kind, kinds);
   }
   refuseCircle(kinds);
   return Object.freeze({
@@ -293,6 +319,44 @@ function checkPeriod(kind: Kind, historyMs: number): void {
     `kind "${kind.name}" is unique for ${formatDuration(per)}, and the queue's history ends after ${formatDuration(historyMs)}; make history longer, or the time shorter`,
     { field: `kinds.${kind.name}` },
   );
+}
+
+/** A dead letter must never be refused by the database, nor make dead letters without end. */
+function checkDeadLetters({ name, onError, needsKey }: Kind, kinds: ReadonlyMap<string, Kind>): void {
+  if (onError === undefined) return;
+  const field = `kinds.${name}.onError`;
+  const letter = kinds.get(onError);
+  if (letter === undefined) {
+    const near = suggest(onError, [...kinds.keys()]);
+    const advice = near === undefined ? `the kinds are ${[...kinds.keys()].join(', ')}` : `did you mean "${near}"?`;
+    throw new InvalidInput(`kind "${name}" has the unknown kind "${onError}" for its dead letters; ${advice}`, {
+      field,
+    });
+  }
+  if (letter.unique !== undefined) {
+    throw new InvalidInput(
+      `kind "${onError}" is unique, so a second dead letter of a key would be none; take another kind for onError of "${name}"`,
+      { field },
+    );
+  }
+  if (letter.needsKey && !needsKey) {
+    throw new InvalidInput(
+      `kind "${onError}" needs a key, so "${name}", whose dead letters it has, needs one, too: key: 'required'`,
+      { field },
+    );
+  }
+  const seen = [name];
+  for (let next: Kind | undefined = letter; next !== undefined; next = kinds.get(next.onError ?? '')) {
+    if (seen.includes(next.name)) {
+      throw new InvalidInput(
+        `dead letters would make dead letters for ever: ${[...seen, next.name].join(' onError ')}`,
+        {
+          field,
+        },
+      );
+    }
+    seen.push(next.name);
+  }
 }
 
 function refuseCircle(kinds: ReadonlyMap<string, Kind>): void {

@@ -46,6 +46,7 @@ import { Worker } from './work/worker.ts';
 export { JobFailed, NoRetry } from '../base/errors.ts';
 export type { Duration } from '../base/time/duration.ts';
 export type {
+  DeadLetter,
   KeyConcurrency,
   KindOptions,
   Kinds,
@@ -328,6 +329,17 @@ export class Queue<K extends Kinds = never> {
    */
   retry(job: JobTarget, options: TxOptions = {}): Promise<JobStatus> {
     return this.#operations.retry(job, options);
+  }
+
+  /**
+   * Puts the job of a dead letter (see {@link KindOptions.onError}) back to work, as `retry` does, and ends the letter: one
+   * that waits is cancelled in the same transaction, with the reason `redriven`.
+   * @returns the job that runs again
+   * @throws InvalidInput  it is no dead letter @throws Conflict  the letter, or its job, is in progress, or the job is complete
+   * @throws LockNotAvailable  an open transaction holds one of the two for more than 2 s; nothing was changed
+   */
+  redrive(letter: JobTarget, options: TxOptions = {}): Promise<ChangedJob> {
+    return this.#operations.redrive(letter, options);
   }
 
   /**

@@ -48,6 +48,7 @@ create table pawl.queue_kind (
   unique_rule  json,                            -- what is more than unique_key: see unique.sql
   debounce     interval,                        -- see debounce.sql
   debounce_max interval,
+  on_error     smallint,                        -- the kind of the dead letters of its jobs
   unique (queue, name)
 );
 

@@ -172,6 +172,11 @@ export class QueueAdmin {
     return this.#operations.retry(job, options);
   }
 
+  /** Like {@link Queue.redrive}. */
+  redrive(letter: AnyJobTarget, options: TxOptions = {}): Promise<ChangedJob> {
+    return this.#operations.redrive(letter, options);
+  }
+
   /** Like {@link Queue.search}, in one queue or in all. */
   search(query: string, options: SearchOptions & { readonly queue?: string | undefined } = {}): Promise<SearchPage> {
     const { queue, ...rest } = options;

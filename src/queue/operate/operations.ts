@@ -123,6 +123,12 @@ export class Operations {
     const { tx } = checkOptions('retry', options, txShape);
     return (await this.#reader.change('retry', readJobTarget('retry', this.#queue, job), {}, tx)).status;
   }
+
+  async redrive(letter: AnyJobTarget | JobTarget, options: TxOptions): Promise<ChangedJob> {
+    const { tx } = checkOptions('redrive', options, txShape);
+    const { id, status } = await this.#reader.change('redrive', readJobTarget('redrive', this.#queue, letter), {}, tx);
+    return { id, status };
+  }
 }
 
 /** Gives back the jobs of a worker that is dead. @throws NotFound, InvalidInput, LockNotAvailable */

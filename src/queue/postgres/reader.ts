@@ -50,10 +50,11 @@ order by queue, id`,
 const PAUSE = statement('queue.pause', 'select pawl.queue_pause($1::text)');
 const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
 /** What is changed by hand, as SQL has it: see sql/queue/by_hand.sql. */
-const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry', Statement>> = {
+const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry' | 'redrive', Statement>> = {
   update: statement('queue.update', 'select pawl.update($1::jsonb)::text as answer'),
   cancel: statement('queue.cancel', 'select pawl.cancel($1::jsonb)::text as answer'),
   retry: statement('queue.retry', 'select pawl.retry($1::jsonb)::text as answer'),
+  redrive: statement('queue.redrive', 'select pawl.redrive($1::jsonb)::text as answer'),
 };
 /** Of a bulk, before a transaction that stays open has one of its jobs; see pawl.queue_isolate(). */
 const ISOLATE = statement('queue.isolate', 'select pawl.queue_isolate($1::jsonb)');

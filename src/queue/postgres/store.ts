@@ -99,6 +99,7 @@ export class PostgresQueueStore implements QueueStore {
         afterError: kind.afterError,
         attempts: kind.attempts === definition.attempts ? null : kind.attempts,
         needsKey: kind.needsKey,
+        onError: kind.onError ?? null,
       })),
     };
     const [row] = await this.#runner.query<{

@@ -4,13 +4,16 @@ import { createQueue } from '../../../src/queue/index.ts';
 // Says that its job runs, and never ends it.
 
 const [, , url = '', name = '', hold = 'lease'] = process.argv;
-const queue = createQueue(postgres(url), name, { kinds: { job: {} } });
+// A worker that is not told of the kinds of dead letters would declare the queue without them.
+const kinds = { job: { onError: 'late' }, late: {} };
+const queue = createQueue(postgres(url), name, { kinds });
 queue.work(
   {
     job: () => {
       process.stdout.write('{"running":true}\n');
       return new Promise(() => {});
     },
+    late: () => undefined,
   },
   { hold: hold === 'lease' ? 'lease' : 'transaction', lease: '1s', concurrency: 2 },
 );

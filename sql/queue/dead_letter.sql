@@ -1,0 +1,61 @@
+-- Dead letters: a job of a kind with on_error that ends in error leaves a job of that other kind, in the transaction that ends it.
+
+-- Jobs of a shard (null: of any) have just ended in error, in this transaction: enqueues a dead letter for each whose kind has one.
+-- Its payload is {job, queue, kind, key, attempts, error, payload, isPayloadOmitted}. A payload of more than 64 kB, as it is stored, is
+-- left out, and so is what goes beyond 16 MB in all: it is with the job that is named. The letter has the key of that job.
+create or replace function pawl.queue_dead_letters(p_shard smallint, p_ids bigint[]) returns void
+language plpgsql /* planner: loop */ as $$
+begin
+  if not exists (select 1 from pawl.queue_kind k where k.on_error is not null) then
+    return;
+  end if;
+  perform pawl.queue_add(l.queue, l.shard, l.n, l.kinds, '{0}', l.payloads, l.keys) from (
+    select d.queue, d.shard, count(*)::int as n, array_agg(d.on_error order by d.id) as kinds,
+      case when count(d.key) > 0 then array_agg(d.key order by d.id) end as keys,
+      json_agg(json_build_object('job', d.id::text, 'queue', d.queue_name, 'kind', d.kind_name, 'key', d.key, 'attempts', d.attempt,
+        'error', d.error, 'payload', case when not d.omits then d.payload end, 'isPayloadOmitted', d.omits) order by d.id) as payloads
+    from (
+      select d.*, k.on_error, k.name as kind_name, q.name as queue_name, j.payload,
+        s.size > 65536 or sum(least(s.size, 65536)) over (order by d.id) > 16777216 as omits
+      from unnest(p_ids) i (id)
+      cross join lateral generate_series(coalesce(p_shard, 0), coalesce(p_shard, (select max(x.shards) - 1 from pawl.queue_definition x))) n (shard)
+      cross join lateral (select d.* from pawl.queue_dead d where d.shard = n.shard and d.id = i.id and d.status = 'error' offset 0) d
+      join pawl.queue_kind k on k.id = d.kind and k.on_error is not null
+      join pawl.queue_definition q on q.id = d.queue
+      cross join lateral (select j.payload from pawl.queue_job j where j.shard = d.shard and j.id = d.id offset 0) j
+      cross join lateral (select pg_column_size(j.payload) as size) s
+    ) d
+    group by d.queue, d.shard) l;
+end $$;
+
+-- Puts the job of a dead letter back to work, and ends the letter: one that waits is cancelled, in the same transaction. The request names
+-- the letter, as pawl.retry() does its job. Answers {"id", "status": "new", "letter"}. PW001: it is no dead letter; PW003: the letter is in
+-- progress, or its job is not in error any more.
+create or replace function pawl.redrive(request jsonb) returns jsonb
+language plpgsql as $$
+declare
+  v_id bigint := pawl.queue_named('pawl.redrive', request, '{}');
+  v_begun timestamptz := clock_timestamp();
+  v_letter record;
+  v_status text;
+begin
+  select j.shard, j.queue, j.kind, j.payload, k.name as kind_name,
+    exists (select 1 from pawl.queue_kind o where o.on_error = j.kind) as is_letter into v_letter
+  from pawl.queue_job j join pawl.queue_kind k on k.id = j.kind
+  where j.shard = pawl.queue_find(request ->> 'queue', v_id) and j.id = v_id;
+  if not v_letter.is_letter or json_typeof(v_letter.payload) <> 'object' or coalesce(v_letter.payload ->> 'job', '') !~ '^[1-9][0-9]{0,18}$' then
+    raise exception 'job % of kind "%" is no dead letter: it names no job that it is for', v_id, v_letter.kind_name using errcode = 'PW001', column = 'id';
+  end if;
+  loop
+    v_status := pawl.queue_status(v_letter.shard, v_id);
+    if v_status = 'in-progress' then
+      raise exception 'dead letter % is in progress: its handler decides about job %; retry that one by its id', v_id, v_letter.payload ->> 'job'
+        using errcode = 'PW003';
+    elsif v_status = 'new' then
+      v_status := pawl.queue_cancel_job(null, v_id, 'redriven');
+    end if;
+    exit when v_status not in ('busy', 'in-progress');
+    perform pawl.queue_await_others(v_id, v_begun);
+  end loop;
+  return pawl.retry(jsonb_build_object('id', v_letter.payload ->> 'job')) || jsonb_build_object('letter', v_id::text);
+end $$;
