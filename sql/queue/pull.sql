@@ -20,6 +20,7 @@ begin
     and not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now) then
     return json_build_object('hasLost', v_lost);
   end if;
+  perform pawl.queue_expire(p_queue, 1000);  -- what is claimed here has begun
   insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold, wants_notify)
   values (p_queue, p_host, p_pid, p_limit, v_lease, v_now + v_lease, 'lease', false) returning id into v_worker;
   loop  -- jobs of keys that are busy are moved out of the way, a thousand at a time
