@@ -70,7 +70,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     });
     await worker.stop();
     const told = await lettersOf(queue);
-    expect([...told.keys()].toSorted()).toEqual([0, 1, 3, 4].map((at) => ids[at]).toSorted());
+    expect(new Set(told.keys())).toEqual(new Set([0, 1, 3, 4].map((at) => ids[at])));
     expect(told.get(ids[0] ?? '')).toMatchObject({
       queue: queue.name,
       kind: 'job',

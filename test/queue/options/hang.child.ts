@@ -4,7 +4,7 @@ import { createQueue } from '../../../src/queue/index.ts';
 // Says that its job runs, and never ends it.
 
 const [, , url = '', name = '', hold = 'lease'] = process.argv;
-// A worker that is not told of the kinds of dead letters would declare the queue without them.
+// A worker that does not know the kind of the dead letters would declare the queue without it.
 const kinds = { job: { onError: 'late' }, late: {} };
 const queue = createQueue(postgres(url), name, { kinds });
 queue.work(
