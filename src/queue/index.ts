@@ -77,7 +77,7 @@ export { type JobStanding, QueueOverview } from './postgres/overview.ts';
 export type { ChangedJob, ReleasedWorker } from './postgres/reader.ts';
 export type { ScheduleRun } from './postgres/schedules.ts';
 export { ClaimedUnit } from './pull/claimed-unit.ts';
-export type { ClaimOptions, ExtendedLease, FailOptions } from './pull/pull.ts';
+export type { ClaimOptions, ExtendedLease, FailedTo, FailOptions } from './pull/pull.ts';
 export type { DebounceOptions, UniqueOptions } from './unique.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';

@@ -191,7 +191,7 @@ export interface ClaimedUnits {
 }
 
 export interface UnitSettled {
-  readonly to: 'complete' | 'retry' | 'error' | 'release';
+  readonly to: 'complete' | 'retry' | 'error' | 'release' | 'cancelled';
 }
 
 export interface ExtendedClaim {

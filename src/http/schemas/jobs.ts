@@ -72,7 +72,7 @@ export const JOBS: Schemas = {
       }),
     ),
   }),
-  UnitSettled: object({ to: one('complete', 'retry', 'error', 'release') }),
+  UnitSettled: object({ to: one('complete', 'retry', 'error', 'release', 'cancelled') }),
   ExtendedClaim: object({ expiresAt: time, isCancelled: yes, reason: orNull(text) }),
   Job: object(job),
   JobList: object({ items: list(ref('Job')), after: orNull(text), indexBehind: whole }),

@@ -12,7 +12,7 @@ import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/schedules.
 import { PostgresQueueStore } from '../postgres/store.ts';
 import { ClaimedUnit } from '../pull/claimed-unit.ts';
 import { PullOwner } from '../pull/owner.ts';
-import { type ClaimOptions, type ExtendedLease, type FailOptions, Puller } from '../pull/pull.ts';
+import { type ClaimOptions, type ExtendedLease, type FailedTo, type FailOptions, Puller } from '../pull/pull.ts';
 import { type CountOptions, count, type SearchCount } from './count.ts';
 import type { Explanation } from './explain.ts';
 import {
@@ -228,7 +228,7 @@ export class QueueAdmin {
   }
 
   /** The attempt of the unit of this handle has failed. @returns the outcome @throws LeaseLost, InvalidInput */
-  fail(handle: string, error: unknown, options: FailOptions = {}): Promise<'retry' | 'error'> {
+  fail(handle: string, error: unknown, options: FailOptions = {}): Promise<FailedTo> {
     return this.#puller.fail(handle, error, options, { isGuarded: true });
   }
 

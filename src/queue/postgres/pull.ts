@@ -36,7 +36,7 @@ export interface PulledKey {
 }
 
 export interface PulledOutcome {
-  readonly to: 'complete' | 'retry' | 'error' | 'release';
+  readonly to: 'complete' | 'retry' | 'error' | 'release' | 'cancelled';
   /** ms */
   readonly wait?: number | undefined;
   readonly reason?: string | undefined;

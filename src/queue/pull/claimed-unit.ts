@@ -3,7 +3,7 @@ import type { Duration } from '../../base/time/duration.ts';
 import type { OpenTransaction } from '../../engine/postgres/index.ts';
 import type { ParentRecord } from '../job.ts';
 import type { Job, Unit } from '../work/unit.ts';
-import type { ExtendedLease, FailOptions, PulledUnit, Puller } from './pull.ts';
+import type { ExtendedLease, FailedTo, FailOptions, PulledUnit, Puller } from './pull.ts';
 
 /**
  * One job that `claim()` gave, or all outstanding jobs of one key if the kind coalesces. It is yours until you settle it, by
@@ -90,10 +90,11 @@ export class ClaimedUnit<P = unknown> {
 
   /**
    * The attempt has failed: its jobs are tried again after the back-off of the queue, or after `retryIn`, unless this was the
-   * last attempt. A `NoRetry` ends them in error at once. @returns the outcome
+   * last attempt. A `NoRetry` ends them in error at once; `snooze()`, `retryAfter()`, `cancelled()` and
+   * `discard()` mean what they mean in a handler. @returns the outcome
    * @throws LeaseLost, InvalidInput, LockNotAvailable  as `complete`
    */
-  fail(error: unknown, options: FailOptions = {}): Promise<'retry' | 'error'> {
+  fail(error: unknown, options: FailOptions = {}): Promise<FailedTo> {
     const { backoff } = this.#settings;
     return this.#puller.fail(this.handle, error, options, {
       isGuarded: this.#unit.isGuarded,

@@ -10,6 +10,7 @@ import { type Extension, PostgresQueuePull, type PulledOutcome } from '../postgr
 import { PredecessorFailed } from '../work/attempt.ts';
 import { countUnits, readClaim } from '../work/claim-reader.ts';
 import type { Unit, UnitOwner } from '../work/unit.ts';
+import { Verdict } from '../work/verdict.ts';
 import { readHandle, writeHandle } from './handle.ts';
 
 export interface ClaimOptions {
@@ -20,6 +21,9 @@ export interface ClaimOptions {
   /** What the list of workers shows as the host of this claim. Default: the name of this machine. */
   readonly client?: string | undefined;
 }
+
+/** The outcome of a unit that failed: tried again, in error, or what its verdict says. */
+export type FailedTo = 'retry' | 'error' | 'release' | 'cancelled';
 
 export interface FailOptions {
   /** How long to wait for the next attempt. Default: the back-off of the queue. */
@@ -106,24 +110,25 @@ export class Puller {
     await this.#settle(handle, { to: 'complete', isGuarded }, json);
   }
 
-  /** @returns whether it is tried again @throws LeaseLost, InvalidInput, LockNotAvailable */
+  /** @returns the outcome @throws LeaseLost, InvalidInput, LockNotAvailable */
   async fail(
     handle: string,
     error: unknown,
     options: FailOptions,
     { isGuarded = false, backoff = BACKOFF }: { readonly isGuarded?: boolean; readonly backoff?: Backoff } = {},
-  ): Promise<'retry' | 'error'> {
+  ): Promise<FailedTo> {
     const { retryIn, final } = checkOptions('fail', options, failShape);
     const { attempt } = readHandle(handle);
+    const verdict = error instanceof Verdict ? error : undefined;
     const isFinal = final || error instanceof NoRetry;
     const to = await this.#settle(handle, {
-      to: isFinal ? 'error' : 'retry',
-      wait: retryIn ?? delay(backoff, attempt, Math.random()),
-      reason: isFinal ? 'no retry' : 'failed',
-      error: describeThrown(error),
+      to: verdict?.to ?? (isFinal ? 'error' : 'retry'),
+      wait: retryIn ?? verdict?.waitMs ?? delay(backoff, attempt, Math.random()),
+      reason: verdict?.reason ?? (isFinal ? 'no retry' : 'failed'),
+      error: verdict?.message ?? describeThrown(error),
       isGuarded,
     });
-    return to === 'retry' ? 'retry' : 'error';
+    return to === 'complete' ? 'retry' : to;
   }
 
   /** @throws LeaseLost, InvalidInput, LockNotAvailable */

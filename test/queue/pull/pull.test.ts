@@ -1,7 +1,15 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, LeaseLost, LockNotAvailable, NoRetry } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { createQueue, createQueueAdmin, type Kinds, type Queue, type QueueOptions } from '../../../src/queue/index.ts';
+import {
+  createQueue,
+  createQueueAdmin,
+  discard,
+  type Kinds,
+  type Queue,
+  type QueueOptions,
+  snooze,
+} from '../../../src/queue/index.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
@@ -190,6 +198,25 @@ describe('a claimed unit', () => {
     await unit?.fail('busy', { retryIn: '1h' });
     const { runAt } = await queue.get(id);
     expect((runAt?.getTime() ?? 0) - Date.now()).toBeGreaterThan(3_500_000);
+  });
+
+  test('that is snoozed or discarded ends as in a handler, with the attempts and back-off of its own', async () => {
+    const queue = newQueue({ kinds: { send: {} } });
+    const { id } = await queue.enqueue('send', 1, { attempts: 1 });
+    const [first] = await queue.claim();
+    expect(await first?.fail(snooze('1ms'))).toBe('release');
+    const again = await eventually(async () => {
+      const [unit] = await queue.claim();
+      if (unit === undefined) throw new Error('it sleeps');
+      return unit;
+    });
+    expect(again.attempt).toBe(1);
+    expect(await again.fail(new Error('once is all it has'))).toBe('error');
+    expect(await queue.get(id)).toMatchObject({ status: 'error' });
+    const other = await queue.enqueue('send', 2);
+    const [unit] = await queue.claim();
+    expect(await unit?.fail(discard('no such address'))).toBe('error');
+    expect(await queue.get(other.id)).toMatchObject({ status: 'error', error: 'no such address', attempt: 1 });
   });
 
   test('that is released is ready again at once, uncharged', async () => {
