@@ -4,8 +4,8 @@
 -- try is written as if the turn had failed: a worker that dies with it has nothing to undo.
 --
 -- Answers {"rows":[[id,type,state,visit,epoch,attempt,version,children,entered ms,parent,{semaphores},{fields}],…]}, with them "now": the
--- database's clock in ms, and "due": ms until the next one is due, or "again": true when there is more to do at once. A row has two
--- more values where it has timers or an error of its last turn. p_offer: the number of the offer to leave when there
+-- database's clock in ms, and "due": ms until the next one is due, or "again": true when there is more to do at once. A row has three
+-- more values where it has timers, an error of its last turn, or a failure that led to its state. p_offer: the number of the offer to leave when there
 -- is nothing, and its channel, see handoff.sql; "offered": true says that it was left.
 --
 -- A claim of several types first counts how many of which type are among the first that are due. Actors whose bodies run with hold:
@@ -239,8 +239,9 @@ create or replace function pawl.actor_claim_json(a pawl.actor_instance) returns 
 language sql stable as $$
   select concat('[', a.id, ',', a.type, ',', to_json(a.state), ',', a.visit, ',', a.epoch, ',', a.attempt, ',', a.version, ',', a.children, ',',
     (extract(epoch from a.entered_at) * 1000)::bigint, ',', coalesce(a.parent, 0), ',', a.semaphores, ',', a.fields,
-    case when a.timers is not null or a.error is not null then
-      concat(',', coalesce(a.timers::text, 'null'), ',', coalesce(to_json(a.error)::text, 'null')) end, ']')
+    case when a.timers is not null or a.error is not null or a.cause is not null then
+      concat(',', coalesce(a.timers::text, 'null'), ',', coalesce(to_json(a.error)::text, 'null'), ',', coalesce(to_json(a.cause)::text, 'null'))
+    end, ']')
 $$;
 
 -- Whole milliseconds since 1970, never ahead of that moment: a timer that is due then has passed.

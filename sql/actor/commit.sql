@@ -74,8 +74,8 @@ begin
       finished_at = case when t.kind = 'done' then v_now end, result = coalesce(t.result, a.result),
       held = case t.kind when 'held' then t.reason when 'released' then pawl.actor_isolation_reason(a.lost) end,
       lost = case when t.kind = 'released' then a.lost else 0 end,
-      -- Of a move: why it was made, where that was a failure. The next turn is told.
-      error = case when t.kind in ('failed', 'held', 'to') then t.error when t.kind = 'released' then a.error end
+      cause = case when t.kind = 'to' then t.error else a.cause end,
+      error = case when t.kind in ('failed', 'held') then t.error when t.kind = 'released' then a.error end
     from turn t
     where a.id = t.id and a.epoch = t.epoch and (a.worker = p_worker or a.tx_worker = p_worker)
     returning a.id, a.epoch, a.type, a.parent, a.attempt, a.wake_at, t.kind, t.from_state, a.state, t.reason, t.error

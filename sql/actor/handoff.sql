@@ -66,7 +66,7 @@ begin
     and t.paused_at is null and (p_name is null or p_name = any (t.semaphores)) and p_n > 0
     and (a.floor_at is null or a.floor_at <= v_now or p_name = any (t.always))
     and octet_length(a.fields::text) + octet_length(a.semaphores::text) + coalesce(octet_length(a.timers::text), 0)
-      + coalesce(octet_length(to_json(a.error)::text), 0) <= 6000
+      + coalesce(octet_length(to_json(a.error)::text), 0) + coalesce(octet_length(to_json(a.cause)::text), 0) <= 6000
     and not exists (select 1 from pawl.actor_paused_state p where p.type = a.type and p.state = a.state)
   for no key update of a skip locked;
   if found then

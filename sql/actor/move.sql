@@ -56,7 +56,7 @@ begin
   update pawl.actor_instance a set
     epoch = a.epoch + 1, visit = a.visit + 1, worker = null, tx_worker = null, signal_at = null, state = v_state, entered_at = v_now,
     deadline_at = pawl.actor_deadline(v_type.machine, v_state, v_now), wake_at = v_now, floor_at = null, timers = null,
-    attempt = 0, lost = 0, held = null, error = null,
+    attempt = 0, lost = 0, held = null, error = null, cause = null,
     fields = coalesce(v_fields, a.fields), version = coalesce((v_head ->> 'version')::smallint, a.version)
   where a.id = v_id;
   insert into pawl.actor_transition (at, actor, epoch, attempt, type, from_state, to_state, reason)

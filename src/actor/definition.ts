@@ -39,7 +39,7 @@ export interface StateOptions<F, S extends string, To extends string> {
   readonly timeout?: Duration | undefined;
   /** Turns that fail in a row, crashes included, before the actor is given up here and moved to `giveUp`. Default: tried for ever. */
   readonly tries?: number | undefined;
-  /** Where the actor goes after so many `tries`, as a transition that needs no other declaration. `a.error` there says why. */
+  /** Where the actor goes after so many `tries`, as a transition that needs no other declaration. `a.cause` there says why. */
   readonly giveUp?: To | undefined;
   /** Semaphores that abort `a.signal` of a running turn; those of `always` do so by themselves. */
   readonly interrupt?: readonly NoInfer<S>[] | undefined;

@@ -22,8 +22,10 @@ export interface ActorClaim {
   readonly fields: unknown;
   /** Of this visit, if it has any. */
   readonly timers: TimerTable | undefined;
-  /** Why the turn before failed, or why the actor was moved here, if that was a failure. */
+  /** Why the turn before failed, if it did. */
   readonly error: string | undefined;
+  /** Why the actor was moved to its state, if that was a failure. */
+  readonly cause: string | undefined;
   /** The database's clock when it was claimed. */
   readonly nowMs: number;
 }

@@ -67,6 +67,7 @@ create table pawl.actor_instance (
   held         text,                         -- why no turn may begin, though it is not paused
   key          text check (octet_length(key) between 1 and 1000),
   error        text,                         -- of the last turn, if that failed
+  cause        text,                         -- why it was moved to its state, if that was a failure
   semaphores   jsonb not null default '{}',
   timers       jsonb,                        -- of this visit: {name: [since ms, due ms]}; null when there is none
   fields       json not null,

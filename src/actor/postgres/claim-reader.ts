@@ -16,6 +16,7 @@ type ClaimedRow = readonly [
   fields: unknown,
   timers?: TimerTable | null,
   error?: string | null,
+  cause?: string | null,
 ];
 
 /** Reads what a claim answers. */
@@ -41,6 +42,7 @@ function toClaim(row: ClaimedRow, nowMs: number): ActorClaim {
   const [id, type, state, visit, epoch, attempt, version, children, enteredMs, parent, semaphores, fields] = row;
   const timers = row[12] ?? undefined;
   const error = row[13] ?? undefined;
+  const cause = row[14] ?? undefined;
   return {
     id,
     type,
@@ -56,6 +58,7 @@ function toClaim(row: ClaimedRow, nowMs: number): ActorClaim {
     fields,
     timers,
     error,
+    cause,
     nowMs,
   };
 }

@@ -63,8 +63,10 @@ export class Turn<F, S extends string, To extends string> {
   readonly enteredAt: Date;
   /** When the turn was claimed, by the database's clock. */
   readonly now: Date;
-  /** Why the turn before failed, or why the actor was moved to this state after a failure; null when neither is so. */
+  /** Why the turn before failed; null when it did not. */
   readonly error: string | null;
+  /** Why the actor was moved to this state, where that was a failure: by `fatal()` or after so many `tries`. For the whole visit. */
+  readonly cause: string | null;
   readonly parent: string | null;
   /** Children that were not final when the turn began. */
   readonly openChildren: number;
@@ -106,6 +108,7 @@ export class Turn<F, S extends string, To extends string> {
     this.enteredAt = new Date(enteredMs);
     this.now = new Date(claim.nowMs);
     this.error = claim.error ?? null;
+    this.cause = claim.cause ?? null;
     this.parent = parent === 0 ? null : String(parent);
     this.openChildren = children;
     this.token = BigInt(epoch);
@@ -171,7 +174,7 @@ export class Turn<F, S extends string, To extends string> {
 
   /**
    * Leads to a declared state because of a failure that no further try would mend. The text of `error` goes into the history, and
-   * into `a.error` of the next turn. Unlike after a throw, everything that the turn has asked for is committed.
+   * into `a.cause` of that visit. Unlike after a throw, everything that the turn has asked for is committed.
    * @throws InvalidInput  this state does not declare that target
    */
   fatal<T extends To>(state: T, error: unknown, patch?: Patch<F>): Outcome<T> {

@@ -18,7 +18,7 @@ function saga(run: Body, tries = 3, timeout?: '50ms'): ActorDefinition<LooseFiel
     states: (state) => ({
       paying: state({ to: ['paid', 'undoing'], tries, giveUp: 'undoing', timeout, run }),
       paid: state({ run: (a) => a.done() }),
-      undoing: state({ deadline: '1h', run: (a) => a.done({ why: a.error }) }),
+      undoing: state({ deadline: '1h', run: (a) => a.done({ why: a.cause, last: a.error }) }),
     }),
   });
 }
@@ -36,8 +36,7 @@ describe('tries and giveUp', () => {
     expect(await actors.work(one)).toMatchObject({ kind: 'failed' });
     expect(await actors.work(one)).toMatchObject({ kind: 'to', to: 'undoing', error: new Error('no money, 3') });
     const { state, attempt, error, dueInMs, deadlineAt } = await actors.get(one);
-    expect({ state, attempt }).toEqual({ state: 'undoing', attempt: 0 });
-    expect(error).toMatch(/no money, 3/);
+    expect({ state, attempt, error }).toEqual({ state: 'undoing', attempt: 0, error: null });
     expect(dueInMs).toBeLessThanOrEqual(0);
     expect(deadlineAt).not.toBeNull();
     await actors.work(one);
@@ -135,6 +134,33 @@ describe('tries and giveUp', () => {
 });
 
 describe('a.fatal()', () => {
+  test('says why to every turn of the state it leads to, whatever fails there', async () => {
+    const seen: unknown[] = [];
+    const Saga = actor('saga', {
+      initial: 'paying',
+      states: (state) => ({
+        paying: state({ to: ['undoing'], run: (a) => a.fatal('undoing', 'refused') }),
+        undoing: state({
+          to: ['over'],
+          run: (a) => {
+            seen.push([a.cause, a.error === null]);
+            if (a.attempt === 1) throw new Error('not yet');
+            return a.to('over');
+          },
+        }),
+        over: state({ run: (a) => a.done(a.cause) }),
+      }),
+    });
+    const { actors } = await openScene([Saga]);
+    const one = await actors.create(Saga, {});
+    for (let turn = 0; turn < 4; turn += 1) await actors.work(one);
+    expect(seen).toEqual([
+      [expect.stringMatching(/refused/), true],
+      [expect.stringMatching(/refused/), false],
+    ]);
+    expect((await actors.get(one)).result).toBeNull();
+  });
+
   test('leads to a declared state at the first failure, with all that the turn asked for, and says why', async () => {
     const Saga = saga((a) => {
       a.page({ tag: `refused ${a.id}`, summary: 'the card was refused' });
