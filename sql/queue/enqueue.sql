@@ -5,7 +5,7 @@
 -- The public form, for any driver, psql and triggers: one object, or an array of objects, of
 --   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?,
 --   and the options of a job that job_options.sql lists
---   after? (ids of jobs that have to end before), afterError? and afterCancel? (run, error or cancel: what becomes of the job if one
+--   after? (jobs that have to end before: ids, and {"batch": id}), afterError? and afterCancel? (run, error or cancel: what becomes of the job if one
 --   of them ended in error, or was cancelled; by default it does, too)
 -- unique is what the caller's program declares for the kind; without it counts what was declared last, by whichever version.
 -- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. For a unique kind
@@ -52,7 +52,8 @@ declare
   v_only_one boolean;
   v_win record;
   v_options json;
-  v_after bigint[];
+  v_after bigint[] := '{}';
+  v_batches bigint[] := '{}';
   v_fields constant text[] := '{queue,kind,payload,key,runAt,delay,priority,unique,after,afterError,afterCancel}';
   v_own constant text[] := '{schedule,attempts,timeout,backoff,expiresAt,tags,meta}';  -- see job_options.sql
 begin
@@ -98,7 +99,7 @@ begin
     v_options := pawl.queue_job_options(request);
   end if;
   if request ?| array['after', 'afterError', 'afterCancel'] then
-    v_after := pawl.queue_after(request);
+    select a.ids, a.batches into v_after, v_batches from pawl.queue_after(request) a;
   end if;
   v_shard := case when v_queue.shards = 1 then 0
     when v_key is not null then pawl.queue_shard(v_key, v_queue.shards)
@@ -128,10 +129,10 @@ begin
     perform pawl.queue_note_options(v_shard, array[v_id]);
   end if;
 
-  if v_after <> '{}' then
+  if v_after <> '{}' or v_batches <> '{}' then
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
     values (pawl.queue_never(), v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
-    perform pawl.queue_await(v_queue.id, v_shard, array[v_id], array[1], v_after,
+    perform pawl.queue_await(v_queue.id, v_shard, array[v_id], array[1], v_after, v_batches,
       coalesce(request ->> 'afterError', 'error'), coalesce(request ->> 'afterCancel', 'cancel'), '{}');
   elsif v_run_at > v_now then
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
@@ -141,7 +142,7 @@ begin
     values (v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
   end if;
   perform pawl.queue_wake(v_queue.id);
-  return jsonb_build_object('id', v_id::text, 'duplicate', false, 'status', case when v_after <> '{}' then pawl.queue_status(v_shard, v_id) else 'new' end);
+  return jsonb_build_object('id', v_id::text, 'duplicate', false, 'status', case when v_after <> '{}' or v_batches <> '{}' then pawl.queue_status(v_shard, v_id) else 'new' end);
 end $$;
 
 -- When a job is to run, and its priority, of a request in SQL; null where it says nothing of it.

@@ -61,6 +61,8 @@ begin
     delete from pawl.queue_watch w where w.ctid = any (array(
       select o.ctid from pawl.queue_watch o where o.queue = p_queue and o.over_at < v_past order by o.over_at limit p_limit for update skip locked))
     returning w.id
+  ), part as (
+    delete from pawl.queue_batch_part b using over o where b.batch = o.id
   )
   delete from pawl.queue_child c using over o where c.watch = o.id;
   delete from pawl.queue_transition t where t.ctid = any (array(

@@ -69,7 +69,10 @@ begin
     coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'cancelled'), '{}')
   into v_errors, v_cancels
   from unnest(p_ended) s (span) cross join lateral (
-    select d.id, d.status from pawl.queue_dead d where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span) offset 0) d;
+    select d.id, d.status from pawl.queue_dead d where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span)
+    union all
+    select w.id, case when w.errors > 0 then 'error' when w.cancels > 0 then 'cancelled' end from pawl.queue_watch w
+    where p_shard = -1 and w.id >= lower(s.span) and w.id < upper(s.span) offset 0) d;
   -- A new statement: it sees the rows as they were when they were locked.
   with hit as materialized (
     select w.*, isempty(w.outstanding - p_ended) as is_gone,
@@ -84,6 +87,9 @@ begin
   ), kept as (
     update pawl.queue_watch_part w set outstanding = w.outstanding - p_ended, errors = h.now_errors, cancels = h.now_cancels from hit h
     where not h.is_gone and w.ctid = h.tid
+  ), done as (
+    insert into pawl.queue_batch_part (batch, shard, members, errors, cancels)
+    select h.watch, h.shard, h.members, h.now_errors, h.now_cancels from hit h where h.is_gone and h.members is not null
   ), sum as (
     select h.watch, sum(h.now_errors) as errors, sum(h.now_cancels) as cancels from hit h where h.is_gone group by h.watch
   )
@@ -105,10 +111,16 @@ declare
   v_run bigint[];
   v_error bigint[];
   v_cancel bigint[];
+  v_batches bigint[];
 begin
   queues := '{}';
   shards := '{}';
   sets := '{}';
+  v_batches := pawl.queue_batches_over(p_watches);
+  if v_batches <> '{}' then
+    shards := array[-1::smallint];
+    sets := array[(select range_agg(int8range(b.id, b.id + 1)) from unnest(v_batches) b (id))];
+  end if;
   select array_agg(w.id) into v_mine from (
     select w.id from unnest(p_watches) u (id)
     cross join lateral (select n.id from pawl.queue_watch n where n.id = u.id limit 1) n join pawl.queue_watch w on w.id = n.id
@@ -131,7 +143,7 @@ begin
     queues := pawl.queue_free_children(v_run);
   end if;
   if v_error is not null then
-    select o.shards, o.sets into shards, sets from pawl.queue_end_children(v_error, 'error') o;
+    select queue_over.shards || o.shards, queue_over.sets || o.sets into shards, sets from pawl.queue_end_children(v_error, 'error') o;
   end if;
   if v_cancel is not null then
     select queue_over.shards || o.shards, queue_over.sets || o.sets into shards, sets from pawl.queue_end_children(v_cancel, 'cancelled') o;
@@ -208,11 +220,10 @@ begin
   end if;
 end $$;
 
--- The jobs that a request to pawl.enqueue() comes after, checked.
-create or replace function pawl.queue_after(request jsonb) returns bigint[]
+-- The jobs and batches that a request to pawl.enqueue() comes after, checked: ids, and {"batch": id}.
+create or replace function pawl.queue_after(request jsonb, out ids bigint[], out batches bigint[])
 language plpgsql stable as $$
 declare
-  v_ids bigint[];
   v_name text;
 begin
   foreach v_name in array array['afterError', 'afterCancel'] loop
@@ -220,18 +231,21 @@ begin
       raise exception '% must be run, error or cancel, got %', v_name, left(request ->> v_name, 100) using errcode = 'PW001', column = v_name;
     end if;
   end loop;
+  ids := '{}';
+  batches := '{}';
   if jsonb_typeof(request -> 'after') is null or jsonb_typeof(request -> 'after') = 'null' then
-    return '{}';
+    return;
   end if;
   begin
-    v_ids := array(select a.id::bigint from jsonb_array_elements_text(request -> 'after') a (id));
+    ids := array(select (a.value #>> '{}')::bigint from jsonb_array_elements(request -> 'after') a (value) where jsonb_typeof(a.value) <> 'object');
+    batches := array(select (a.value ->> 'batch')::bigint from jsonb_array_elements(request -> 'after') a (value) where jsonb_typeof(a.value) = 'object');
   exception when others then
-    v_ids := null;
+    ids := null;
   end;
-  if v_ids is null or cardinality(v_ids) > 10000 or array_position(v_ids, null) is not null then
-    raise exception 'after must be an array of at most 10000 ids of jobs, got %', left(request ->> 'after', 100) using errcode = 'PW001', column = 'after';
+  if ids is null or cardinality(ids || batches) > 10000 or array_position(ids || batches, null) is not null then
+    raise exception 'after must be an array of at most 10000 ids of jobs and batches, got %', left(request ->> 'after', 100)
+      using errcode = 'PW001', column = 'after';
   end if;
-  return v_ids;
 end $$;
 
 -- When a job runs that comes after others: the end of the times that a caller may name.
@@ -242,7 +256,7 @@ language sql immutable as $$ select timestamptz '10000-01-01 00:00:00+00' $$;
 -- those of the others that are of this transaction, too, so that none can have ended. What has ended counts at once. Answers the queues
 -- of those that may run now.
 create or replace function pawl.queue_await(
-  p_queue smallint, p_shard smallint, p_firsts bigint[], p_ns int[], p_parents bigint[], p_after_error text, p_after_cancel text, p_fresh int8multirange
+  p_queue smallint, p_shard smallint, p_firsts bigint[], p_ns int[], p_parents bigint[], p_batches bigint[], p_after_error text, p_after_cancel text, p_fresh int8multirange
 ) returns smallint[]
 language plpgsql /* planner: loop */ as $$
 declare
@@ -254,13 +268,22 @@ declare
   v_over record;
 begin
   select array_agg(p.id order by p.id), array_agg(p.shard order by p.id),
-    array_agg(case when p_fresh @> p.id then 'new' else pawl.queue_status(p.shard, p.id) end order by p.id)
+    array_agg(case when p_fresh @> p.id and p.shard is not null then 'new' else pawl.queue_status(p.shard, p.id) end order by p.id)
   into v_ids, v_shards, v_statuses
   from (select distinct u.id from unnest(p_parents) u (id)) u
-  cross join lateral (select u.id, pawl.queue_shard_of(u.id) as shard offset 0) p;
+  cross join lateral (
+    select u.id, coalesce((select 0::smallint from pawl.queue_job j where j.shard = 0 and j.id = u.id), pawl.queue_shard_of(u.id)) as shard offset 0) p;
   if array_position(v_statuses, null) is not null then
     raise exception 'there is no job % to come after; it was never committed, or its history is over', v_ids[array_position(v_statuses, null)]
       using errcode = 'PW002';
+  end if;
+  if p_batches <> '{}' then
+    if exists (select 1 from unnest(p_batches) b (id) where not exists (select 1 from pawl.queue_watch w where w.id = b.id and w.sort = 'batch')) then
+      raise exception 'there is no batch of % to come after; it was never committed, or its history is over', p_batches using errcode = 'PW002';
+    end if;
+    select v_ids || array_agg(w.id), v_shards || array_agg(-1::smallint), v_statuses || array_agg(
+      case when w.over_at is null then 'new' when w.errors > 0 then 'error' when w.cancels > 0 then 'cancelled' else 'complete' end)
+    into v_ids, v_shards, v_statuses from pawl.queue_watch w where w.id = any (p_batches);
   end if;
   insert into pawl.queue_child (shard, first, n, watch)
   select p_shard, u.first, u.n, v_watch from unnest(p_firsts, p_ns) u (first, n);
@@ -271,10 +294,10 @@ begin
     select p.shard, p.id / 256, v_watch, min(p.id), range_agg(int8range(p.id, p.id + 1))
     from parent p where p.status in ('new', 'in-progress') group by p.shard, p.id / 256
   )
-  insert into pawl.queue_watch (id, sort, queue, shard, parents, after_error, after_cancel, errors, cancels, check_at)
-  select v_watch, 'after', p_queue, p_shard, range_agg(int8range(p.id, p.id + 1)), p_after_error, p_after_cancel,
+  insert into pawl.queue_watch (id, sort, queue, shard, parents, batches, after_error, after_cancel, errors, cancels, check_at)
+  select v_watch, 'after', p_queue, p_shard, range_agg(int8range(p.id, p.id + 1)) filter (where p.shard >= 0), p_batches, p_after_error, p_after_cancel,
     count(*) filter (where p.status = 'error'), count(*) filter (where p.status = 'cancelled'),
-    case when bool_or(p.status in ('new', 'in-progress') and not p_fresh @> p.id) then clock_timestamp() end
+    case when bool_or(p.status in ('new', 'in-progress') and not (p.shard >= 0 and p_fresh @> p.id)) then clock_timestamp() end
   from parent p;
   if not 'new' = any (v_statuses) and not 'in-progress' = any (v_statuses) then
     v_over := pawl.queue_over(array[v_watch], array[0::bigint], array[0::bigint]);
@@ -305,7 +328,8 @@ begin
         select p.shard, i.id from unnest(v_watches) u (id) join pawl.queue_watch_part p on p.watch = u.id
         cross join lateral unnest(p.outstanding) s (span)
         cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)) i
-      where coalesce(pawl.queue_status(i.shard, i.id), 'gone') not in ('new', 'in-progress')
+      where case when i.shard = -1 then exists (select 1 from pawl.queue_watch b where b.id = i.id and b.over_at is not null)
+        else coalesce(pawl.queue_status(i.shard, i.id), 'gone') not in ('new', 'in-progress') end
       group by i.shard order by i.shard
     loop
       perform pawl.queue_ended(v_ended.shard, array[v_ended.ids]);

@@ -139,25 +139,21 @@ export class Producer {
     for (let index = 0; index < jobs.length; index += 1) rows.push(await this.#row(jobs[index], index));
     const registered = await this.#register();
     const { name } = this.#definition;
-    return sending(name, rows.length, undefined, (trace) => this.#addAll(registered, rows, tx, trace));
+    return sending(name, rows.length, undefined, (trace) =>
+      this.#addAll(registered, rows, {
+        add: (part) => this.#store.add(registered.queue, part, tx, trace),
+        enqueueAll: (requests) => this.#store.enqueueAll(requests, tx, trace),
+      }),
+    );
   }
 
-  async #addAll(
-    registered: QueueIds,
-    rows: readonly Row[],
-    tx: unknown,
-    trace: string | undefined,
-  ): Promise<EnqueuedIds> {
+  async #addAll(registered: QueueIds, rows: readonly Row[], { add, enqueueAll }: Adding): Promise<EnqueuedIds> {
     const ids: string[] = [];
     const duplicates: number[] = [];
     for (let from = 0; from < rows.length; from += AT_ONCE) {
       const piece = rows.slice(from, from + AT_ONCE);
       if (piece.some(isDecided)) {
-        const answers = await this.#store.enqueueAll(
-          piece.map((row) => this.#request(row)),
-          tx,
-          trace,
-        );
+        const answers = await enqueueAll(piece.map((row) => this.#request(row)));
         for (const [index, { id, duplicate }] of answers.entries()) {
           ids.push(id);
           if (duplicate) duplicates.push(from + index);
@@ -165,7 +161,7 @@ export class Producer {
         continue;
       }
       for (const [shard, part] of this.#byShard(piece, from)) {
-        const added = await this.#store.add(registered.queue, toBatch(shard, part, registered), tx, trace);
+        const added = await add(toBatch(shard, part, registered));
         part.forEach(({ at }, index) => {
           ids[at] = String(added[index]);
         });
@@ -174,8 +170,48 @@ export class Producer {
     return Object.assign(ids, { duplicates });
   }
 
-  #row(job: JobInput | undefined, at: number): Row | Promise<Row> {
-    const field = `jobs[${at}]`;
+  get queueName(): string {
+    return this.#definition.name;
+  }
+
+  /** Checks one job of a flow, and registers its queue. @param field  the node: `nodes[3]` */
+  async node(job: JobInput, at: number, field: string): Promise<FlowRow> {
+    const row = await this.#row(job, at, field);
+    refuseUnique(row, field, 'a flow');
+    await this.#register();
+    const { name, shards } = this.#definition;
+    const shard = shards === 1 ? 0 : row.key === null ? this.#turn : shardOf(row.key, shards);
+    return { ...row, queue: name, shard };
+  }
+
+  /** A checked request to pawl.enqueue(), for a job that is enqueued later. @param field  the option that asks for it */
+  async later(job: JobInput, field: string): Promise<object> {
+    const row = await this.#row(job, 0, field);
+    await this.#register();
+    return this.#request(row);
+  }
+
+  /** Like `many`, into a batch. Each thousand is written as a whole or not at all; with `tx`, all of them. */
+  async manyInto(
+    batch: string,
+    jobs: readonly JobInput[],
+    options: { readonly tx?: OpenTransaction | undefined },
+  ): Promise<string[]> {
+    const { tx } = checkOptions('enqueueMany', options, manyShape);
+    const rows: Row[] = [];
+    for (let index = 0; index < jobs.length; index += 1) {
+      const row = await this.#row(jobs[index], index);
+      refuseUnique(row, `jobs[${index}]`, 'a batch');
+      rows.push(row);
+    }
+    const registered = await this.#register();
+    return this.#addAll(registered, rows, {
+      add: (part) => this.#store.addInto(batch, registered.queue, part, tx),
+      enqueueAll: () => Promise.resolve([]),
+    });
+  }
+
+  #row(job: JobInput | undefined, at: number, field: string = `jobs[${at}]`): Row | Promise<Row> {
     if (typeof job !== 'object' || job === null) {
       throw new InvalidInput(`${field} must be an object such as { kind, payload }`, { field });
     }
@@ -250,6 +286,21 @@ function refuseTime({ name, debounce }: Kind, time: Date | number | null | undef
   );
 }
 
+/** How checked jobs are written: plain ones, and those about which pawl.enqueue() decides. */
+interface Adding {
+  readonly add: (part: Batch) => Promise<number[]>;
+  readonly enqueueAll: (requests: readonly object[]) => Promise<readonly { id: string; duplicate: boolean }[]>;
+}
+
+/** A job that may be another one's duplicate cannot be a member: that one may have ended, or be a member elsewhere. */
+function refuseUnique(row: Row, field: string, where: string): void {
+  if (!isDecided(row)) return;
+  throw new InvalidInput(
+    `kind "${row.kind.name}" is unique or throttled, so ${field} may be no job of its own, which ${where} does not support; enqueue it first, and name its id in after`,
+    { field },
+  );
+}
+
 /** Whether the database decides if there is such a job already. */
 function isDecided({ kind }: Row): boolean {
   return kind.unique !== undefined;
@@ -264,6 +315,12 @@ interface Row {
   readonly delay: number | null;
   readonly own: object | undefined;
   readonly payload: string;
+}
+
+/** A job of a flow. */
+export interface FlowRow extends Row {
+  readonly queue: string;
+  readonly shard: number;
 }
 
 interface RowOptions extends Pick<Row, 'priority' | 'runAt' | 'delay' | 'own'> {
@@ -310,7 +367,7 @@ function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): Bat
 }
 
 /** One element if all are equal: the database then takes a shorter path. */
-function compact(values: readonly number[]): readonly number[] {
+export function compact<T>(values: readonly T[]): readonly T[] {
   const [first] = values;
   return first !== undefined && values.every((value) => value === first) ? [first] : values;
 }

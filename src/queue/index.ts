@@ -1,8 +1,9 @@
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
-import { suggest } from '../base/options/options.ts';
+import { checkOptions, suggest } from '../base/options/options.ts';
+import { isObject } from '../base/options/shape.ts';
 import { currentTask } from '../base/work/current-task.ts';
-import { type OpenTransaction, type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
+import { type OpenTransaction, openTransaction, type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import {
   type Definition,
   define,
@@ -13,7 +14,8 @@ import {
 } from './definition.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from './enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
-import type { JobTarget } from './job-id.ts';
+import { type JobTarget, readJobId } from './job-id.ts';
+import { afterPolicy } from './job-options.ts';
 import type { Explanation } from './operate/explain.ts';
 import {
   type CancelOptions,
@@ -28,6 +30,7 @@ import type { ScheduleOptions, ScheduleRecord } from './operate/schedule.ts';
 import type { SearchOptions, SearchPage } from './operate/search.ts';
 import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } from './operate/set-schedule.ts';
 import { COUNT_LIMIT, type QueueStats } from './operate/stats.ts';
+import { PostgresQueueFlows } from './postgres/flows.ts';
 import { type ChangedJob, PostgresQueueReader } from './postgres/reader.ts';
 import { PostgresQueueSchedules } from './postgres/schedules.ts';
 import { PostgresQueueStore } from './postgres/store.ts';
@@ -37,6 +40,8 @@ import { PullOwner } from './pull/owner.ts';
 import { type ClaimOptions, Puller } from './pull/pull.ts';
 import type { QueueIds } from './store.ts';
 import { type ReadTraces, traced } from './tracing.ts';
+import { Batch, type BatchHome } from './watch/batch.ts';
+import { flowText, type GivenNode, readNodeName } from './watch/flow.ts';
 import { readWaitOptions, type WaitForOptions, type WaitTarget, waitFor } from './watch/wait-for.ts';
 import type { Handler } from './work/attempt.ts';
 import { readWorkOptions, type WorkOptions } from './work/options.ts';
@@ -79,6 +84,7 @@ export type { ScheduleRun } from './postgres/schedules.ts';
 export { ClaimedUnit } from './pull/claimed-unit.ts';
 export type { ClaimOptions, ExtendedLease, FailedTo, FailOptions } from './pull/pull.ts';
 export type { DebounceOptions, UniqueOptions } from './unique.ts';
+export { Batch, type BatchProgress } from './watch/batch.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
 export type { OnceResult } from './work/once/tally.ts';
@@ -101,6 +107,42 @@ export type Handlers<K extends Kinds> = {
 export type JobOf<K extends Kinds> = {
   [N in keyof K & string]: Omit<JobInput, 'kind' | 'payload'> & { readonly kind: N; readonly payload: PayloadIn<K[N]> };
 }[keyof K & string];
+
+type AnyQueue = Pick<Queue, 'name' | 'engine'>;
+
+/** One node of a flow. */
+export type FlowNode<K extends Kinds> =
+  | (NodeOptions & JobOf<K> & { readonly queue?: undefined })
+  | (NodeOptions & Omit<JobInput, 'after'> & { readonly queue: AnyQueue });
+
+interface NodeOptions {
+  /** Names the node in this flow; not stored. Any text that is no number. */
+  readonly name: string;
+  /** What has to end before: names of nodes, ids of jobs, batches. */
+  readonly after?: readonly (string | { readonly batch: string })[] | undefined;
+}
+
+interface NodeInput extends Omit<JobInput, 'after'> {
+  readonly name: unknown;
+  readonly queue?: unknown;
+  readonly after?: readonly unknown[];
+}
+
+/** A job that a batch enqueues when it is done. */
+export type BatchCallback<K extends Kinds> =
+  | (JobOf<K> & { readonly queue?: undefined })
+  | (JobInput & { readonly queue: AnyQueue });
+
+type CallbackInput = JobInput & { readonly queue?: unknown };
+
+export interface BatchCallbacks<K extends Kinds> {
+  /** Enqueued when all members have ended, and all completed. */
+  readonly onComplete?: BatchCallback<K> | undefined;
+  /** Enqueued when all members have ended, and one ended in error or was cancelled. */
+  readonly onError?: BatchCallback<K> | undefined;
+  /** Enqueued when all members have ended. */
+  readonly onDone?: BatchCallback<K> | undefined;
+}
 
 /** The options of `run`. */
 export interface RunOptions extends Omit<EnqueueOptions, 'tx'>, WaitForOptions {}
@@ -196,6 +238,88 @@ export class Queue<K extends Kinds = never> {
     options: { readonly tx?: OpenTransaction | undefined } = {},
   ): Promise<EnqueuedIds> {
     return this.#producer.many(jobs, options);
+  }
+
+  /**
+   * Adds a whole graph of jobs in one statement, in a transaction of its own or in yours: all of it or nothing. A node names the
+   * nodes that it comes after; it may name jobs and batches that exist, too. Nodes that come after the same others cost hardly
+   * more than plain jobs.
+   * @returns the id of each node, by its name
+   * @throws InvalidInput  names the node: a bad payload, an unknown parent, a name that is there twice, a cycle with its names
+   * @throws NotFound  no such kind, or there is no such job or batch to come after
+   */
+  async flow<N extends FlowNode<K>>(
+    nodes: readonly NoInfer<N>[],
+    options: { readonly tx?: OpenTransaction | undefined } = {},
+  ): Promise<Readonly<Record<string, string>>> {
+    const { tx } = checkOptions('flow', options, { tx: openTransaction });
+    if (!Array.isArray(nodes)) throw new InvalidInput('flow takes an array of nodes', { field: 'nodes' });
+    const given: GivenNode[] = [];
+    for (const [nth, node] of nodes.entries()) given.push(await this.#node(node, nth));
+    if (given.length === 0) return {};
+    const { text, names } = flowText(given);
+    const ids = await new PostgresQueueFlows(this.#engine).add(text, tx);
+    return Object.fromEntries(names.map((name, nth) => [name, ids[nth] ?? '']));
+  }
+
+  /**
+   * Makes an open batch: add jobs to it, and seal it. When its last member has ended, `onComplete` is enqueued if all completed and
+   * `onError` if not, and `onDone` in both cases, each exactly once. The handler finds `{ id, total, errors, cancelled }` in
+   * `unit.job.meta.batch`. A job that was retried by hand after it had ended does not count again.
+   * @throws InvalidInput, NotFound  a callback is no job of its queue
+   */
+  async batch<C extends BatchCallbacks<K>>(
+    callbacks?: NoInfer<C>,
+    options: { readonly tx?: OpenTransaction | undefined } = {},
+  ): Promise<Batch<JobOf<K>, BatchCallbacks<K>>> {
+    const id = await this.#newBatch(undefined, callbacks ?? {}, options);
+    return this.openBatch(id);
+  }
+
+  /** A batch by its id, to add to it, to seal it or to see its progress from another process. Sends nothing. */
+  openBatch(id: string): Batch<JobOf<K>, BatchCallbacks<K>> {
+    const home: BatchHome = {
+      engine: this.#engine,
+      manyInto: (batch, jobs, given) => this.#producer.manyInto(batch, jobs, given),
+      newBatch: (parent, callbacks, given) => this.#newBatch(parent, callbacks, given),
+    };
+    return new Batch<JobOf<K>, BatchCallbacks<K>>(home, readJobId(id));
+  }
+
+  async #newBatch(
+    parent: string | undefined,
+    given: object,
+    options: { readonly tx?: OpenTransaction | undefined },
+  ): Promise<string> {
+    const { tx } = checkOptions('batch', options, { tx: openTransaction });
+    const callbacks: Record<string, object> = {};
+    for (const [name, value] of Object.entries(given) as [string, CallbackInput | undefined][]) {
+      if (!['onComplete', 'onError', 'onDone'].includes(name)) {
+        throw new InvalidInput(`batch takes onComplete, onError and onDone, but was given "${name}"`, { field: name });
+      }
+      if (value === undefined) continue;
+      const { queue, ...job } = value;
+      callbacks[name] = await this.#producerOf(queue, name).later(job, name);
+    }
+    await this.#register();
+    return new PostgresQueueFlows(this.#engine).newBatch({ queue: this.name, callbacks, parent }, tx);
+  }
+
+  async #node(node: object | undefined, nth: number): Promise<GivenNode> {
+    const field = `nodes[${nth}]`;
+    if (!isObject(node))
+      throw new InvalidInput(`${field} must be an object such as { name, kind, payload }`, { field });
+    const { name, queue, after = [], afterError, afterCancel, ...job } = node as unknown as NodeInput;
+    const readName = readNodeName(name, field);
+    if (!Array.isArray(after)) throw new InvalidInput(`${field}.after must be an array`, { field: `${field}.after` });
+    const policy = checkOptions(`flow, ${field}`, { afterError, afterCancel }, afterPolicy);
+    return { name: readName, after, ...policy, row: await this.#producerOf(queue, field).node(job, nth, field) };
+  }
+
+  #producerOf(queue: unknown, field: string): Producer {
+    if (queue === undefined) return this.#producer;
+    if (queue instanceof Queue && queue.engine === this.#engine) return queue.#producer;
+    throw new InvalidInput(`${field}.queue must be a queue of the same engine`, { field: `${field}.queue` });
   }
 
   /**

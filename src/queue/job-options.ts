@@ -17,10 +17,10 @@ export interface JobOptions {
   /** Instead of `runAt`: how long from now, by the database's clock. */
   readonly delay?: Duration | undefined;
   /**
-   * Ids of jobs, of any queue of this database, that have to end before this one may run; at most 10,000. They run side by side. One
-   * that has ended already counts at once. `unit.parents()` gives their results.
+   * Ids of jobs, of any queue of this database, and batches, that have to end before this one may run; at most 10,000. They run side
+   * by side. One that has ended already counts at once. `unit.parents()` gives the results of the jobs.
    */
-  readonly after?: readonly string[] | undefined;
+  readonly after?: readonly (string | { readonly batch: string })[] | undefined;
   /**
    * What becomes of this job if one of those ended in `error`: it ends in `error`, too (`'error'`, the default), is cancelled
    * (`'cancel'`), or runs all the same (`'run'`). That is decided once, when the last of them has ended.
@@ -110,22 +110,33 @@ export const ownShape: OwnShape = {
 };
 
 type AfterShape = {
-  readonly after: Check<readonly string[] | undefined>;
+  readonly after: Check<readonly (string | { readonly batch: string })[] | undefined>;
   readonly afterError: Check<AfterFailure | undefined>;
   readonly afterCancel: Check<AfterFailure | undefined>;
 };
 
 const afterFailure: Check<AfterFailure | undefined> = optional(oneOf(['run', 'error', 'cancel']));
 
-const AN_ID = "the id of a job, a string such as '42'";
-const jobId = custom(AN_ID, (value, place) => {
-  if (typeof value === 'string' && /^[1-9]\d{0,18}$/.test(value) && BigInt(value) < 2n ** 63n) return value;
-  throw refusal(place, value, AN_ID);
+const A_PARENT = "the id of a job, a string such as '42', or a batch";
+const parent = custom(A_PARENT, (value, place): string | { readonly batch: string } => {
+  if (isId(value)) return value;
+  if (isObject(value) && isId(value['batch'])) return { batch: value['batch'] };
+  throw refusal(place, value, A_PARENT);
 });
+
+function isId(value: unknown): value is string {
+  return typeof value === 'string' && /^[1-9]\d{0,18}$/.test(value) && BigInt(value) < 2n ** 63n;
+}
 
 /** The options by which a job comes after others. */
 const afterShape: AfterShape = {
-  after: optional(list(jobId, { max: 10_000 })),
+  after: optional(list(parent, { max: 10_000 })),
+  afterError: afterFailure,
+  afterCancel: afterFailure,
+};
+
+/** The options of a node of a flow, which names what it comes after in its own way. */
+export const afterPolicy: Pick<AfterShape, 'afterError' | 'afterCancel'> = {
   afterError: afterFailure,
   afterCancel: afterFailure,
 };
@@ -165,7 +176,7 @@ interface CheckedOptions extends OwnChecked {
   readonly priority: number;
   readonly runAt?: Date | undefined;
   readonly delay?: number | undefined;
-  readonly after?: readonly string[] | undefined;
+  readonly after?: JobOptions['after'];
   readonly afterError?: AfterFailure | undefined;
   readonly afterCancel?: AfterFailure | undefined;
 }

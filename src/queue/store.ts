@@ -300,6 +300,8 @@ export interface QueueStore {
   ): Promise<readonly { id: string; status: JobStatus; duplicate: boolean }[]>;
   /** Adds many jobs of kinds without rules. @param trace  the traceparent of the enqueue @returns their ids in order */
   add(queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]>;
+  /** The same into an open batch. @throws NotFound, Conflict */
+  addInto(batch: string, queue: number, jobs: Batch, tx: unknown): Promise<number[]>;
   /** The traces in which these jobs were enqueued, for jobs that have one. With `tx`, it is read through that. */
   traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>>;
   /** Claims jobs; makes the offer when there is nothing to claim. */

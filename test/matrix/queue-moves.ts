@@ -55,6 +55,31 @@ function change({ one }: Caller, { name }: QueueSide, call: string, id: number, 
   return one(`select pawl.${call}($1::jsonb)`, [JSON.stringify({ queue: name, id: String(id), ...rest })]);
 }
 
+function node(queue: string, waits: object): object {
+  const policy = { afterError: 'error', afterCancel: 'cancel' };
+  return {
+    queue,
+    shard: 0,
+    n: 1,
+    kinds: ['job'],
+    priorities: [0],
+    after: [],
+    jobs: [],
+    batches: [],
+    ...waits,
+    ...policy,
+  };
+}
+
+/** A batch of one job. Answers its id. */
+async function newBatch({ one }: Caller, { name, kind, queue }: QueueSide): Promise<unknown> {
+  const batch = await one('select pawl.queue_batch_new($1)', [JSON.stringify({ queue: name, callbacks: {} })]);
+  const schema = await one(`select 'pawl'::regnamespace::oid::bigint`, []);
+  const head = { queue: Number(schema) * 65_536 + queue, shard: 0, n: 1, kinds: [kind], priorities: [0] };
+  await one('select pawl.queue_batch_add($1)', [JSON.stringify([Number(batch), [head, [1]]])]);
+  return batch;
+}
+
 /** Every call of the queue that writes. Where a move names a job or a key, it is one of its side. */
 export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
   // Producers.
@@ -336,6 +361,31 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['enqueue'],
     open: 'transaction',
     run: (caller, side) => enqueue(caller, side, { after: [String(side.ready), String(side.dead)], afterError: 'run' }),
+  },
+  {
+    name: 'enqueue of a flow',
+    functions: ['queue_add_flow'],
+    open: 'transaction',
+    run: ({ one }, { name, ready }) =>
+      one('select pawl.queue_add_flow($1)', [
+        JSON.stringify([
+          [node(name, { jobs: [ready] }), node(name, { after: [0] })],
+          [['1'], ['2']],
+          [null, null],
+        ]),
+      ]),
+  },
+  {
+    name: 'add to a batch',
+    functions: ['queue_batch_new', 'queue_batch_add'],
+    open: 'transaction',
+    run: (caller, side) => newBatch(caller, side),
+  },
+  {
+    name: 'seal a batch',
+    functions: ['queue_batch_seal'],
+    open: 'statement',
+    run: async (caller, side) => caller.one('select pawl.queue_batch_seal($1)', [await newBatch(caller, side)]),
   },
   {
     name: 'sweep watches',

@@ -69,6 +69,7 @@ export const TRACES: Statement = statement(
 );
 export const PRUNE_TRACES: Statement = statement('queue.prune_traces', 'select pawl.queue_trace_prune(10000)');
 export const ADD_JSON = 'select pawl.queue_add_json($1::json)::text as ids';
+export const BATCH_ADD: Statement = statement('queue.batch_add', 'select pawl.queue_batch_add($1::json)::text as ids');
 export const CLAIM: Statement = statement(
   'queue.claim',
   `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint) as answer`,

@@ -166,12 +166,23 @@ export class PostgresQueueStore implements QueueStore {
     const [row] =
       tx === undefined
         ? await this.#runner.query<{ ids: string }>(sql.ADD, addValues(this.#here(queue), batch))
-        : await this.engine.callIn(
-            tx,
-            sql.ADD_JSON,
-            `[${JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt, delays })},${payloads}${options === null ? '' : `,${options}`}]`,
-          );
+        : await this.engine.callIn(tx, sql.ADD_JSON, this.#jobsText(queue, batch));
     return numbers(String(only(row).ids));
+  }
+
+  async addInto(into: string, queue: number, jobs: Batch, tx: unknown): Promise<number[]> {
+    const request = `[${into},${this.#jobsText(queue, jobs)}]`;
+    const [row] =
+      tx === undefined
+        ? await this.#runner.query<{ ids: string }>(sql.BATCH_ADD, [request])
+        : await this.engine.callIn(tx, sql.BATCH_ADD.text, request);
+    return numbers(String(only(row).ids));
+  }
+
+  /** The parameter of `pawl.queue_add_json()`. */
+  #jobsText(queue: number, { shard, n, kinds, priorities, payloads, keys, runAt, delays, options }: Batch): string {
+    const head = JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt, delays });
+    return `[${head},${payloads}${options === null ? '' : `,${options}`}]`;
   }
 
   async #addTraced(queue: number, batch: Batch, tx: unknown, trace: string): Promise<number[]> {

@@ -1,0 +1,132 @@
+-- Batches: jobs that are counted together, and callbacks that are enqueued when the last of them has ended. A batch is a watch. While it
+-- is open, those who add to it and those who settle its jobs share its latch and do not wait for each other; sealing takes it alone. So
+-- a settlement that saw the batch open is committed when the seal looks for what is outstanding.
+
+-- Makes a batch: {queue, callbacks, parent}. parent: the batch of which it is a member, and which waits for it.
+create or replace function pawl.queue_batch_new(p_request jsonb) returns bigint
+language plpgsql /* planner: probe */ as $$
+declare
+  v_id bigint;
+  v_parent bigint := p_request ->> 'parent';
+begin
+  if v_parent is not null then
+    perform pawl.queue_batch_join(v_parent);
+  end if;
+  insert into pawl.queue_watch (sort, queue, callbacks)
+  values ('batch', pawl.queue_id(p_request ->> 'queue'), p_request -> 'callbacks') returning id into v_id;
+  if v_parent is not null then
+    insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, members)
+    values (-1, v_id / 256, v_parent, v_id, int8multirange(int8range(v_id, v_id + 1)), int8multirange(int8range(v_id, v_id + 1)));
+  end if;
+  return v_id;
+end $$;
+
+-- A batch has to be open, and stays so until the caller's transaction ends. The lock of the row is for a transaction with an old
+-- snapshot, which fails by it if the batch was sealed meanwhile.
+create or replace function pawl.queue_batch_join(p_batch bigint) returns void
+language plpgsql /* planner: probe */ as $$
+declare
+  v_sealed timestamptz;
+begin
+  perform pg_advisory_xact_lock_shared(hashtextextended('pawl.queue_batch', p_batch));
+  select w.sealed_at into v_sealed from pawl.queue_watch w where w.id = p_batch and w.sort = 'batch' for key share;
+  if not found then
+    raise exception 'there is no batch %; it was never committed, or its history is over', p_batch using errcode = 'PW002';
+  elsif v_sealed is not null then
+    raise exception 'batch % was sealed at %, so no job can be added any more; make another batch', p_batch, v_sealed using errcode = 'PW003';
+  end if;
+end $$;
+
+-- Adds jobs, as queue_add_json does, to a batch: [batch, jobs].
+create or replace function pawl.queue_batch_add(p_request json) returns bigint[]
+language plpgsql /* planner: loop */ as $$
+declare
+  v_batch bigint := (p_request ->> 0)::bigint;
+  v_ids bigint[];
+begin
+  perform pawl.queue_batch_join(v_batch);
+  v_ids := pawl.queue_add_json(p_request -> 1);
+  insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, members)
+  select (p_request -> 1 -> 0 ->> 'shard')::smallint, u.id / 256, v_batch, min(u.id), range_agg(int8range(u.id, u.id + 1)), range_agg(int8range(u.id, u.id + 1))
+  from unnest(v_ids) u (id) group by u.id / 256;
+  return v_ids;
+end $$;
+
+-- From here on nothing is added: what is outstanding is all there is to wait for. Does nothing to a batch that is sealed.
+create or replace function pawl.queue_batch_seal(p_batch bigint) returns void
+language plpgsql /* planner: probe */ as $$
+declare
+  v_over record;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('pawl.queue_batch', p_batch));
+  update pawl.queue_watch w set sealed_at = clock_timestamp() where w.id = p_batch and w.sort = 'batch' and w.sealed_at is null;
+  if not found then
+    if not exists (select 1 from pawl.queue_watch w where w.id = p_batch and w.sort = 'batch') then
+      raise exception 'there is no batch %; it was never committed, or its history is over', p_batch using errcode = 'PW002';
+    end if;
+    return;
+  end if;
+  v_over := pawl.queue_over(array[p_batch], array[0::bigint], array[0::bigint]);
+  perform pawl.queue_ended(s.shard, array[s.ids]) from unnest(v_over.shards, v_over.sets) s (shard, ids);
+end $$;
+
+-- Those of these batches that are over now: sealed, and nothing outstanding. Enqueues their callbacks.
+create or replace function pawl.queue_batches_over(p_watches bigint[]) returns bigint[]
+language plpgsql /* planner: loop */ as $$
+declare
+  v_batch bigint;
+  v_row pawl.queue_watch;
+  v_sum record;
+  v_over bigint[] := '{}';
+begin
+  for v_batch in
+    select n.id from unnest(p_watches) u (id)
+    cross join lateral (select n.id from pawl.queue_watch n where n.id = u.id and n.sort = 'batch' limit 1) n order by n.id desc
+  loop
+    perform pg_advisory_xact_lock_shared(hashtextextended('pawl.queue_batch', v_batch));
+    continue when not exists (select 1 from pawl.queue_watch w where w.id = v_batch and w.sealed_at is not null);
+    select w.* into v_row from pawl.queue_watch w where w.id = v_batch and w.over_at is null for update;
+    continue when not found or exists (select 1 from pawl.queue_watch_part p where p.watch = v_batch);
+    select coalesce(sum(b.errors), 0) as errors, coalesce(sum(b.cancels), 0) as cancels, coalesce(sum(pawl.queue_size(b.members)), 0) as total
+    into v_sum from pawl.queue_batch_part b where b.batch = v_batch;
+    update pawl.queue_watch w set over_at = clock_timestamp(), errors = v_sum.errors, cancels = v_sum.cancels,
+      problem = pawl.queue_batch_call(v_row, v_sum.total::bigint, v_sum.errors::bigint, v_sum.cancels::bigint)
+    where w.id = v_batch;
+    v_over := array_append(v_over, v_batch);
+  end loop;
+  return v_over;
+end $$;
+
+-- Enqueues the callbacks of a batch that is over. Answers why that failed, which must not keep its last job from being settled.
+create or replace function pawl.queue_batch_call(p_batch pawl.queue_watch, p_total bigint, p_errors bigint, p_cancels bigint) returns text
+language plpgsql as $$
+declare
+  v_name text;
+  v_request jsonb;
+begin
+  foreach v_name in array array[case when p_errors + p_cancels > 0 then 'onError' else 'onComplete' end, 'onDone'] loop
+    v_request := p_batch.callbacks -> v_name;
+    continue when v_request is null;
+    perform pawl.enqueue(v_request || jsonb_build_object('meta', coalesce(v_request -> 'meta', '{}') || jsonb_build_object('batch', jsonb_build_object(
+      'id', p_batch.id::text, 'total', p_total, 'errors', p_errors, 'cancelled', p_cancels))));
+  end loop;
+  return null;
+exception when others then
+  return format('%s was not enqueued: %s', v_name, sqlerrm);
+end $$;
+
+-- How far a batch is: {queue, total, outstanding, errors, cancelled, sealedAt, doneAt, problem}; null when there is none. Members are
+-- jobs and batches; errors and cancelled count those that have ended.
+create or replace function pawl.queue_batch_progress(p_batch bigint) returns json
+language sql stable /* planner: loop */ as $$
+  select json_build_object('queue', d.name, 'total', coalesce(p.total, 0) + coalesce(b.total, 0), 'outstanding', coalesce(p.outstanding, 0),
+    'errors', coalesce(p.errors, 0) + coalesce(b.errors, 0), 'cancelled', coalesce(p.cancels, 0) + coalesce(b.cancels, 0),
+    'sealedAt', w.sealed_at, 'doneAt', w.over_at, 'problem', w.problem)
+  from pawl.queue_watch w join pawl.queue_definition d on d.id = w.queue
+  cross join lateral (
+    select sum(pawl.queue_size(p.members)) as total, sum(pawl.queue_size(p.outstanding)) as outstanding, sum(p.errors) as errors, sum(p.cancels) as cancels
+    from pawl.queue_watch_part p where p.watch = w.id) p
+  cross join lateral (
+    select sum(pawl.queue_size(b.members)) as total, sum(b.errors) as errors, sum(b.cancels) as cancels from pawl.queue_batch_part b where b.batch = w.id) b
+  where w.id = p_batch and w.sort = 'batch'
+$$;

@@ -1,0 +1,62 @@
+import { type PostgresEngine, type Statement, statement } from '../../engine/postgres/index.ts';
+
+const ADD_FLOW: Statement = statement('queue.add_flow', 'select pawl.queue_add_flow($1::json)::text as ids');
+const BATCH_NEW: Statement = statement('queue.batch_new', 'select pawl.queue_batch_new($1::jsonb)::text as id');
+const BATCH_SEAL: Statement = statement('queue.batch_seal', 'select pawl.queue_batch_seal($1::bigint)');
+const BATCH_PROGRESS: Statement = statement(
+  'queue.batch_progress',
+  'select pawl.queue_batch_progress($1::bigint) as progress',
+);
+
+/** How far a batch is, as the database tells it. */
+export interface BatchRow {
+  readonly queue: string;
+  readonly total: number;
+  readonly outstanding: number;
+  readonly errors: number;
+  readonly cancelled: number;
+  readonly sealedAt: string | null;
+  readonly doneAt: string | null;
+  readonly problem: string | null;
+}
+
+/** The statements of flows and batches. */
+export class PostgresQueueFlows {
+  readonly #engine: PostgresEngine;
+
+  constructor(engine: PostgresEngine) {
+    this.#engine = engine;
+  }
+
+  /** @param flow  see pawl.queue_add_flow() @returns the ids of its jobs */
+  async add(flow: string, tx: unknown): Promise<string[]> {
+    const row = await this.#one<{ ids: string }>(ADD_FLOW, flow, tx);
+    return row.ids === '{}' ? [] : row.ids.slice(1, -1).split(',');
+  }
+
+  /** @returns its id */
+  async newBatch(
+    batch: { queue: string; callbacks: object; parent: string | undefined },
+    tx: unknown,
+  ): Promise<string> {
+    return (await this.#one<{ id: string }>(BATCH_NEW, JSON.stringify(batch), tx)).id;
+  }
+
+  /** @throws NotFound */
+  async seal(batch: string): Promise<void> {
+    await this.#engine.transaction((tx) => tx.query(BATCH_SEAL, [batch]), { isolation: 'read committed' });
+  }
+
+  async progress(batch: string): Promise<BatchRow | undefined> {
+    const [row] = await this.#engine.query<{ progress: BatchRow | null }>(BATCH_PROGRESS, [batch]);
+    return row?.progress ?? undefined;
+  }
+
+  /** One call with one parameter, in the caller's transaction or its own. */
+  async #one<Row>(sql: Statement, value: string, tx: unknown): Promise<Row> {
+    const [row] =
+      tx === undefined ? await this.#engine.query<Row>(sql, [value]) : await this.#engine.callIn(tx, sql.text, value);
+    if (row === undefined) throw new Error('the database returned no row where there is always one');
+    return row as Row;
+  }
+}

@@ -1,0 +1,103 @@
+import { NotFound } from '../../base/errors.ts';
+import type { OpenTransaction, PostgresEngine } from '../../engine/postgres/index.ts';
+import type { JobInput } from '../enqueue.ts';
+import { PostgresQueueFlows } from '../postgres/flows.ts';
+
+/** How far a batch is. Members are its jobs, and the batches in it. */
+export interface BatchProgress {
+  readonly total: number;
+  readonly outstanding: number;
+  /** Members that completed; a batch in it did if all of its members did. */
+  readonly complete: number;
+  readonly errors: number;
+  readonly cancelled: number;
+  /** From then on nothing is added. */
+  readonly sealedAt: Date | null;
+  /** When the last member ended after that. */
+  readonly doneAt: Date | null;
+  /** Why a callback could not be enqueued; null if none failed. */
+  readonly problem: string | null;
+}
+
+/** A queue, for its batches. */
+export interface BatchHome {
+  readonly engine: PostgresEngine;
+  manyInto(batch: string, jobs: readonly JobInput[], options: TxOption): Promise<string[]>;
+  /** @returns the id of a batch */
+  newBatch(parent: string | undefined, callbacks: object, options: TxOption): Promise<string>;
+}
+
+interface TxOption {
+  readonly tx?: OpenTransaction | undefined;
+}
+
+/**
+ * Jobs that are counted together. While it is open, any process adds to it, the handlers of its own jobs included; once it is sealed
+ * and its last member has ended, its callbacks are enqueued, each exactly once, in the transaction that settles that member.
+ */
+export class Batch<J extends JobInput = JobInput, C extends object = object> {
+  readonly #home: BatchHome;
+  readonly id: string;
+
+  /** @internal */
+  constructor(home: BatchHome, id: string) {
+    this.#home = home;
+    this.id = id;
+  }
+
+  /** For `after`, and for `JSON.stringify`: another job comes after this batch. */
+  get batch(): string {
+    return this.id;
+  }
+
+  /**
+   * Adds jobs of its queue, like `queue.enqueueMany`. With `tx`, they are of the batch once you commit; a seal waits for that.
+   * @returns the ids, in the order of the jobs
+   * @throws Conflict  the batch is sealed @throws NotFound  there is no such batch @throws InvalidInput
+   */
+  enqueueMany<I extends J>(jobs: readonly NoInfer<I>[], options: TxOption = {}): Promise<string[]> {
+    return this.#home.manyInto(this.id, jobs, options);
+  }
+
+  /** Adds one job. @returns its id @throws Conflict, NotFound, InvalidInput */
+  async enqueue<I extends J>(job: NoInfer<I>, options: TxOption = {}): Promise<string> {
+    const [id] = await this.#home.manyInto(this.id, [job], options);
+    if (id === undefined) throw new Error('a job that was added always has an id');
+    return id;
+  }
+
+  /** A batch that is a member of this one, which waits for it: seal both. @throws Conflict  this one is sealed */
+  async nested<D extends C>(callbacks: NoInfer<D>, options: TxOption = {}): Promise<Batch<J, C>> {
+    return new Batch<J, C>(this.#home, await this.#home.newBatch(this.id, callbacks, options));
+  }
+
+  /**
+   * From here on nothing is added. Waits for the transactions that are adding. A batch without outstanding members is done at once. Does
+   * nothing if it is sealed. @throws NotFound
+   */
+  seal(): Promise<void> {
+    return new PostgresQueueFlows(this.#home.engine).seal(this.id);
+  }
+
+  /** @throws NotFound  there is no such batch, or its history is over */
+  async progress(): Promise<BatchProgress> {
+    const row = await new PostgresQueueFlows(this.#home.engine).progress(this.id);
+    if (row === undefined)
+      throw new NotFound(`there is no batch ${this.id}; it was never committed, or its history is over`);
+    const { total, outstanding, errors, cancelled, sealedAt, doneAt, problem } = row;
+    return {
+      total,
+      outstanding,
+      complete: total - outstanding - errors - cancelled,
+      errors,
+      cancelled,
+      sealedAt: sealedAt === null ? null : new Date(sealedAt),
+      doneAt: doneAt === null ? null : new Date(doneAt),
+      problem,
+    };
+  }
+
+  toJSON(): object {
+    return { batch: this.id };
+  }
+}

@@ -1,0 +1,166 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { suggest } from '../../base/options/options.ts';
+import { show } from '../../base/options/refusal.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { compact, type FlowRow } from '../enqueue.ts';
+import type { AfterFailure } from '../job-options.ts';
+
+/** A checked node, with the nodes that it comes after, by their places. */
+interface Node {
+  readonly name: string;
+  readonly row: FlowRow;
+  readonly after: readonly number[];
+  readonly jobs: readonly string[];
+  readonly batches: readonly string[];
+  readonly afterError: AfterFailure;
+  readonly afterCancel: AfterFailure;
+  /** 0 for a node that comes after none; otherwise one more than the highest of those. */
+  readonly layer: number;
+}
+
+/** What a node comes after, as it was given. */
+export interface GivenNode {
+  readonly name: string;
+  readonly row: FlowRow;
+  readonly after: readonly unknown[];
+  readonly afterError: AfterFailure | undefined;
+  readonly afterCancel: AfterFailure | undefined;
+}
+
+const ID = /^[1-9]\d{0,18}$/;
+
+/** The name of a node. @throws InvalidInput  it is none, or looks like the id of a job */
+export function readNodeName(value: unknown, field: string): string {
+  if (typeof value === 'string' && value !== '' && value.length <= 200 && !ID.test(value)) return value;
+  throw new InvalidInput(
+    `${field}.name must be a text of 1 to 200 characters that is no number, but is ${show(value)}`,
+    {
+      field: `${field}.name`,
+    },
+  );
+}
+
+/**
+ * The parameter of `pawl.queue_add_flow()`: nodes that come after the same others are a group, and groups come after those that
+ * they wait for.
+ * @returns the text, and the names in the order of the ids that the function answers
+ * @throws InvalidInput  two nodes of one name, an unknown one, or a cycle, by its names
+ */
+export function flowText(given: readonly GivenNode[]): { text: string; names: string[] } {
+  const nodes = inLayers(given);
+  const groups = new Map<string, Node[]>();
+  for (const node of nodes) {
+    const { row, layer, after, jobs, batches, afterError, afterCancel } = node;
+    const same = JSON.stringify([layer, row.queue, row.shard, after, jobs, batches, afterError, afterCancel]);
+    const group = groups.get(same);
+    if (group === undefined) groups.set(same, [node]);
+    else group.push(node);
+  }
+  const ordered = [...groups.values()].toSorted((a, b) => (a[0]?.layer ?? 0) - (b[0]?.layer ?? 0));
+  const names = ordered.flatMap((group) => group.map(({ name }) => name));
+  const place = new Map(names.map((name, nth) => [name, nth]));
+  const heads = ordered.map((group) => head(group, (nth) => place.get(given[nth]?.name ?? '') ?? -1));
+  const payloads = ordered.map((group) => `[${group.map(({ row }) => row.payload).join()}]`);
+  const options = ordered.map((group) =>
+    group.some(({ row }) => row.own !== undefined) ? group.map(({ row }) => row.own ?? null) : null,
+  );
+  return { text: `[${JSON.stringify(heads)},[${payloads.join()}],${JSON.stringify(options)}]`, names };
+}
+
+function head(group: readonly Node[], placeOf: (nth: number) => number): object {
+  const [first] = group;
+  if (first === undefined) throw new Error('a group always has a node');
+  const rows = group.map(({ row }) => row);
+  return {
+    queue: first.row.queue,
+    shard: first.row.shard,
+    n: rows.length,
+    kinds: compact(rows.map(({ kind }) => kind.name)),
+    priorities: compact(rows.map(({ priority }) => priority)),
+    keys: rows.some(({ key }) => key !== null) ? rows.map(({ key }) => key) : null,
+    runAt: rows.some(({ runAt }) => runAt !== null) ? rows.map(({ runAt }) => runAt) : null,
+    delays: rows.some(({ delay }) => delay !== null) ? rows.map(({ delay }) => delay) : null,
+    after: first.after.map(placeOf),
+    jobs: first.jobs,
+    batches: first.batches,
+    afterError: first.afterError,
+    afterCancel: first.afterCancel,
+  };
+}
+
+function inLayers(given: readonly GivenNode[]): Node[] {
+  const places = new Map<string, number>();
+  for (const [nth, { name }] of given.entries()) {
+    if (places.has(name))
+      throw new InvalidInput(`two nodes of the flow are named "${name}"`, { field: `nodes[${nth}].name` });
+    places.set(name, nth);
+  }
+  const parents = given.map((node, nth) => sortParents(node, nth, places));
+  const layers = layersOf(
+    given,
+    parents.map(({ after }) => after),
+  );
+  return given.map(({ name, row, afterError = 'error', afterCancel = 'cancel' }, nth) => {
+    const { after = [], jobs = [], batches = [] } = parents[nth] ?? {};
+    return { name, row, after, jobs, batches, afterError, afterCancel, layer: layers[nth] ?? 0 };
+  });
+}
+
+/** Names of nodes, ids of jobs and batches. */
+function sortParents(
+  { name, after }: GivenNode,
+  nth: number,
+  places: ReadonlyMap<string, number>,
+): { after: number[]; jobs: string[]; batches: string[] } {
+  const found = { after: [] as number[], jobs: [] as string[], batches: [] as string[] };
+  for (const one of new Set(after)) {
+    const place = typeof one === 'string' ? places.get(one) : undefined;
+    if (place !== undefined) found.after.push(place);
+    else if (typeof one === 'string' && ID.test(one)) found.jobs.push(one);
+    else if (isObject(one) && typeof one['batch'] === 'string') found.batches.push(one['batch']);
+    else {
+      const near = typeof one === 'string' ? suggest(one, places.keys()) : undefined;
+      const advice =
+        near === undefined ? 'name a node of the flow, the id of a job, or a batch' : `did you mean "${near}"?`;
+      throw new InvalidInput(`node "${name}" comes after ${show(one)}, which is no node of the flow; ${advice}`, {
+        field: `nodes[${nth}].after`,
+      });
+    }
+  }
+  found.after.sort((a, b) => a - b);
+  return found;
+}
+
+/** The layer of each node. Iterative: a chain of ten thousand nodes would not fit on the stack. */
+function layersOf(given: readonly GivenNode[], after: readonly (readonly number[])[]): number[] {
+  const layers: number[] = given.map(() => 0);
+  const open = after.map((parents) => parents.length);
+  const children: number[][] = given.map(() => []);
+  for (const [nth, parents] of after.entries()) for (const parent of parents) children[parent]?.push(nth);
+  const line = [...open.keys()].filter((nth) => open[nth] === 0);
+  for (const nth of line) {
+    for (const child of children[nth] ?? []) {
+      layers[child] = Math.max(layers[child] ?? 0, (layers[nth] ?? 0) + 1);
+      open[child] = (open[child] ?? 0) - 1;
+      if (open[child] === 0) line.push(child);
+    }
+  }
+  if (line.length < given.length) refuseCycle(given, after, open);
+  return layers;
+}
+
+/** Every node that is left has a parent that is left: going from one to the next comes back to one that was passed. */
+function refuseCycle(
+  given: readonly GivenNode[],
+  after: readonly (readonly number[])[],
+  open: readonly number[],
+): never {
+  const passed: number[] = [];
+  let nth = open.findIndex((left) => left > 0);
+  while (!passed.includes(nth)) {
+    passed.push(nth);
+    nth = after[nth]?.find((parent) => (open[parent] ?? 0) > 0) ?? -1;
+  }
+  const cycle = [...passed.slice(passed.indexOf(nth)), nth].map((one) => `"${given[one]?.name}"`).join(' after ');
+  throw new InvalidInput(`nodes of the flow come after each other in a cycle: ${cycle}`, { field: 'nodes' });
+}

@@ -1,0 +1,262 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Conflict, InvalidInput, NotFound } from '../../../src/base/errors.ts';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { type BatchProgress, createQueue, type Queue, type Unit } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { eventually } from '../../support/eventually.ts';
+import { recordLog } from '../../support/log.ts';
+
+let engine: PostgresEngine;
+let nth = 0;
+
+beforeAll(async () => {
+  const { url } = await freshDatabase();
+  engine = postgres(url, { max: 30, logger: recordLog() });
+});
+
+afterAll(() => engine.stop());
+
+const kinds = { job: { attempts: 1 }, called: {} } as const;
+type Jobs = Queue<typeof kinds>;
+
+function newQueue(shards = 1): Jobs {
+  nth += 1;
+  return createQueue(engine, `batch ${nth}`, { kinds, shards });
+}
+
+interface Calls {
+  readonly seen: [unknown, unknown][];
+}
+
+async function working<T>(
+  queue: Jobs,
+  body: (calls: Calls) => Promise<T>,
+  run: (unit: Unit) => unknown = fails,
+  hold: 'lease' | 'transaction' = 'lease',
+): Promise<T> {
+  const seen: [unknown, unknown][] = [];
+  const called = (unit: Unit): void => void seen.push([unit.payload, unit.job.meta?.['batch']]);
+  const workers = [1, 2].map(() => queue.work({ job: run, called }, { concurrency: 10, hold }));
+  try {
+    return await body({ seen });
+  } finally {
+    for (const worker of workers) await worker.stop();
+  }
+}
+
+const fails = (unit: Unit): unknown => {
+  if (unit.payload === 'fails') throw new Error('it fails');
+  return unit.payload;
+};
+
+const ALL = {
+  onComplete: { kind: 'called', payload: 'complete' },
+  onError: { kind: 'called', payload: 'error' },
+  onDone: { kind: 'called', payload: 'done' },
+} as const;
+
+function many(n: number, payload: unknown = 1): { kind: 'job'; payload: unknown }[] {
+  return Array.from({ length: n }, () => ({ kind: 'job', payload }));
+}
+
+async function isDone(batch: { progress(): Promise<BatchProgress> }): Promise<BatchProgress> {
+  return eventually(async () => {
+    const progress = await batch.progress();
+    expect(progress.doneAt).not.toBeNull();
+    return progress;
+  });
+}
+
+test.for(['lease', 'transaction'] as const)(
+  'the callbacks of a batch are enqueued once, when all its jobs have completed, hold %s',
+  async (hold) => {
+    const queue = newQueue(3);
+    await working(
+      queue,
+      async ({ seen }) => {
+        const batch = await queue.batch(ALL);
+        await batch.enqueueMany(many(300));
+        await batch.enqueue({ kind: 'job', payload: 2, key: 'k' });
+        await batch.seal();
+        const progress = await isDone(batch);
+        expect(progress).toMatchObject({
+          total: 301,
+          outstanding: 0,
+          complete: 301,
+          errors: 0,
+          cancelled: 0,
+          problem: null,
+        });
+        await queue.drain();
+        const about = { id: batch.id, total: 301, errors: 0, cancelled: 0 };
+        expect(new Set(seen)).toEqual(
+          new Set([
+            ['complete', about],
+            ['done', about],
+          ]),
+        );
+        expect(seen).toHaveLength(2);
+      },
+      fails,
+      hold,
+    );
+  },
+);
+
+test('a batch of which a job fails or is cancelled calls onError', async () => {
+  const queue = newQueue();
+  const batch = await queue.batch(ALL);
+  const [first] = await batch.enqueueMany(many(5));
+  await batch.enqueue({ kind: 'job', payload: 'fails' });
+  await queue.cancel(first ?? '');
+  expect(await batch.progress()).toMatchObject({
+    total: 6,
+    outstanding: 5,
+    complete: 0,
+    errors: 0,
+    cancelled: 1,
+    sealedAt: null,
+  });
+  await batch.seal();
+  await working(queue, async ({ seen }) => {
+    expect(await isDone(batch)).toMatchObject({ total: 6, complete: 4, errors: 1, cancelled: 1 });
+    await queue.drain();
+    expect(seen.map(([payload]) => payload).toSorted((a, b) => String(a).localeCompare(String(b)))).toEqual([
+      'done',
+      'error',
+    ]);
+  });
+});
+
+test('a batch is open until it is sealed: jobs add others to it', async () => {
+  const queue = newQueue();
+  const batch = await queue.batch(ALL);
+  await batch.enqueue({ kind: 'job', payload: 3 });
+  await working(
+    queue,
+    async ({ seen }) => {
+      const progress = await isDone(batch);
+      expect(progress).toMatchObject({ total: 4, complete: 4 });
+      await queue.drain();
+      expect(seen).toHaveLength(2);
+    },
+    async (unit) => {
+      const left = Number(unit.payload);
+      if (left > 0) await queue.openBatch(batch.id).enqueue({ kind: 'job', payload: left - 1 });
+      else await queue.openBatch(batch.id).seal();
+    },
+  );
+});
+
+test('an empty batch is done when it is sealed, and sealing twice does nothing', async () => {
+  const queue = newQueue();
+  const batch = await queue.batch({ onComplete: { kind: 'called', payload: 'complete' } });
+  await batch.seal();
+  await batch.seal();
+  expect(await batch.progress()).toMatchObject({ total: 0, outstanding: 0 });
+  expect((await queue.stats()).ready).toBe(1);
+});
+
+test('a batch waits for the batches in it', async () => {
+  const queue = newQueue();
+  await working(queue, async ({ seen }) => {
+    const outer = await queue.batch({ onError: { kind: 'called', payload: 'outer' } });
+    const inner = await outer.nested({ onError: { kind: 'called', payload: 'inner' } });
+    await inner.enqueue({ kind: 'job', payload: 'fails' });
+    await outer.enqueueMany(many(3));
+    await outer.seal();
+    await queue.drain();
+    expect(await outer.progress()).toMatchObject({ total: 4, outstanding: 1, doneAt: null });
+    await inner.seal();
+    expect(await isDone(outer)).toMatchObject({ total: 4, complete: 3, errors: 1 });
+    await queue.drain();
+    expect(new Set(seen.map(([payload]) => payload))).toEqual(new Set(['inner', 'outer']));
+    expect(seen).toHaveLength(2);
+  });
+});
+
+test('a job comes after a batch', async () => {
+  const queue = newQueue();
+  const batch = await queue.batch();
+  await batch.enqueueMany(many(10));
+  const after = await queue.enqueue('job', 'after', { after: [batch] });
+  const ids = await queue.flow([{ name: 'too', kind: 'job', payload: 'too', after: [batch] }]);
+  await working(queue, async () => {
+    await queue.drain();
+    expect((await queue.get(after.id)).status).toBe('new');
+    await batch.seal();
+    expect(await queue.waitFor(after.id)).toBe('after');
+    expect(await queue.waitFor(ids['too'] ?? '')).toBe('too');
+    const late = await queue.enqueue('job', 'late', { after: [batch] });
+    expect(await queue.waitFor(late.id)).toBe('late');
+  });
+});
+
+test('a batch is of the transaction in which it is made, and so are its jobs', async () => {
+  const queue = newQueue();
+  await queue.register();
+  const undone = engine.transaction(async (tx) => {
+    const batch = await queue.batch(ALL, { tx });
+    await batch.enqueueMany(many(2), { tx });
+    throw new Error(batch.id);
+  });
+  const id = await undone.then(
+    () => '',
+    (error: Error) => error.message,
+  );
+  await expect(queue.openBatch(id).progress()).rejects.toThrow(NotFound);
+  await working(queue, async () => {
+    const batch = await queue.batch(ALL);
+    await batch.enqueueMany(many(3));
+    // A transaction that adds and is rolled back leaves nothing to wait for; a seal waits until one that adds is over.
+    const rolledBack = engine.transaction(async (tx) => {
+      await batch.enqueueMany(many(2), { tx });
+      throw new Error('undone');
+    });
+    await expect(rolledBack).rejects.toThrow('undone');
+    let sealing: Promise<void> | undefined;
+    await engine.transaction(async (tx) => {
+      await batch.enqueueMany(many(4), { tx });
+      sealing = batch.seal();
+      await queue.drain();
+    });
+    await sealing;
+    expect(await isDone(batch)).toMatchObject({ total: 7, complete: 7 });
+  });
+});
+
+test('what a batch does not take is refused', async () => {
+  const queue = newQueue();
+  const batch = await queue.batch();
+  await batch.seal();
+  await expect(batch.enqueue({ kind: 'job', payload: 1 })).rejects.toThrow(Conflict);
+  await expect(batch.enqueue({ kind: 'job', payload: 1 })).rejects.toThrow(/^batch \d+ was sealed at /);
+  await expect(batch.nested({})).rejects.toThrow(Conflict);
+  await expect(queue.openBatch('987654321').enqueue({ kind: 'job', payload: 1 })).rejects.toThrow(NotFound);
+  await expect(queue.openBatch('987654321').seal()).rejects.toThrow(NotFound);
+  await expect(queue.openBatch('987654321').progress()).rejects.toThrow(NotFound);
+  expect(() => queue.openBatch('x')).toThrow(InvalidInput);
+  await expect(queue.batch({ onDoen: { kind: 'job' } } as never)).rejects.toThrow('but was given "onDoen"');
+  await expect(queue.batch({ onDone: { kind: 'no such' } } as never)).rejects.toThrow(NotFound);
+  await expect(queue.enqueue('job', 1, { after: [{ batch: '987654321' }] })).rejects.toThrow(NotFound);
+});
+
+test('a callback that cannot be enqueued keeps no job from being settled, and is told', async () => {
+  const queue = newQueue();
+  const batch = await queue.batch(ALL);
+  await engine.query(
+    statement(
+      'test.break',
+      `update pawl.queue_watch set callbacks = '{"onDone":{"queue":"no such","kind":"job"}}' where id = $1::bigint`,
+    ),
+    [batch.id],
+  );
+  await batch.enqueueMany(many(2));
+  await batch.seal();
+  await working(queue, async () => {
+    expect((await isDone(batch)).problem).toBe(
+      'onDone was not enqueued: queue "no such" does not exist; create it with createQueue(…) and register() it first',
+    );
+    expect((await queue.stats()).inProgress).toBe(0);
+  });
+});
