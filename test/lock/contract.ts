@@ -725,7 +725,11 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       ['no function', () => locks().request('a', JSON.parse('{}')), /function/],
       ['no reason', () => locks().break('a', { reason: '' }), /reason/],
       ['a period that is no duration', () => locks().oncePer('a', 'daily' as never, () => {}), /period.*duration/],
-      ['no engine', async () => createLocks(JSON.parse('{}')), /takes an engine/],
+      [
+        'no engine',
+        async () => createLocks(JSON.parse('{}')),
+        /takes what postgres\(\) or dynamodb\(\) gives, but was given an object/,
+      ],
     ];
     test.each(cases)('%s is refused, and the error says what to do', async (_, call, words) => {
       const error: unknown = await call().catch((reason: unknown) => reason);
