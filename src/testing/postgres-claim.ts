@@ -23,7 +23,7 @@ const DROP_MARK = statement('world.unmark', 'comment on schema pawl is null', { 
  * A world's right to a database that was given to it. It has that where there is nothing of anybody else; a mark in the schema
  * says so from then on, so that what a world left whose process was killed can be told from what a service has.
  */
-export class Claim {
+export class DatabaseClaim {
   readonly #engine: PostgresEngine;
 
   constructor(engine: PostgresEngine) {

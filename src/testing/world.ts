@@ -5,7 +5,7 @@ import { type PostgresEngine, type PostgresOptions, postgres } from '../engine/p
 import { Crash, POINTS } from './crash.ts';
 import { Machine } from './machine.ts';
 import { PostgresWorld } from './postgres.ts';
-import { Claim } from './postgres-claim.ts';
+import { DatabaseClaim } from './postgres-claim.ts';
 import { snapshot } from './snapshot.ts';
 
 export interface WorldOptions {
@@ -156,7 +156,7 @@ interface Home {
   readonly engine: PostgresEngine;
   readonly url: string;
   /** Of a database that was given. */
-  readonly claim: Claim | undefined;
+  readonly claim: DatabaseClaim | undefined;
   stop(): Promise<void>;
 }
 
@@ -164,7 +164,7 @@ async function openHome(given: string | undefined): Promise<Home> {
   const server = given === undefined ? await startServer() : undefined;
   const url = given ?? server?.url ?? '';
   const engine = postgres(url, { max: 4 });
-  const claim = given === undefined ? undefined : new Claim(engine);
+  const claim = given === undefined ? undefined : new DatabaseClaim(engine);
   const stop = async (): Promise<void> => {
     await engine.stop();
     await server?.stop();

@@ -11,7 +11,7 @@ import type { Definition } from '../declare/source.ts';
 import { followText } from './catalog.ts';
 
 /** The keys and links that one claim took. */
-export interface Claim {
+export interface ClaimedKeys {
   /** The claim has read the log to its end. */
   readonly isEnd: boolean;
   /** Where the next claim of the pass continues. */
@@ -172,9 +172,9 @@ export class CaptureStore {
     return new Set(row?.unknown === false ? row.keys : keys);
   }
 
-  async claim(tx: Transaction, { after, limit, timeoutMs, only }: ClaimOptions): Promise<Claim> {
+  async claim(tx: Transaction, { after, limit, timeoutMs, only }: ClaimOptions): Promise<ClaimedKeys> {
     const rows = limit * ROWS_PER_KEY;
-    const [claim] = await tx.query<Claim>(CLAIM, [this.#line, after, rows, limit, timeoutMs, only ?? null]);
+    const [claim] = await tx.query<ClaimedKeys>(CLAIM, [this.#line, after, rows, limit, timeoutMs, only ?? null]);
     return claim ?? { isEnd: true, last: after, ids: [], keys: [], oldest: null };
   }
 

@@ -2,11 +2,11 @@ import { faults } from '../../base/fault.ts';
 import { type Backoff, delay } from '../../base/time/backoff.ts';
 import { isTransient, type Transaction } from '../../engine/postgres/index.ts';
 import { answerDeadlineMs } from '../deadlines.ts';
-import type { CaptureStore, Claim } from '../postgres/store.ts';
+import type { CaptureStore, ClaimedKeys } from '../postgres/store.ts';
 import { type Destination, WentBack } from './destination.ts';
 
 /** The result of one batch. */
-export interface Batch {
+export interface BatchResult {
   /** The batch has read the log to its end. */
   readonly isEnd: boolean;
   /** Where the next batch of the pass continues. */
@@ -35,7 +35,7 @@ export interface BatchSettings {
   readonly backoff: Backoff;
 }
 
-const NOTHING: Claim = { isEnd: true, last: '0', ids: [], keys: [], oldest: null };
+const NOTHING: ClaimedKeys = { isEnd: true, last: '0', ids: [], keys: [], oldest: null };
 
 /**
  * Brings entities from the log into the target. One transaction does it all: the claim, reading the entities, writing the
@@ -49,7 +49,7 @@ export class Projector {
   }
 
   /** The next batch of a pass. An entity that fails is set aside, alone; the others of its batch are done. */
-  async batch(after: string, settings: BatchSettings, only?: readonly string[]): Promise<Batch> {
+  async batch(after: string, settings: BatchSettings, only?: readonly string[]): Promise<BatchResult> {
     const { store } = this.#parts;
     let claim = NOTHING;
     try {
@@ -77,7 +77,7 @@ export class Projector {
   }
 
   /** Tries each half of the batch alone, until a single entity is left that fails. */
-  async #apart(after: string, settings: BatchSettings, claim: Claim, error: unknown): Promise<Batch> {
+  async #apart(after: string, settings: BatchSettings, claim: ClaimedKeys, error: unknown): Promise<BatchResult> {
     const [key, ...more] = claim.keys;
     let done = 0;
     if (key !== undefined && more.length === 0) {

@@ -18,12 +18,12 @@ export interface Flag {
 
 /** The words of a program: those of each command, the program itself first, and the options that hold everywhere. */
 export interface Words {
-  readonly places: readonly Place[];
+  readonly places: readonly CommandWords[];
   readonly everywhere: readonly Flag[];
 }
 
 /** What may follow the words of a command, next to what may stand everywhere. */
-export interface Place {
+export interface CommandWords {
   /** `pawl queue stats`. */
   readonly path: string;
   readonly commands: readonly Word[];
@@ -34,7 +34,7 @@ export interface Place {
 
 export function wordsOf(program: Command): Words {
   const everywhere = program.options.filter(({ long }) => long !== '--version');
-  const visit = (command: Command, path: string): Place[] => {
+  const visit = (command: Command, path: string): CommandWords[] => {
     const options = command
       .createHelp()
       .visibleOptions(command)

@@ -59,7 +59,7 @@ export interface Key {
 }
 
 /** What became of a conditional request. */
-export type Outcome =
+export type WriteOutcome =
   | { readonly isDone: true; readonly item: Item | undefined; readonly isRepeated: boolean }
   /** The condition did not hold; `item` is what stood there then, if the service tells. */
   | { readonly isDone: false; readonly item: Item | undefined; readonly isRepeated: boolean };
@@ -158,7 +158,7 @@ export class DynamoEngine {
     written: Written,
     returns: 'ALL_NEW' | 'UPDATED_OLD' | 'NONE',
     limits: CallLimits,
-  ): Promise<Outcome> {
+  ): Promise<WriteOutcome> {
     const input = { TableName: this.table, Key: keyOf(key), ...written, ReturnValues: returns, ...TELL };
     try {
       const { output, isRepeated } = await this.#caller.send('UpdateItem', input, limits);
@@ -169,7 +169,7 @@ export class DynamoEngine {
   }
 
   /** Removes a row if the condition holds; that there is none is no failure. @internal */
-  async remove(key: Key, written: Written, limits: CallLimits): Promise<Outcome> {
+  async remove(key: Key, written: Written, limits: CallLimits): Promise<WriteOutcome> {
     try {
       const { isRepeated } = await this.#caller.send(
         'DeleteItem',
@@ -183,7 +183,7 @@ export class DynamoEngine {
   }
 
   /** All of the writes or none, at twice the price. @internal */
-  async transact(writes: readonly PartialWrite[], limits: CallLimits): Promise<Outcome> {
+  async transact(writes: readonly PartialWrite[], limits: CallLimits): Promise<WriteOutcome> {
     const items = writes.map(({ key, written }) => ({
       Update: { TableName: this.table, Key: keyOf(key), ...written },
     }));
@@ -249,7 +249,7 @@ function keyOf({ pk, sk }: Key): { pk: { S: string }; sk: { S: string } } {
   return { pk: { S: pk }, sk: { S: sk } };
 }
 
-function refusedOr(error: unknown): Outcome {
+function refusedOr(error: unknown): WriteOutcome {
   if (!(error instanceof ConditionRefusal)) throw error;
   return { isDone: false, item: isItem(error.item) ? error.item : undefined, isRepeated: error.isRepeated };
 }

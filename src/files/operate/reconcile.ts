@@ -65,7 +65,7 @@ export async function reconcile(
   // A database that may have gone back in time must not move objects that it does not know.
   if (!dryRun) await collector.begin();
   const comparison = new Comparison(store, guarded, dryRun, signal);
-  let place: Place | undefined = from === undefined ? BEGINNING : readPlace(from);
+  let place: ComparePosition | undefined = from === undefined ? BEGINNING : readPlace(from);
   while (place !== undefined && comparison.named < MOST_NAMED) {
     const page = await comparison.list(place.cursor);
     if (page === undefined) break;
@@ -76,15 +76,15 @@ export async function reconcile(
 }
 
 /** Where a comparison continues: behind an object, and with a page of the list. */
-interface Place {
+interface ComparePosition {
   readonly after: string;
   readonly cursor: string | undefined;
 }
 
-const BEGINNING: Place = { after: '00000000-0000-0000-0000-000000000000', cursor: undefined };
+const BEGINNING: ComparePosition = { after: '00000000-0000-0000-0000-000000000000', cursor: undefined };
 
 /** @throws InvalidInput */
-function readPlace(from: string): Place {
+function readPlace(from: string): ComparePosition {
   const [after, cursor] = [from.slice(0, 36), from.slice(37)];
   if (isObjectName(after) && from[36] === ' ') return { after, cursor: cursor === '' ? undefined : cursor };
   throw new InvalidInput(`option "from" for reconcile takes the \`next\` of a report, not ${show(from)}`, {
@@ -134,7 +134,7 @@ class Comparison {
   }
 
   /** @param after  the last object of the page before @returns where to continue; undefined: this was the last page */
-  async compare({ entries, next }: ListPage, after: string): Promise<Place | undefined> {
+  async compare({ entries, next }: ListPage, after: string): Promise<ComparePosition | undefined> {
     this.#signal?.throwIfAborted();
     this.#seen += entries.length;
     const ours = entries.filter(({ name }) => isObjectName(name));

@@ -45,7 +45,7 @@ interface Pass {
   report: SweepReport;
 }
 
-interface Batch {
+interface ClaimedBatch {
   readonly claimed: readonly CollectorClaim[];
   /** The batch is full, so there may be more. */
   readonly isFull: boolean;
@@ -108,7 +108,7 @@ export class Collector {
   }
 
   /** @returns undefined when nothing is due, or nothing more is wanted */
-  async #next(pass: Pass, signal: AbortSignal | undefined): Promise<Batch | undefined> {
+  async #next(pass: Pass, signal: AbortSignal | undefined): Promise<ClaimedBatch | undefined> {
     if (pass.left === 0 || pass.hasFailed) return undefined;
     signal?.throwIfAborted();
     // The number of the pass is in the store before anything is deleted there, and is checked again for each batch.
@@ -121,7 +121,7 @@ export class Collector {
     return claimed.length === 0 ? undefined : { claimed, isFull: claimed.length === wanted };
   }
 
-  async #work(pass: Pass, signal: AbortSignal | undefined, first: Batch | undefined): Promise<void> {
+  async #work(pass: Pass, signal: AbortSignal | undefined, first: ClaimedBatch | undefined): Promise<void> {
     for (let batch = first; batch !== undefined; batch = await this.#next(pass, signal)) {
       if (faults.armed) await faults.reach('files.after_claim');
       const done = await this.#collect(batch.claimed, signal);

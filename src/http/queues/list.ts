@@ -42,7 +42,8 @@ export async function listQueues(services: Services, query: QueueQuery): Promise
   const [{ queues }] = await Promise.all([services.live.snapshot(), services.records([])]);
   const { q = '', sort, limit } = query;
   const direction = (query.order ?? (sort === 'name' ? 'asc' : 'desc')) === 'asc' ? 1 : -1;
-  const compare = (a: Place, b: Place): number => direction * (a.value - b.value || compareNames(a.name, b.name));
+  const compare = (a: ListPosition, b: ListPosition): number =>
+    direction * (a.value - b.value || compareNames(a.name, b.name));
   const wanted = q.toLowerCase();
   const fitting = queues
     .filter(({ name }) => name.toLowerCase().includes(wanted))
@@ -59,9 +60,9 @@ export async function listQueues(services: Services, query: QueueQuery): Promise
   };
 }
 
-type Place = Pick<QueueRow, 'name' | 'value'>;
+type ListPosition = Pick<QueueRow, 'name' | 'value'>;
 
-function placeOf(after: string | undefined): Place | undefined {
+function placeOf(after: string | undefined): ListPosition | undefined {
   const [value, name] = readCursor(after, 2) ?? [];
   if (value === undefined || name === undefined) return undefined;
   if (Number.isFinite(Number(value))) return { value: Number(value), name };

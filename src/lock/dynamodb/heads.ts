@@ -1,4 +1,4 @@
-import type { CallLimits, DynamoEngine, Outcome, PartialWrite } from '../../engine/dynamodb/index.ts';
+import type { CallLimits, DynamoEngine, PartialWrite, WriteOutcome } from '../../engine/dynamodb/index.ts';
 import type { Head } from './head.ts';
 import { readHead, rewrite } from './items/head.ts';
 import { headOf } from './items/key.ts';
@@ -54,7 +54,7 @@ export class Heads {
   }
 
   /** Notes the row that a request returned. @returns undefined when it returned none */
-  observe(pk: string, { item }: Outcome): Head | undefined {
+  observe(pk: string, { item }: WriteOutcome): Head | undefined {
     if (item === undefined) return undefined;
     const head = readHead(item);
     this.#onObserved(pk, head);

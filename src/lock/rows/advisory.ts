@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { checkOptions, oneOf, optional, text } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
-import { checkTimeout, heldError, type IfLocked, ifLockedShape, type Outcome } from './lock.ts';
+import { checkTimeout, heldError, type IfLocked, ifLockedShape, type LockCallOutcome } from './lock.ts';
 import {
   callFunction,
   type Handle,
@@ -58,7 +58,7 @@ export async function lockKey(tx: Handle, name: string, options: LockKeyOptions 
   requireTransaction(what, tx);
   const place = placeOf(tx, given);
   const payload = { key: lockKeyNumber(namespace ?? place.schema.name, name), mode, ifLocked: wait.ifLocked, timeout };
-  const answer = await callFunction<Outcome>(place, what, 'lock_key', payload);
+  const answer = await callFunction<LockCallOutcome>(place, what, 'lock_key', payload);
   if (answer.outcome === 'done') return true;
   if (answer.outcome === 'held' && wait.ifLocked === 'skip') return false;
   throw heldError(`the key "${name}"`, answer, wait);

@@ -2,12 +2,12 @@ import type { Duration } from '../../base/time/duration.ts';
 import type { SchemaName } from '../../engine/postgres/index.ts';
 import { type CaptureRequest, readCapture } from './claim-request.ts';
 import {
+  type CallTarget,
   type ColumnValue,
   callFunction,
   callOn,
   type Handle,
   type PawlSchema,
-  type Place,
   parseTable,
   placeOf,
   quoteTable,
@@ -142,7 +142,7 @@ const seenTables = new WeakMap<object, Set<string>>();
  * Checks that the table exists, before the text of the capture is first sent: the text names the table, for the sake of its
  * row type, and a missing table would abort the caller's transaction. Only this result is remembered.
  */
-async function requireTable(place: Place, what: string, parts: TableParts): Promise<void> {
+async function requireTable(place: CallTarget, what: string, parts: TableParts): Promise<void> {
   const { handle } = place;
   const seen = handle instanceof Object ? (seenTables.get(handle) ?? new Set()) : new Set<string>();
   if (seen.has(quoteTable(parts))) return;

@@ -108,13 +108,13 @@ export async function lockRows<const Id extends RowId>(
   };
 }
 
-interface LockRowsAnswer extends Outcome {
+interface LockRowsAnswer extends LockCallOutcome {
   readonly locked: readonly number[];
   readonly existing: readonly number[];
 }
 
 /** The outcome of a call for a lock. */
-export interface Outcome {
+export interface LockCallOutcome {
   readonly outcome: 'done' | 'held' | 'timeout';
   /** After a timeout: the session's own `lock_timeout`. */
   readonly sessionTimeout?: string | undefined;
@@ -150,7 +150,11 @@ export interface CheckedWait {
 }
 
 /** The error of a call that could not lock. */
-export function heldError(what: string, outcome: Outcome, { timeout }: CheckedWait): LockNotAvailable | TimedOut {
+export function heldError(
+  what: string,
+  outcome: LockCallOutcome,
+  { timeout }: CheckedWait,
+): LockNotAvailable | TimedOut {
   const rest = 'nothing was locked by this call, and the transaction can go on';
   if (outcome.outcome === 'held') {
     return new LockNotAvailable(

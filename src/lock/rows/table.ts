@@ -35,7 +35,7 @@ export type ColumnValue = string | number | bigint | boolean | Date | Uint8Array
 export type Handle = PostgresEngine | OpenTransaction;
 
 /** Where a call is made, and which schema has the functions for it. */
-export interface Place {
+export interface CallTarget {
   readonly handle: Handle;
   readonly schema: SchemaName;
 }
@@ -53,7 +53,7 @@ export interface PawlSchema {
 export const pawlSchema: Check<SchemaName | undefined> = optional(schemaName);
 
 /** Engines and transactions of Pawl's know their schema. */
-export function placeOf(handle: Handle, given: SchemaName | undefined): Place {
+export function placeOf(handle: Handle, given: SchemaName | undefined): CallTarget {
   const isOwn = handle instanceof PostgresEngine || handle instanceof Transaction;
   return { handle, schema: given ?? (isOwn ? handle.schema : new SchemaName('pawl')) };
 }
@@ -146,7 +146,7 @@ export function refusedError(what: string, refused: TableRefusal): InvalidInput 
 
 /** Runs one statement with one text parameter, in the caller's transaction or, on an engine, in one of its own. */
 export function callOn(
-  { handle, schema }: Place,
+  { handle, schema }: CallTarget,
   name: string,
   text: string,
   payload: object,
@@ -162,7 +162,7 @@ export function callOn(
 
 /** Calls a function that takes and returns a jsonb; throws when the answer is a refusal. */
 export async function callFunction<Answer extends object>(
-  place: Place,
+  place: CallTarget,
   what: string,
   name: string,
   payload: object,
