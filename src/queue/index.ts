@@ -44,6 +44,7 @@ import { Batch, type BatchHome } from './watch/batch.ts';
 import { flowText, type GivenNode, readNodeName } from './watch/flow.ts';
 import { readWaitOptions, type WaitForOptions, type WaitTarget, waitFor } from './watch/wait-for.ts';
 import type { Handler } from './work/attempt.ts';
+import type { WorkerEvents } from './work/lease-worker.ts';
 import { readWorkOptions, type WorkOptions } from './work/options.ts';
 import type { Unit } from './work/unit.ts';
 import { Worker } from './work/worker.ts';
@@ -89,6 +90,7 @@ export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { WorkerEvents } from './work/lease-worker.ts';
 export type { OnceResult } from './work/once/tally.ts';
 export type { OnceOptions, StopOptions, WorkOptions } from './work/options.ts';
+export type { EndedEvent } from './work/report.ts';
 /** @internal */
 export { guardHeld } from './work/transaction/guard.ts';
 export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';
@@ -331,14 +333,15 @@ export class Queue<K extends Kinds = never> {
     const { settings, signal, onBlocked } = readWorkOptions(options, this.#definition, this.#engine.connections);
     const read: ReadTraces = (ids, unit) =>
       this.#store.traces(ids, settings.hold === 'transaction' ? unit.tx : undefined);
+    const events = new Events<WorkerEvents>();
     const parts = {
       store: this.#store,
       definition: this.#definition,
-      handlers: this.#readHandlers(handlers, read),
+      handlers: this.#readHandlers(handlers, read, events),
       settings,
       onBlocked,
     };
-    return new Worker(parts, () => this.#register(), new Events(), this.#engine.options.logger, signal);
+    return new Worker(parts, () => this.#register(), events, this.#engine.options.logger, signal);
   }
 
   /**
@@ -540,12 +543,15 @@ export class Queue<K extends Kinds = never> {
     return this.#registered;
   }
 
-  /** Wraps a handler so that code inside it can ask for its job: the newest one of its unit. */
-  #known(handler: Handler): Handler {
-    return (unit) => currentTask.run(unit.job, this.#engine, handler, unit);
+  /** Wraps a handler so that its start is told, and code inside it can ask for its job: the newest one of its unit. */
+  #known(handler: Handler, events: Events<WorkerEvents>): Handler {
+    return (unit) => {
+      if (events.has('started')) events.emit('started', { unit });
+      return currentTask.run(unit.job, this.#engine, handler, unit);
+    };
   }
 
-  #readHandlers(handlers: Handlers<K>, read: ReadTraces): ReadonlyMap<string, Handler> {
+  #readHandlers(handlers: Handlers<K>, read: ReadTraces, events: Events<WorkerEvents>): ReadonlyMap<string, Handler> {
     const kinds = [...this.#definition.kinds.keys()];
     if (typeof handlers !== 'object' || handlers === null) {
       throw new InvalidInput(`work() takes a handler for each kind: { ${kinds[0]}: (unit) => … }`, {
@@ -562,7 +568,7 @@ export class Queue<K extends Kinds = never> {
       if (typeof handler !== 'function') {
         throw new InvalidInput(`the handler of kind "${name}" must be a function`, { field: `handlers.${name}` });
       }
-      given.set(name, traced(this.#known(handler as Handler), read));
+      given.set(name, traced(this.#known(handler as Handler, events), read));
     }
     const missing = kinds.find((name) => !given.has(name));
     if (missing !== undefined) {

@@ -1,5 +1,7 @@
 import { LeaseLost } from '../../base/errors.ts';
+import type { Events } from '../../base/events.ts';
 import type { EndedJob } from '../store.ts';
+import type { WorkerEvents } from './lease-worker.ts';
 import { Job, Unit, type UnitOwner } from './unit.ts';
 
 /** The payload of the `failed` event. */
@@ -8,6 +10,13 @@ export interface FailedJob {
   readonly job: Job;
   readonly to: string;
   readonly error: string | undefined;
+}
+
+/** Emits the end of a job of a lost worker: see {@link toFailedJob}. */
+export function reportLost(events: Events<WorkerEvents>, ended: EndedJob, owner: UnitOwner): void {
+  const failed = toFailedJob(ended, owner);
+  events.emit('failed', failed);
+  events.emit('ended', { unit: failed.unit, job: failed.job, status: 'error', error: failed.error });
 }
 
 /**

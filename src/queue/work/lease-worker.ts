@@ -15,30 +15,39 @@ import { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
 import type { ParentRecord } from '../job.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
-import type { ClaimAnswer, EndedJob, Heartbeat, HeldJob, JobFailure, JobHandoff, QueueIds } from '../store.ts';
+import type { ClaimAnswer, EndedJob, Heartbeat, HeldJob, JobHandoff, QueueIds } from '../store.ts';
 import { logAbandoned } from './abandoned.ts';
 import { breakSuccessors, type Handler, type Outcome, startAttempt } from './attempt.ts';
 import { type ClaimedUnits, countUnits, hasJobs, readClaim } from './claim-reader.ts';
-import { type FailedJob, toFailedJob } from './failed-job.ts';
+import { type FailedJob, reportLost } from './failed-job.ts';
 import { Keeper, type LeaseHolder } from './keeper.ts';
 import { Quiet } from './once/quiet.ts';
 import { countOutcome, type Tally } from './once/tally.ts';
+import { type EndedEvent, reportFailures, reportOutcome } from './report.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
 import { type Claim, type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
-import { SNOOZED } from './verdict.ts';
 import { type GroupMember, WorkerGroup } from './worker-group.ts';
 
 /** The events of a worker, for logs, metrics and tests. */
 export interface WorkerEvents {
   /** Jobs were claimed. */
   claimed: { readonly jobs: number };
+  /** A handler is about to be called. */
+  started: { readonly unit: Unit };
+  /** A handler has completed a job: once for each job of its unit, before the outcome is written; see `stale`. */
+  completed: { readonly unit: Unit; readonly job: Job };
   /**
    * An attempt failed; `to` is the next state of the job. Also emitted for a job of a lost worker that had no attempt left,
    * on one worker of the process that found it: `unit` is then over, and has only this job, its payload as enqueued, and
    * `token` 0.
    */
   failed: FailedJob;
+  /**
+   * A job has ended, as `complete`, `error` or `cancelled`: the end of what `completed` and `failed` tell, also for jobs of
+   * lost workers. Not emitted for a job that is cancelled, or expires, while it waits.
+   */
+  ended: EndedEvent;
   /** Outcomes came too late and were not written: other workers own these claims. */
   stale: { readonly claims: readonly number[] };
   /** The worker has lost its lease; the signals of all its units are aborted. It registers anew. */
@@ -120,7 +129,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
       settle: (settlement, offer) => store.settle(settlement, offer),
       offer: () => this.#loop.offer(),
       onStale: (claims) => this.events.emit('stale', { claims }),
-      onRefused: (unit, failed) => this.#reportFailures(unit, failed),
+      onRefused: (unit, failed) => reportFailures(this.events, unit, failed),
       onError: (error) => this.onError(error),
       onMore: () => this.#loop.pollAgain(),
     });
@@ -254,11 +263,11 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   }
 
   get reportsFailures(): boolean {
-    return this.events.has('failed');
+    return this.events.has('failed') || this.events.has('ended');
   }
 
   jobsEnded(jobs: readonly EndedJob[]): void {
-    for (const job of jobs) this.events.emit('failed', toFailedJob(job, this));
+    for (const job of jobs) reportLost(this.events, job, this);
   }
 
   onError(error: unknown): void {
@@ -342,7 +351,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   #finish(unit: Unit, outcome: Outcome): void {
     this.#held -= 1;
     countOutcome(this.#parts.tally, outcome);
-    if (outcome.failed.length > 0) this.#reportFailures(unit, outcome.failed);
+    reportOutcome(this.events, unit, outcome);
     let { next } = unit;
     // A failed unit may have a guarding transaction that is still open: no other job of its key begins before it ends.
     const mayWrite = unit.isGuarded && outcome.failed.length > 0;
@@ -461,15 +470,6 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   #dropFinishedClaims(): void {
     for (const claim of this.#claims) if (claim.left === 0) this.#claims.delete(claim);
-  }
-
-  #reportFailures(unit: Unit, failed: readonly JobFailure[]): void {
-    if (!this.events.has('failed')) return;
-    const jobs = new Map(unit.jobs.map((job) => [job.number, job]));
-    for (const { id, to, error, reason } of failed) {
-      const job = jobs.get(id);
-      if (job !== undefined && reason !== SNOOZED) this.events.emit('failed', { unit, job, to, error });
-    }
   }
 
   drain(time: Budget): Promise<void> {

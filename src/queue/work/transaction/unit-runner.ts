@@ -9,8 +9,8 @@ import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
 import { readClaim } from '../claim-reader.ts';
 import type { WorkerEvents } from '../lease-worker.ts';
 import { countOutcome, type Tally } from '../once/tally.ts';
+import { reportOutcome } from '../report.ts';
 import type { Job, Unit, UnitOwner } from '../unit.ts';
-import { SNOOZED } from '../verdict.ts';
 import { type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
 import { pendingCommitOf } from './settlement.ts';
 
@@ -105,7 +105,7 @@ export class UnitRunner {
       this.#parts.onStart();
       running.fail = startAttempt(unit, this.#parts.definition, this.#handlers, (outcome) => {
         this.running.delete(unit);
-        this.#reportFailed(unit, outcome);
+        this.#report(unit, outcome);
         resolve(outcome);
       });
       if (running.fail === undefined) {
@@ -115,13 +115,12 @@ export class UnitRunner {
     });
   }
 
-  #reportFailed(unit: Unit, { failed }: Outcome): void {
-    for (const { id, to, error, reason } of failed) {
+  #report(unit: Unit, outcome: Outcome): void {
+    for (const { id } of outcome.failed) {
       const job = unit.jobs.find(({ number }) => number === id);
-      if (job === undefined || reason === SNOOZED) continue;
-      this.#reported.add(job);
-      this.#parts.events.emit('failed', { unit, job, to, error });
+      if (job !== undefined) this.#reported.add(job);
     }
+    reportOutcome(this.#parts.events, unit, outcome);
   }
 
   /** Reports attempts that were spent before their handlers ended. */
@@ -130,6 +129,7 @@ export class UnitRunner {
       const job = unit.jobs.find(({ number }) => number === id);
       if (job !== undefined && !this.#reported.has(job)) {
         this.#parts.events.emit('failed', { unit, job, to: to === 'new' ? 'retry' : to, error });
+        if (to === 'error') this.#parts.events.emit('ended', { unit, job, status: to, error });
       }
     }
   }

@@ -11,7 +11,7 @@ import type { Subscription } from '../../../engine/postgres/index.ts';
 import type { ParentRecord } from '../../job.ts';
 import type { EndedJob, Heartbeat } from '../../store.ts';
 import { logAbandoned } from '../abandoned.ts';
-import { toFailedJob } from '../failed-job.ts';
+import { reportLost } from '../failed-job.ts';
 import { Keeper, type LeaseHolder } from '../keeper.ts';
 import type { WorkerEvents, WorkerParts } from '../lease-worker.ts';
 import { type Job, type Unit, type UnitOwner, unitOf } from '../unit.ts';
@@ -189,11 +189,11 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
   }
 
   get reportsFailures(): boolean {
-    return this.events.has('failed');
+    return this.events.has('failed') || this.events.has('ended');
   }
 
   jobsEnded(jobs: readonly EndedJob[]): void {
-    for (const job of jobs) this.events.emit('failed', toFailedJob(job, this));
+    for (const job of jobs) reportLost(this.events, job, this);
   }
 
   readonly onError = (error: unknown): void => {

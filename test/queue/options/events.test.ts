@@ -1,0 +1,104 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { cancelled, createQueue, snooze, type Worker } from '../../../src/queue/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+
+let engine: PostgresEngine;
+let nth = 0;
+
+beforeAll(async () => {
+  const { url } = await freshDatabase();
+  engine = postgres(url, { max: 20 });
+});
+
+afterAll(() => engine.stop());
+
+/** Every event of a worker about jobs, in order. */
+function record({ events }: Worker): string[] {
+  const told: string[] = [];
+  events.on('started', ({ unit }) => told.push(`${unit.job.id} started ${unit.attempt}`));
+  events.on('completed', ({ job }) => told.push(`${job.id} completed`));
+  events.on('failed', ({ job, to }) => told.push(`${job.id} failed ${to}`));
+  events.on('ended', ({ job, status }) => told.push(`${job.id} ended ${status}`));
+  return told;
+}
+
+const OF = (id: string) => (line: string) => line.startsWith(`${id} `);
+
+describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
+  test('a worker tells when jobs start, complete, fail and end', async () => {
+    nth += 1;
+    const queue = createQueue(engine, `events ${nth}`, {
+      kinds: { job: {}, all: { coalesce: 'all' } },
+      retry: { attempts: 2, backoff: { kind: 'fixed', min: 1 } },
+    });
+    const ids = await queue.enqueueMany([
+      { kind: 'job', payload: 'completes' },
+      { kind: 'job', payload: 'fails' },
+      { kind: 'job', payload: 'cancels' },
+      { kind: 'job', payload: 'snoozes' },
+      { kind: 'all', payload: 'a', key: 'k' },
+      { kind: 'all', payload: 'b', key: 'k' },
+    ]);
+    let snoozes = 1;
+    const worker = queue.work(
+      {
+        job: ({ payload }) => {
+          if (payload === 'fails') throw new Error('no');
+          if (payload === 'cancels') return cancelled();
+          if (payload !== 'snoozes' || snoozes === 0) return 'done';
+          snoozes -= 1;
+          return snooze(1);
+        },
+        all: () => 'done',
+      },
+      { hold, poll: '50ms' },
+    );
+    const told = record(worker);
+    await until('all have ended', () => told.filter((line) => line.includes(' ended ')).length === ids.length);
+    await worker.stop();
+    const lines = (at: number): string[] =>
+      told.filter(OF(ids[at] ?? '')).map((line) => line.split(' ').slice(1).join(' '));
+    expect(lines(0)).toEqual(['started 1', 'completed', 'ended complete']);
+    expect(lines(1)).toEqual(['started 1', 'failed retry', 'started 2', 'failed error', 'ended error']);
+    expect(lines(2)).toEqual(['started 1', 'failed cancelled', 'ended cancelled']);
+    expect(lines(3)).toEqual(['started 1', 'started 1', 'completed', 'ended complete']);
+    expect([...lines(4), ...lines(5)].toSorted((a, b) => a.localeCompare(b))).toEqual([
+      'completed',
+      'completed',
+      'ended complete',
+      'ended complete',
+      'started 1',
+    ]);
+  });
+
+  test('a worker with a listener for ends alone tells of a job whose lost worker cannot', async () => {
+    nth += 1;
+    const name = `events ${nth}`;
+    const queue = createQueue(engine, name, { kinds: { job: {} } });
+    const { id } = await queue.enqueue('job', 1, { attempts: 1 });
+    const run = (text: string): Promise<object[]> =>
+      engine.query(statement('test.run', text, { prepare: false }), [name]);
+    const lost = await run(`
+      insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold)
+      values (pawl.queue_id($1), 'h', 1, 1, '1s', clock_timestamp() + interval '1 hour', 'lease') returning id::text as id`);
+    await engine.query(
+      statement(
+        'test.claim',
+        'select pawl.queue_claim(pawl.queue_id($1), 0::smallint, $2, 1, 1, 10, 1, (-32768)::smallint, 0)',
+        { prepare: false },
+      ),
+      [name, (lost[0] as { id: string }).id],
+    );
+    await run(
+      `update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 second' where queue = pawl.queue_id($1)`,
+    );
+    const ends: string[] = [];
+    const worker = queue.work({ job: () => undefined }, { hold, lease: '1s', poll: '50ms' });
+    worker.events.on('ended', ({ job, status, error }) => ends.push(`${job.id} ${status} ${error}`));
+    await until('it is told', () => ends.length > 0);
+    await worker.stop();
+    expect(ends).toEqual([`${id} error the worker was lost during attempt 1, the last one`]);
+  });
+});
