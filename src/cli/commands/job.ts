@@ -8,7 +8,7 @@ import { type Cli, run } from '../setup/run.ts';
 import { addJobAdd } from './job-add.ts';
 import { addJobList } from './job-list.ts';
 
-/** `pawl job list|get|add|retry|cancel|search`. */
+/** `pawl job list|get|add|retry|redrive|cancel|search`. */
 export function addJob(program: Command): void {
   const job = program.command('job').description('show, add, retry and cancel jobs');
   examples(job, ['pawl job list --status error', 'pawl job get 1042']);
@@ -23,6 +23,13 @@ export function addJob(program: Command): void {
   examples(retry, ['pawl job retry 1042', 'pawl job list --status error -q | xargs pawl job retry']);
   retry.action((ids: string[], _options: object, self: Command) =>
     run(self, (cli) => each(cli, ids, 'retry', (admin, id) => admin.retry(id)), { writes: true }),
+  );
+  const redrive = job
+    .command('redrive <id...>')
+    .description('put the jobs that these dead letters name back to work, and end the letters');
+  examples(redrive, ['pawl job redrive 1042', 'pawl job list --kind unsent --status new -q | xargs pawl job redrive']);
+  redrive.action((ids: string[], _options: object, self: Command) =>
+    run(self, (cli) => each(cli, ids, 'redrive', redriven), { writes: true }),
   );
   const cancel = job.command('cancel <id...>').description('cancel jobs; the signal of a running one is aborted');
   cancel.option('--reason <text>', 'the reason, stored with the job');
@@ -110,11 +117,16 @@ async function showJob(cli: Cli, id: string): Promise<number> {
   return EXIT.done;
 }
 
+async function redriven(admin: QueueAdmin, letter: string): Promise<string> {
+  const { id, status } = await admin.redrive(letter);
+  return `job ${id} is ${status}`;
+}
+
 /** One after another; a job that refuses does not keep the others from it. @returns the first refusal's exit code */
 async function each(
   cli: Cli,
   ids: readonly string[],
-  verb: 'retry' | 'cancel',
+  verb: 'retry' | 'redrive' | 'cancel',
   change: (admin: QueueAdmin, id: string) => Promise<string>,
 ): Promise<number> {
   const { dryRun, yes } = cli.globals;

@@ -203,3 +203,40 @@ test('cancel asks before many; one that refuses does not keep the others from it
   expect(JSON.parse(stdout)).toEqual(ids.map((id) => ({ id, status: 'cancelled' })));
   expect((await queue.get(second)).error).toContain('sent twice');
 });
+
+test('add takes tags, attempts and an end, and redrive puts the job of a dead letter back to work', async () => {
+  const { queue, job } = await fixture();
+  const added = await job([
+    'add',
+    'emails',
+    'send',
+    '{}',
+    '--tag',
+    'a',
+    '--tag',
+    'b',
+    '--attempts',
+    '1',
+    '--expires-at',
+    '1h',
+    '-q',
+  ]);
+  const id = added.stdout.trim();
+  expect(await queue.get(id)).toMatchObject({ tags: ['a', 'b'], attempts: 1, expiresAt: expect.any(Date) });
+  expect((await job(['list', '--tag', 'b', '-q'])).stdout.trim()).toBe(id);
+  const letters = createQueue(queue.engine, 'letters', {
+    kinds: { bad: { attempts: 1, onError: 'unsent' }, unsent: {} },
+  });
+  const { id: bad } = await letters.enqueue('bad', {});
+  const hold = new Promise<void>(() => {});
+  const worker = letters.work({ bad: () => Promise.reject(new Error('down')), unsent: () => hold }, { concurrency: 1 });
+  await until('it is in error', async () => (await letters.get(bad)).status === 'error');
+  await worker.stop({ timeout: '1ms' });
+  const letter = (await job(['list', '--kind', 'unsent', '-q'])).stdout.trim();
+  expect(await job(['redrive', letter])).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining(`job ${bad} is new`),
+  });
+  expect((await letters.get(bad)).status).toBe('new');
+  expect((await letters.get(letter)).status).toBe('cancelled');
+});
