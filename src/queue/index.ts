@@ -44,8 +44,8 @@ import { Batch, type BatchHome } from './watch/batch.ts';
 import { flowText, type GivenNode, readNodeName } from './watch/flow.ts';
 import { readWaitOptions, type WaitForOptions, type WaitTarget, waitFor } from './watch/wait-for.ts';
 import type { Handler } from './work/attempt.ts';
-import type { WorkerEvents } from './work/lease-worker.ts';
 import { readWorkOptions, type WorkOptions } from './work/options.ts';
+import type { WorkerEvents } from './work/report.ts';
 import type { Unit } from './work/unit.ts';
 import { Worker } from './work/worker.ts';
 
@@ -87,10 +87,9 @@ export type { ClaimOptions, ExtendedLease, FailedTo, FailOptions } from './pull/
 export type { DebounceOptions, UniqueOptions } from './unique.ts';
 export { Batch, type BatchProgress } from './watch/batch.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
-export type { WorkerEvents } from './work/lease-worker.ts';
 export type { OnceResult } from './work/once/tally.ts';
 export type { OnceOptions, StopOptions, WorkOptions } from './work/options.ts';
-export type { EndedEvent } from './work/report.ts';
+export type { EndedEvent, WorkerEvents } from './work/report.ts';
 /** @internal */
 export { guardHeld } from './work/transaction/guard.ts';
 export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';

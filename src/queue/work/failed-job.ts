@@ -1,16 +1,8 @@
 import { LeaseLost } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
 import type { EndedJob } from '../store.ts';
-import type { WorkerEvents } from './lease-worker.ts';
+import type { FailedJob, WorkerEvents } from './report.ts';
 import { Job, Unit, type UnitOwner } from './unit.ts';
-
-/** The payload of the `failed` event. */
-export interface FailedJob {
-  readonly unit: Unit;
-  readonly job: Job;
-  readonly to: string;
-  readonly error: string | undefined;
-}
 
 /** Emits the end of a job of a lost worker: see {@link toFailedJob}. */
 export function reportLost(events: Events<WorkerEvents>, ended: EndedJob, owner: UnitOwner): void {

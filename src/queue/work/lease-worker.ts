@@ -19,42 +19,15 @@ import type { ClaimAnswer, EndedJob, Heartbeat, HeldJob, JobHandoff, QueueIds } 
 import { logAbandoned } from './abandoned.ts';
 import { breakSuccessors, type Handler, type Outcome, startAttempt } from './attempt.ts';
 import { type ClaimedUnits, countUnits, hasJobs, readClaim } from './claim-reader.ts';
-import { type FailedJob, reportLost } from './failed-job.ts';
+import { reportLost } from './failed-job.ts';
 import { Keeper, type LeaseHolder } from './keeper.ts';
 import { Quiet } from './once/quiet.ts';
 import { countOutcome, type Tally } from './once/tally.ts';
-import { type EndedEvent, reportFailures, reportOutcome } from './report.ts';
+import { reportFailures, reportOutcome, type WorkerEvents } from './report.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
 import { type Claim, type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
 import { type GroupMember, WorkerGroup } from './worker-group.ts';
-
-/** The events of a worker, for logs, metrics and tests. */
-export interface WorkerEvents {
-  /** Jobs were claimed. */
-  claimed: { readonly jobs: number };
-  /** A handler is about to be called. */
-  started: { readonly unit: Unit };
-  /** A handler has completed a job: once for each job of its unit, before the outcome is written; see `stale`. */
-  completed: { readonly unit: Unit; readonly job: Job };
-  /**
-   * An attempt failed; `to` is the next state of the job. Also emitted for a job of a lost worker that had no attempt left,
-   * on one worker of the process that found it: `unit` is then over, and has only this job, its payload as enqueued, and
-   * `token` 0.
-   */
-  failed: FailedJob;
-  /**
-   * A job has ended, as `complete`, `error` or `cancelled`: the end of what `completed` and `failed` tell, also for jobs of
-   * lost workers. Not emitted for a job that is cancelled, or expires, while it waits.
-   */
-  ended: EndedEvent;
-  /** Outcomes came too late and were not written: other workers own these claims. */
-  stale: { readonly claims: readonly number[] };
-  /** The worker has lost its lease; the signals of all its units are aborted. It registers anew. */
-  lost: { readonly reason: LeaseLost };
-  /** The database could not be reached, or refused a statement; the worker keeps trying. */
-  error: { readonly error: unknown };
-}
 
 /** Work options with all defaults. */
 export interface WorkerSettings {

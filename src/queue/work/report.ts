@@ -1,8 +1,43 @@
+import type { LeaseLost } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
 import type { Outcome } from './attempt.ts';
-import type { WorkerEvents } from './lease-worker.ts';
 import type { Job, Unit } from './unit.ts';
 import { SNOOZED } from './verdict.ts';
+
+/** The events of a worker, for logs, metrics and tests. */
+export interface WorkerEvents {
+  /** Jobs were claimed. */
+  claimed: { readonly jobs: number };
+  /** A handler is about to be called. */
+  started: { readonly unit: Unit };
+  /** A handler has completed a job: once for each job of its unit, before the outcome is written; see `stale`. */
+  completed: { readonly unit: Unit; readonly job: Job };
+  /**
+   * An attempt failed; `to` is the next state of the job. Also emitted for a job of a lost worker that had no attempt left,
+   * on one worker of the process that found it: `unit` is then over, and has only this job, its payload as enqueued, and
+   * `token` 0.
+   */
+  failed: FailedJob;
+  /**
+   * A job has ended, as `complete`, `error` or `cancelled`: the end of what `completed` and `failed` tell, also for jobs of
+   * lost workers. Not emitted for a job that is cancelled, or expires, while it waits.
+   */
+  ended: EndedEvent;
+  /** Outcomes came too late and were not written: other workers own these claims. */
+  stale: { readonly claims: readonly number[] };
+  /** The worker has lost its lease; the signals of all its units are aborted. It registers anew. */
+  lost: { readonly reason: LeaseLost };
+  /** The database could not be reached, or refused a statement; the worker keeps trying. */
+  error: { readonly error: unknown };
+}
+
+/** The payload of the `failed` event. */
+export interface FailedJob {
+  readonly unit: Unit;
+  readonly job: Job;
+  readonly to: string;
+  readonly error: string | undefined;
+}
 
 /** The `ended` event: a job has its last status, unless a person retries it. */
 export interface EndedEvent {

@@ -10,9 +10,10 @@ import { notStarted, startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
 import type { QueueIds } from '../store.ts';
 import type { Handler } from './attempt.ts';
-import { LeaseWorker, type WorkerEvents, type WorkerParts } from './lease-worker.ts';
+import { LeaseWorker, type WorkerParts } from './lease-worker.ts';
 import { newTally, type OnceResult } from './once/tally.ts';
 import { type OnceOptions, readOnceOptions, readStopOptions, type StopOptions } from './options.ts';
+import type { WorkerEvents } from './report.ts';
 import { TransactionWorker } from './transaction/worker.ts';
 import type { Unit } from './unit.ts';
 

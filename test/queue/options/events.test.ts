@@ -73,7 +73,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     ]);
   });
 
-  test('a worker with a listener for ends alone tells of a job whose lost worker cannot', async () => {
+  test('a worker with a listener for ends alone reports a job whose lost worker cannot', async () => {
     nth += 1;
     const name = `events ${nth}`;
     const queue = createQueue(engine, name, { kinds: { job: {} } });
