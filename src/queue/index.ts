@@ -82,8 +82,10 @@ export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/h
 export { type JobStanding, QueueOverview } from './postgres/overview.ts';
 export type { ChangedJob, ReleasedWorker } from './postgres/reader.ts';
 export type { ScheduleRun } from './postgres/schedules.ts';
+export type { PublishedJob, TopicSubscription } from './postgres/topics.ts';
 export { ClaimedUnit } from './pull/claimed-unit.ts';
 export type { ClaimOptions, ExtendedLease, FailedTo, FailOptions } from './pull/pull.ts';
+export { createTopic, type PublishOptions, Topic } from './topic/topic.ts';
 export type { DebounceOptions, UniqueOptions } from './unique.ts';
 export { Batch, type BatchProgress } from './watch/batch.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';

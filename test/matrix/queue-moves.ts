@@ -521,6 +521,19 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
       one('select pawl.queue_set_schedule($1)', [JSON.stringify({ queue: name, name: schedule, ...SCHEDULE })]),
   },
   {
+    name: 'publish',
+    functions: ['queue_publish'],
+    open: 'transaction',
+    run: ({ one }, { name, key }) =>
+      one('select pawl.queue_publish($1)', [JSON.stringify({ topic: `topic of ${name}`, payload: {}, key })]),
+  },
+  {
+    name: 'subscribe',
+    functions: ['queue_subscribe'],
+    open: 'statement',
+    run: ({ one }, { name }) => one(`select pawl.queue_subscribe($1, $2, 'job', true)`, [`topic of ${name}`, name]),
+  },
+  {
     name: 'set all schedules',
     functions: ['queue_set_schedules'],
     open: 'statement',

@@ -282,6 +282,19 @@ create table pawl.queue_schedule_run (
   primary key (queue, name, at, job)
 );
 
+-- Topics, and which queues get a job of which kind for what is published: see topic.sql.
+create table pawl.queue_topic (
+  name        text primary key check (octet_length(name) between 1 and 100),
+  changed_at  timestamptz not null default clock_timestamp()
+);
+
+create table pawl.queue_subscription (
+  topic  text not null references pawl.queue_topic (name),
+  queue  smallint not null,
+  kind   smallint not null,
+  primary key (topic, queue, kind)
+);
+
 -- A job that comes next of its key: see coalesce.sql.
 create type pawl.queue_unit_job as (
   key text, id bigint, kind smallint, attempt smallint, priority smallint, tid tid, parked boolean, broken_by bigint, whole boolean, lost smallint
