@@ -211,6 +211,11 @@ begin
   select coalesce((select array_agg(s.shard order by s.shard) from set s), '{}'), coalesce((select array_agg(s.ids order by s.shard) from set s), '{}'),
     (select json_agg(json_build_object('queue', j.queue, 'shard', j.shard, 'key', j.line, 'epoch', j.epoch) order by j.line) from job j where j.epoch is not null)
   into shards, sets, v_heads;
+  if p_status = 'error' and sets <> '{}' then
+    perform pawl.queue_dead_letters(null, array(
+      select i.id from unnest(sets) m (ids) cross join lateral unnest(m.ids) s (span)
+      cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)));
+  end if;
   perform pawl.queue_promote_head(h.queue, h.shard, h.key, h.epoch)
   from json_to_recordset(v_heads) h (queue smallint, shard smallint, key text, epoch bigint);
   if p_status = 'error' then

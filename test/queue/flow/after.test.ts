@@ -154,12 +154,29 @@ test.for([
   },
 );
 
-test('a chain of a thousand jobs ends with its first one', async () => {
+test('a job that ends in error with its parent leaves a dead letter', async () => {
+  nth += 1;
+  const letters = createQueue(engine, `after ${nth}`, {
+    kinds: { job: { attempts: 1, onError: 'letter' }, letter: {} },
+  });
+  const bad = await letters.enqueue('job', 'fails');
+  const child = await letters.enqueue('job', 'child', { after: [bad.id] });
+  const seen: unknown[] = [];
+  const worker = letters.work({
+    job: fails,
+    letter: ({ payload }) => void seen.push((payload as { job: string }).job),
+  });
+  await letters.drain();
+  await worker.stop();
+  expect(new Set(seen)).toEqual(new Set([bad.id, child.id]));
+});
+
+test('a chain of three hundred jobs ends with its first one', async () => {
   const queue = newQueue();
   let last = await queue.enqueue('job', 0);
   const first = last.id;
   await engine.transaction(async (tx) => {
-    for (let n = 1; n < 1000; n += 1) last = await queue.enqueue('job', n, { after: [last.id], tx });
+    for (let n = 1; n < 300; n += 1) last = await queue.enqueue('job', n, { after: [last.id], tx });
   });
   await queue.cancel(first, { reason: 'all of it' });
   expect((await queue.get(last.id)).status).toBe('cancelled');
