@@ -1,4 +1,4 @@
--- What people and programs change by hand, as SQL: pawl.update, pawl.cancel and pawl.retry, each for one job, which is named by its id or
+-- What people and programs change by hand, as SQL: pawl.update, pawl.cancel, pawl.retry and pawl.erase, each for one job, which is named by its id or
 -- by its key. In whatever transaction calls them.
 --
 -- The job is {"id": "42"}, or {"queue", "key"} with an optional "kind": the newest job of the key that has not ended, and when all
@@ -58,6 +58,21 @@ begin
   loop
     if pawl.queue_retry_job(request ->> 'queue', v_id) <> 'busy' then
       return jsonb_build_object('id', v_id::text, 'status', 'new');
+    end if;
+    perform pawl.queue_await_others(v_id, v_begun);
+  end loop;
+end $$;
+
+-- Erases a job that waits or has ended: see erase.sql. PW003 while it is in progress. The status answered is "erased".
+create or replace function pawl.erase(request jsonb) returns jsonb
+language plpgsql as $$
+declare
+  v_id bigint := pawl.queue_named('pawl.erase', request, '{}');
+  v_begun timestamptz := clock_timestamp();
+begin
+  loop
+    if pawl.queue_erase_job(request ->> 'queue', v_id) <> 'busy' then
+      return jsonb_build_object('id', v_id::text, 'status', 'erased');
     end if;
     perform pawl.queue_await_others(v_id, v_begun);
   end loop;

@@ -18,7 +18,10 @@ import { type JobTarget, readJobId } from './job-id.ts';
 import { afterPolicy } from './job-options.ts';
 import type { Explanation } from './operate/explain.ts';
 import {
+  type BulkOptions,
+  type BulkResult,
   type CancelOptions,
+  changeAll,
   type DrainOptions,
   drain,
   type JobChange,
@@ -68,7 +71,14 @@ export type { JobOptions } from './job-options.ts';
 export { createQueueAdmin, QueueAdmin, type ScheduleRunsOptions } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
-export type { CancelOptions, DrainOptions, JobChange, TxOptions } from './operate/operations.ts';
+export type {
+  BulkOptions,
+  BulkResult,
+  CancelOptions,
+  DrainOptions,
+  JobChange,
+  TxOptions,
+} from './operate/operations.ts';
 export {
   nextTicks,
   type ScheduledFor,
@@ -468,6 +478,36 @@ export class Queue<K extends Kinds = never> {
    */
   redrive(letter: JobTarget, options: TxOptions = {}): Promise<ChangedJob> {
     return this.#operations.redrive(letter, options);
+  }
+
+  /**
+   * Erases a job that waits or has ended, for data that may not stay: payload, result, progress, errors, tags, history, and its
+   * words in the index of searches. It is as if there had been none, except for the figures. A job that waits is cancelled
+   * first. If it was unique, another one may come. A result that a unit has in common stays with its other jobs.
+   * @throws Conflict  the job is in progress: cancel it, and erase it when it has ended
+   * @throws NotFound  there is no such job @throws LockNotAvailable  for 2 s an open transaction has held it
+   */
+  erase(job: JobTarget, options: TxOptions = {}): Promise<void> {
+    return this.#operations.erase(job, options);
+  }
+
+  /**
+   * Erases all jobs that a query of `search` finds, except those in progress. In pieces of a hundred, each in a transaction of
+   * its own: if this process dies, what is done is done, and a second call goes on.
+   * @throws InvalidInput  the query is malformed @throws NotFound  no such kind
+   */
+  async purge(query: string, options: BulkOptions = {}): Promise<BulkResult> {
+    await this.#register();
+    return changeAll(this.#reader, this.name, 'erase', query, options);
+  }
+
+  /**
+   * Retries all jobs that a query of `search` finds, such as `'status:error since:2h'`. In pieces, as `purge`.
+   * @throws InvalidInput  the query is malformed @throws NotFound  no such kind
+   */
+  async retryAll(query: string, options: BulkOptions = {}): Promise<BulkResult> {
+    await this.#register();
+    return changeAll(this.#reader, this.name, 'retry', query, options);
   }
 
   /**

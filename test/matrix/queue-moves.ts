@@ -471,6 +471,18 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: (caller, side) => change(caller, side, 'update', side.keyed.behind, { payload: 2 }),
   },
   {
+    name: 'erase a job that ended',
+    functions: ['erase'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'erase', side.dead, {}),
+  },
+  {
+    name: 'retry many',
+    functions: ['queue_change_many'],
+    open: 'statement',
+    run: ({ one }, { name, dead }) => one(`select pawl.queue_change_many($1, 'retry', $2)`, [name, [dead]]),
+  },
+  {
     name: 'take a job out of its run',
     functions: ['queue_isolate'],
     open: 'statement',

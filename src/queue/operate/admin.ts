@@ -16,7 +16,10 @@ import { type ClaimOptions, type ExtendedLease, type FailedTo, type FailOptions,
 import { type CountOptions, count, type SearchCount } from './count.ts';
 import type { Explanation } from './explain.ts';
 import {
+  type BulkOptions,
+  type BulkResult,
   type CancelOptions,
+  changeAll,
   type DrainOptions,
   drain,
   type JobChange,
@@ -175,6 +178,21 @@ export class QueueAdmin {
   /** Like {@link Queue.redrive}. */
   redrive(letter: AnyJobTarget, options: TxOptions = {}): Promise<ChangedJob> {
     return this.#operations.redrive(letter, options);
+  }
+
+  /** Like {@link Queue.erase}. */
+  erase(job: AnyJobTarget, options: TxOptions = {}): Promise<void> {
+    return this.#operations.erase(job, options);
+  }
+
+  /** Like {@link Queue.purge}. @throws NotFound, InvalidInput */
+  purge(queue: string, query: string, options: BulkOptions = {}): Promise<BulkResult> {
+    return changeAll(this.#reader, queue, 'erase', query, options);
+  }
+
+  /** Like {@link Queue.retryAll}. @throws NotFound, InvalidInput */
+  retryAll(queue: string, query: string, options: BulkOptions = {}): Promise<BulkResult> {
+    return changeAll(this.#reader, queue, 'retry', query, options);
   }
 
   /** Like {@link Queue.search}, in one queue or in all. */

@@ -8,7 +8,7 @@ import { type OpenTransaction, openTransaction } from '../../engine/postgres/ind
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { type AnyJobTarget, type JobTarget, readJobId, readJobTarget, readWorkerId } from '../job-id.ts';
 import { type JobOptions, jobShape, type OwnShape, ownOptions, ownShape } from '../job-options.ts';
-import type { ChangedJob, PostgresQueueReader, ReleasedWorker, RemainingWork } from '../postgres/reader.ts';
+import type { ChangedJob, FoundPage, PostgresQueueReader, ReleasedWorker, RemainingWork } from '../postgres/reader.ts';
 import { type Explanation, explainFacts } from './explain.ts';
 import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCursor } from './search.ts';
 import { COUNT_LIMIT, type QueueStats } from './stats.ts';
@@ -32,6 +32,18 @@ export interface JobChange extends TxOptions, Pick<JobOptions, keyof OwnShape> {
 
 /** Checks a payload by the schema of its kind. @returns it as JSON */
 export type CheckPayload = (kind: string, payload: unknown) => Promise<string>;
+
+export interface BulkOptions {
+  /** Ends it after the piece that is under way. What is done stays done. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What became of the jobs that a query found. */
+export interface BulkResult {
+  readonly done: number;
+  /** Their status did not allow it, or an open transaction held them. */
+  readonly left: number;
+}
 
 export interface CancelOptions extends TxOptions {
   /** Stored as the error of the job, and passed to a running handler. At most 1,000 characters. */
@@ -63,6 +75,9 @@ const searchShape = {
   budget: duration({ min: 1, max: '1m', default: 120 }),
 };
 
+/** A bulk is made of short statements: others wait for the keys in one of them only as long as it takes. */
+const PIECE = 100;
+const PIECE_MS = 120;
 /** How long to repeat while another transaction holds a row. */
 const PATIENCE_MS = 5000;
 const POLL_MS = { min: 5, max: 100 } as const;
@@ -119,6 +134,11 @@ export class Operations {
     return (await this.#reader.change('cancel', named, { reason }, tx)).status;
   }
 
+  async erase(job: AnyJobTarget | JobTarget, options: TxOptions): Promise<void> {
+    const { tx } = checkOptions('erase', options, txShape);
+    await this.#reader.change('erase', readJobTarget('erase', this.#queue, job), {}, tx);
+  }
+
   async retry(job: AnyJobTarget | JobTarget, options: TxOptions): Promise<JobStatus> {
     const { tx } = checkOptions('retry', options, txShape);
     return (await this.#reader.change('retry', readJobTarget('retry', this.#queue, job), {}, tx)).status;
@@ -139,6 +159,31 @@ export async function releaseWorker(reader: PostgresQueueReader, id: string): Pr
   throw new LockNotAvailable(
     `worker ${worker} cannot be released now: a claim of it, or a rescue, is under way and does not end; nothing was changed; try again`,
   );
+}
+
+/** Changes all jobs that a query finds, in pieces: see {@link Queue.retryAll}. */
+export async function changeAll(
+  reader: PostgresQueueReader,
+  queue: string | null,
+  what: 'retry' | 'erase',
+  query: string,
+  options: BulkOptions,
+): Promise<BulkResult> {
+  const { signal: abort } = checkOptions(what === 'retry' ? 'retryAll' : 'purge', options, { signal });
+  const parsed = parseQuery(query);
+  const total = { done: 0, left: 0 };
+  let before: string | null = null;
+  do {
+    abort?.throwIfAborted();
+    const page: FoundPage = await reader.search({ ...parsed, queue, before, limit: PIECE, budget: PIECE_MS });
+    if (page.ids.length > 0) {
+      const { done, refused, busy } = await reader.changeMany(queue, what, page.ids);
+      total.done += done;
+      total.left += refused + busy;
+    }
+    before = page.next;
+  } while (before !== null);
+  return total;
 }
 
 /** One page of a search in one queue, or with `queue` null in all. */

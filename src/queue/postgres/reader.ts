@@ -50,12 +50,17 @@ order by queue, id`,
 const PAUSE = statement('queue.pause', 'select pawl.queue_pause($1::text)');
 const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
 /** What is changed by hand, as SQL has it: see sql/queue/by_hand.sql. */
-const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry' | 'redrive', Statement>> = {
+const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry' | 'redrive' | 'erase', Statement>> = {
   update: statement('queue.update', 'select pawl.update($1::jsonb)::text as answer'),
   cancel: statement('queue.cancel', 'select pawl.cancel($1::jsonb)::text as answer'),
   retry: statement('queue.retry', 'select pawl.retry($1::jsonb)::text as answer'),
   redrive: statement('queue.redrive', 'select pawl.redrive($1::jsonb)::text as answer'),
+  erase: statement('queue.erase', 'select pawl.erase($1::jsonb)::text as answer'),
 };
+const CHANGE_MANY = statement(
+  'queue.change_many',
+  'select pawl.queue_change_many($1::text, $2::text, $3::bigint[]) as answer',
+);
 /** Of a bulk, before a transaction that stays open has one of its jobs; see pawl.queue_isolate(). */
 const ISOLATE = statement('queue.isolate', 'select pawl.queue_isolate($1::jsonb)');
 const RELEASE = statement('queue.release', 'select pawl.queue_release_worker($1::bigint) as released');
@@ -104,6 +109,13 @@ export interface FoundPage {
 export interface ChangedJob {
   readonly id: string;
   readonly status: JobStatus;
+}
+
+/** What became of many jobs. */
+export interface ManyChanged {
+  readonly done: number;
+  readonly refused: number;
+  readonly busy: number;
 }
 
 interface JobRow extends Omit<JobRecord, 'schedule' | 'expiresAt' | 'tags' | 'meta'> {
@@ -192,6 +204,12 @@ export class PostgresQueueReader {
   async release(worker: string): Promise<ReleasedWorker | 'busy'> {
     const [row] = await alone(this.engine).query<{ released: ReleasedWorker | null }>(RELEASE, [worker]);
     return only(row).released ?? 'busy';
+  }
+
+  /** Each job for itself, in one transaction. `busy`: another one holds it. */
+  async changeMany(queue: string | null, what: 'retry' | 'erase', ids: readonly string[]): Promise<ManyChanged> {
+    const [row] = await alone(this.engine).query<{ answer: ManyChanged }>(CHANGE_MANY, [queue, what, ids]);
+    return only(row).answer;
   }
 
   /**

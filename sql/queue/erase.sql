@@ -1,0 +1,116 @@
+-- Erasing: what a job says goes at once, and not when its history is over. Locks and waits are those of operate.sql.
+
+-- Erases one job: its payload, result, progress, errors, tags and history, and its words in the index. One that waits is cancelled
+-- first, so that those who wait for it are told. Raises PW003 while it is in progress. Answers "erased", or "busy". What is left is its id
+-- in the receipts, which say how many jobs were settled when. A result that a unit has in common stays with its other jobs.
+create or replace function pawl.queue_erase_job(p_queue text, p_id bigint) returns text
+language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
+declare
+  v_shard smallint := pawl.queue_find(p_queue, p_id);
+  v_status text := (pawl.queue_locate(p_queue, v_shard, p_id)).status;
+begin
+  if v_status = 'new' then
+    v_status := pawl.queue_cancel_job(p_queue, p_id, null);
+    if v_status = 'busy' then
+      return v_status;
+    end if;
+  end if;
+  -- Of two at once the second finds no job. A retry by hand that is first has taken the dead row away, and the job is new below.
+  perform from pawl.queue_job j where j.shard = v_shard and j.id = p_id for update;
+  delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id;
+  v_status := (pawl.queue_locate(p_queue, v_shard, p_id)).status;
+  if v_status <> 'complete' then
+    raise exception 'job % is %, so it cannot be erased; cancel it, and erase it when it has ended', p_id,
+      case v_status when 'in-progress' then 'in progress' else v_status end using errcode = 'PW003';
+  end if;
+  perform pawl.queue_erase_output(v_shard, p_id);
+  perform pawl.queue_erase_moves(v_shard, p_id);
+  delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
+  delete from pawl.queue_trace t where t.id = p_id;
+  delete from pawl.queue_tag t where t.id = p_id;
+  delete from pawl.queue_unique u where u.job = p_id;
+  delete from pawl.queue_job j where j.shard = v_shard and j.id = p_id;
+  insert into pawl.queue_search_again (id) values (p_id);
+  return 'erased';
+exception when lock_not_available then
+  return 'busy';
+end $$;
+
+-- Removes the output of a job. A result that it keeps for its unit goes to the next job of that.
+create or replace function pawl.queue_erase_output(p_shard smallint, p_id bigint) returns void
+language plpgsql /* planner: probe */ as $$
+declare
+  v_result json;
+  v_others bigint[];
+begin
+  delete from pawl.queue_output o where o.shard = p_shard and o.id = p_id returning o.result into v_result;
+  if v_result is null then
+    return;
+  end if;
+  v_others := array(
+    select o.id from pawl.queue_receipt r cross join lateral unnest(r.ids) u (span)
+    join pawl.queue_output o on o.shard = p_shard and o.id >= lower(u.span) and o.id < upper(u.span)
+    where r.ids @> p_id and r.unit and o.result_of = p_id order by 1);
+  update pawl.queue_output o set
+    result = case when o.id = v_others[1] then v_result end, result_of = case when o.id <> v_others[1] then v_others[1] end
+  where o.shard = p_shard and o.id = any (v_others);
+end $$;
+
+-- Removes the moves of a job: rows of its own, and its place in rows of runs. An error that it keeps for others goes to the first of them.
+create or replace function pawl.queue_erase_moves(p_shard smallint, p_id bigint) returns void
+language plpgsql /* planner: probe */ as $$
+declare
+  v_move record;
+  v_heir bigint;
+begin
+  for v_move in
+    select t.ctid as tid, t.* from pawl.queue_transition t
+    where t.shard = p_shard and t.id > p_id - 256 and t.id <= p_id and t.id + t.n > p_id for update
+  loop
+    if v_move.id < p_id then
+      update pawl.queue_transition t set n = p_id - t.id where t.ctid = v_move.tid;
+      if v_move.id + v_move.n - 1 > p_id then
+        insert into pawl.queue_transition (at, claimed_at, id, worker, process_id, n, shard, queue, attempt, from_status, to_status, reason, error_of)
+        values (v_move.at, v_move.claimed_at, p_id + 1, v_move.worker, v_move.process_id, v_move.id + v_move.n - 1 - p_id, p_shard, v_move.queue,
+          v_move.attempt, v_move.from_status, v_move.to_status, v_move.reason, coalesce(v_move.error_of, case when v_move.error is not null then v_move.id end));
+      end if;
+      continue;
+    end if;
+    if v_move.n > 1 then
+      v_heir := p_id + 1;
+      update pawl.queue_transition t set id = v_heir, n = t.n - 1 where t.ctid = v_move.tid;
+    else
+      delete from pawl.queue_transition t where t.ctid = v_move.tid;
+      continue when v_move.error is null;
+      select min(t.id) into v_heir from pawl.queue_transition t where t.shard = p_shard and t.error_of = p_id and t.at = v_move.at;
+      update pawl.queue_transition t set error = v_move.error, error_of = null
+      where t.shard = p_shard and t.id = v_heir and t.error_of = p_id and t.at = v_move.at;
+    end if;
+    update pawl.queue_transition t set error_of = v_heir where t.shard = p_shard and t.error_of = p_id and t.at = v_move.at;
+  end loop;
+end $$;
+
+-- Erases or retries several jobs, each for itself. Answers {done, refused: their status does not allow it, busy}.
+create or replace function pawl.queue_change_many(p_queue text, p_action text, p_ids bigint[]) returns json
+language plpgsql as $$
+declare
+  v_id bigint;
+  v_status text;
+  v_done int := 0;
+  v_refused int := 0;
+  v_busy int := 0;
+begin
+  foreach v_id in array p_ids loop
+    begin
+      v_status := case p_action when 'erase' then pawl.queue_erase_job(p_queue, v_id) else pawl.queue_retry_job(p_queue, v_id) end;
+      if v_status = 'busy' then
+        v_busy := v_busy + 1;
+      else
+        v_done := v_done + 1;
+      end if;
+    exception when sqlstate 'PW002' or sqlstate 'PW003' then
+      v_refused := v_refused + 1;
+    end;
+  end loop;
+  return json_build_object('done', v_done, 'refused', v_refused, 'busy', v_busy);
+end $$;
