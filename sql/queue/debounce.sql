@@ -4,8 +4,8 @@
 -- is due is looked at before it is brought to queue_ready: while a younger job of the key is not due, it is put off. By as long as it
 -- has waited, so that a job is put off seldom, however long its key gets no rest; and never beyond its kind's longest wait.
 
--- Puts off what is due of debounced kinds while their keys get no rest; makes all of a key due that got some, or whose first job has
--- waited for long enough. The caller has the lock of the empty key. Rows that somebody changes by hand just now are passed over.
+-- Puts off what is due of debounced kinds while their keys get no rest; brings all of a key at once that got some, or whose first job has
+-- waited for long enough. Nothing else brings these jobs, unless they were tried before. The caller has the lock of the empty key. Rows that somebody changes by hand just now are passed over.
 create or replace function pawl.queue_debounce(p_queue smallint, p_shard smallint) returns void
 language plpgsql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -27,11 +27,15 @@ begin
     select j.created_at + v_due.debounce into v_rest_at from pawl.queue_job j
     where j.shard = p_shard and j.queue = p_queue and j.key = v_due.key and j.kind = v_due.kind order by j.id desc limit 1;
     if v_rest_at <= v_now or v_due.first_at + v_due.debounce_max <= v_now then
-      -- The start of this transaction: the claim asks what else of the key is due by a clock that it read before this.
-      update pawl.queue_delayed d set run_at = now() where d.ctid = any (array(
-        select d.ctid from pawl.queue_delayed d
-        where d.shard = p_shard and d.queue = p_queue and d.key = v_due.key and d.kind = v_due.kind and d.run_at > now() and d.run_at < pawl.queue_never()
-          and d.attempt = 0 and d.epoch is null for update skip locked));
+      with gone as (
+        delete from pawl.queue_delayed d where d.ctid = any (array(
+          select d.ctid from pawl.queue_delayed d
+          where d.shard = p_shard and d.queue = p_queue and d.key = v_due.key and d.kind = v_due.kind and d.run_at < pawl.queue_never()
+            and d.attempt = 0 and d.epoch is null limit 10000 for update skip locked))
+        returning d.*
+      )
+      insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
+      select g.id, g.shard, g.queue, g.priority, g.kind, g.key from gone g order by g.priority, g.id;
     else
       update pawl.queue_delayed d
       set run_at = least(j.created_at + v_due.debounce_max, greatest(v_rest_at, v_now + (v_now - j.created_at)))

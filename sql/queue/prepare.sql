@@ -44,6 +44,8 @@ language sql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
   with due as materialized (
     select d.ctid as tid from pawl.queue_delayed d
     where d.shard = p_shard and d.queue = p_queue and d.run_at <= clock_timestamp()
+      and (d.attempt > 0 or d.epoch is not null or d.kind <> all (array(
+        select k.id from pawl.queue_kind k where k.queue = p_queue and k.debounce is not null)))  -- see debounce.sql
     order by d.run_at, d.id limit p_limit for update skip locked
   ), gone as (
     delete from pawl.queue_delayed d where d.ctid = any (array(select tid from due)) returning d.*
@@ -62,10 +64,11 @@ language plpgsql /* planner: loop */ set plan_cache_mode = force_generic_plan as
 begin
   with due as materialized (
     select d.tid from (select distinct u.key from unnest(p_keys) u (key)) u
-    cross join (select k.id from pawl.queue_kind k where k.queue = p_queue) k
+    cross join (select k.id, k.debounce from pawl.queue_kind k where k.queue = p_queue) k
     cross join lateral (
       select d.ctid as tid from pawl.queue_delayed d
       where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.kind = k.id and d.run_at <= clock_timestamp()
+        and (k.debounce is null or d.attempt > 0 or d.epoch is not null)
       order by d.run_at limit p_limit for update skip locked) d
     limit p_limit
   ), gone as (

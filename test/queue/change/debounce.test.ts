@@ -190,3 +190,16 @@ test('it needs a key, and sets the time of its jobs', async () => {
     ]),
   ).rejects.toThrow(/leave runAt and delay out/);
 });
+
+test('what becomes due between two statements of a claim is not brought without the others of its key', async () => {
+  const queue = newQueue({ debounce: '1h' });
+  const { id } = await queue.enqueue('save', 1, { key: 'k' });
+  await age(id, '2h');
+  const [kind] = (await session.client.query<{ queue: number }>('select queue from pawl.queue_job where id = $1', [id]))
+    .rows;
+  await session.one('select pawl.queue_promote($1::smallint, 0::smallint, 1000)', [kind?.queue]);
+  await session.one(`select pawl.queue_promote_keys($1::smallint, 0::smallint, '{k}', 1000)`, [kind?.queue]);
+  expect(await place(id)).toBe('delayed');
+  await bringDue(queue);
+  expect(await place(id)).toBe('ready');
+});
