@@ -53,14 +53,17 @@ const manyShape = { tx: openTransaction };
 /** A bulk enqueue is sent in pieces of this many jobs: one statement each, which writes all of its jobs or none. */
 const AT_ONCE = 1000;
 
+/** What a producer needs of a store. */
+export type ProducerStore = Pick<QueueStore, 'add' | 'enqueue' | 'enqueueAll' | 'addInto'>;
+
 /** Checks jobs and writes them. */
 export class Producer {
-  readonly #store: QueueStore;
+  readonly #store: ProducerStore;
   readonly #definition: Definition;
   readonly #register: () => Promise<QueueIds>;
   #turn = 0;
 
-  constructor(store: QueueStore, definition: Definition, register: () => Promise<QueueIds>) {
+  constructor(store: ProducerStore, definition: Definition, register: () => Promise<QueueIds>) {
     this.#store = store;
     this.#definition = definition;
     this.#register = register;
@@ -373,6 +376,6 @@ export function compact<T>(values: readonly T[]): readonly T[] {
 }
 
 /** The same function as pawl.queue_shard() in SQL. */
-function shardOf(name: string, shards: number): number {
+export function shardOf(name: string, shards: number): number {
   return Number.parseInt(createHash('md5').update(name).digest('hex').slice(0, 7), 16) % shards;
 }

@@ -3,6 +3,7 @@ import { Events } from '../base/events.ts';
 import { checkOptions, suggest } from '../base/options/options.ts';
 import { isObject } from '../base/options/shape.ts';
 import { currentTask } from '../base/work/current-task.ts';
+import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { type OpenTransaction, openTransaction, type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import {
   type Definition,
@@ -12,6 +13,7 @@ import {
   type PayloadOut,
   type QueueOptions,
 } from './definition.ts';
+import { DynamoQueue } from './dynamodb/queue.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from './enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
 import { type JobTarget, readJobId } from './job-id.ts';
@@ -64,6 +66,8 @@ export type {
   QueueOptions,
   RetryOptions,
 } from './definition.ts';
+export type { EnqueueItem } from './dynamodb/producing.ts';
+export { type DynamoHandlers, DynamoQueue } from './dynamodb/queue.ts';
 export type { EnqueuedIds, EnqueueOptions, EnqueueResult, JobInput } from './enqueue.ts';
 export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition, type ParentRecord } from './job.ts';
 export type { AnyJobTarget, JobTarget } from './job-id.ts';
@@ -160,6 +164,12 @@ export interface BatchCallbacks<K extends Kinds> {
 /** The options of `run`. */
 export interface RunOptions extends Omit<EnqueueOptions, 'tx'>, WaitForOptions {}
 
+/** The same on DynamoDB: see docs/dynamodb.md for what differs. @throws NotSupported  kinds that it cannot have */
+export function createQueue<const K extends Kinds>(
+  engine: DynamoEngine,
+  name: string,
+  options: QueueOptions<K>,
+): DynamoQueue<K>;
 /**
  * Declares a queue on your database. Sends nothing; the first use registers the queue and its kinds in the database.
  * @param name  1 to 100 characters; the same name is the same queue in every process
@@ -169,7 +179,13 @@ export function createQueue<const K extends Kinds>(
   engine: PostgresEngine,
   name: string,
   options: QueueOptions<K>,
-): Queue<K> {
+): Queue<K>;
+export function createQueue<const K extends Kinds>(
+  engine: PostgresEngine | DynamoEngine,
+  name: string,
+  options: QueueOptions<K>,
+): Queue<K> | DynamoQueue<K> {
+  if (engine instanceof DynamoEngine) return new DynamoQueue(engine, define(name, options));
   requireEngine('createQueue', engine);
   return new Queue(engine, define(name, options));
 }

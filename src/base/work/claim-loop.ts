@@ -72,6 +72,8 @@ export interface ClaimLoopOptions {
   /** Units claimed ahead of their slots: a number, or as many as the last 50 ms would have run, and the most of these. */
   readonly prefetch: number | 'auto';
   readonly prefetchMax: number;
+  /** See {@link AdaptivePrefetch}. */
+  readonly aheadMs?: number | undefined;
 }
 
 /** A poll waits for a lease that is about to be renewed or lost, and for what others hold, no longer than this. */
@@ -115,7 +117,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     this.#source = source;
     this.#options = options;
     this.#handoff = handoff(this);
-    const { name, leaseMs, pollMs, prefetch, prefetchMax } = options;
+    const { name, leaseMs, pollMs, prefetch, prefetchMax, aheadMs } = options;
     this.#reconciler = new ClaimReconciler({
       name,
       handoff: this.#handoff,
@@ -127,6 +129,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     this.#prefetch = new AdaptivePrefetch({
       count: prefetch,
       max: prefetchMax,
+      aheadMs,
       waiting: () => this.#waiting.length,
       onStalled: (keep) => source.release(this.#waiting.splice(keep), 'stalled'),
     });

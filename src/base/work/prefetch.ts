@@ -13,6 +13,8 @@ export interface PrefetchOptions {
   readonly count: number | 'auto';
   /** The most that `'auto'` comes to. */
   readonly max: number;
+  /** Milliseconds: as much is claimed ahead as these would have run. Default 50; more where a round trip takes longer. */
+  readonly aheadMs?: number | undefined;
   /** How many units that were claimed ahead wait for a slot. */
   readonly waiting: () => number;
   /** Gives back all that wait but the first `kept`. */
@@ -39,7 +41,7 @@ export class AdaptivePrefetch {
 
   /** How much to claim ahead now. */
   get count(): number {
-    const { count, max } = this.#options;
+    const { count, max, aheadMs = PREFETCH_MS } = this.#options;
     if (count !== 'auto') return count;
     const at = performance.now();
     const passed = at - this.#sample.at;
@@ -49,7 +51,7 @@ export class AdaptivePrefetch {
       this.#sample = { at, finished: this.#finished, perMs: Math.max(perMs, before) };
       this.#sampleMs = Math.max(SAMPLE_MS, this.#sampleMs / 2);
     }
-    return Math.min(max, Math.floor(this.#sample.perMs * PREFETCH_MS));
+    return Math.min(max, Math.floor(this.#sample.perMs * aheadMs));
   }
 
   recordStart(): void {

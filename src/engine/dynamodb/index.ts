@@ -70,6 +70,18 @@ export interface PartialWrite {
   readonly written: Written;
 }
 
+/** The removal of a row, or the check of one, together with such writes. It has the condition of `removed` or `checked`. */
+export type PartialCondition =
+  | { readonly key: Key; readonly removed: Written }
+  | { readonly key: Key; readonly checked: Written };
+
+/** Rows of one `pk`. */
+export interface Page {
+  readonly items: readonly Item[];
+  /** False: there may be more of them. */
+  readonly isWhole: boolean;
+}
+
 /**
  * Gives an engine on your client. Nothing is sent before it is used, and the client stays yours: Pawl never ends it.
  * @throws InvalidInput
@@ -183,10 +195,14 @@ export class DynamoEngine {
   }
 
   /** All of the writes or none, at twice the price. @internal */
-  async transact(writes: readonly PartialWrite[], limits: CallLimits): Promise<WriteOutcome> {
-    const items = writes.map(({ key, written }) => ({
-      Update: { TableName: this.table, Key: keyOf(key), ...written },
-    }));
+  async transact(writes: readonly (PartialWrite | PartialCondition)[], limits: CallLimits): Promise<WriteOutcome> {
+    const items = writes.map((write) => {
+      const place = { TableName: this.table, Key: keyOf(write.key) };
+      if ('written' in write) return { Update: { ...place, ...write.written } };
+      return 'removed' in write
+        ? { Delete: { ...place, ...write.removed } }
+        : { ConditionCheck: { ...place, ...write.checked } };
+    });
     try {
       // One token for all tries: a repetition is recognised by the service.
       const input = { TransactItems: items, ClientRequestToken: randomUUID() };
@@ -197,8 +213,13 @@ export class DynamoEngine {
     }
   }
 
-  /** Rows of one `pk` from one `sk` to another, both included, in order: a page. @internal */
+  /** Rows of one `pk` from one `sk` to another, both included, in order: at most a megabyte. @internal */
   async range(pk: string, from: string, to: string, limit: number, limits: CallLimits): Promise<readonly Item[]> {
+    return (await this.page(pk, from, to, limit, limits)).items;
+  }
+
+  /** The same, and whether these are all. @internal */
+  async page(pk: string, from: string, to: string, limit: number, limits: CallLimits): Promise<Page> {
     const input = {
       TableName: this.table,
       ConsistentRead: true,
@@ -207,7 +228,7 @@ export class DynamoEngine {
       Limit: limit,
     };
     const { output } = await this.#caller.send('Query', input, limits);
-    return itemsIn(output);
+    return { items: itemsIn(output), isWhole: output['LastEvaluatedKey'] === undefined };
   }
 
   /** Every row whose `pk` begins so. Reads the whole table: for people. @internal */

@@ -210,7 +210,11 @@ export async function search(
 }
 
 /** Waits until a queue has no job left to do. @throws TimedOut */
-export async function drain(reader: PostgresQueueReader, queue: string, options: DrainOptions): Promise<void> {
+export async function drain(
+  reader: Pick<PostgresQueueReader, 'left' | 'stats'>,
+  queue: string,
+  options: DrainOptions,
+): Promise<void> {
   const { timeout, delayed, signal: abort } = checkOptions('drain', options, drainShape);
   const start = moment();
   const isDone = (left: RemainingWork): boolean =>

@@ -1,9 +1,9 @@
 import { hostname } from 'node:os';
-import { LeaseLost, Stopped } from '../../base/errors.ts';
+import { LeaseLost, NotSupported, Stopped } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
 import { faults } from '../../base/fault.ts';
 import { DirectHandoff } from '../../base/handoff/direct-handoff.ts';
-import type { HandoffPort, Offer, RecallResult } from '../../base/handoff/handoff.ts';
+import type { Offer, RecallResult } from '../../base/handoff/handoff.ts';
 import { probe } from '../../base/probe.ts';
 import type { Budget } from '../../base/time/budget.ts';
 import { within } from '../../base/time/clock.ts';
@@ -11,10 +11,11 @@ import { ClaimLoop, type ClaimSource, type NextPoll } from '../../base/work/clai
 import { GRACE_MS, STOP_MS } from '../../base/work/deadlines.ts';
 import { Drain } from '../../base/work/drain.ts';
 import { UNREGISTERED } from '../../base/work/lease-keeper.ts';
+import type { ConditionCheckItem } from '../../engine/dynamodb/index.ts';
 import { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
 import type { ParentRecord } from '../job.ts';
-import type { PostgresQueueStore } from '../postgres/store.ts';
+import { PostgresQueueStore } from '../postgres/store.ts';
 import type { ClaimAnswer, EndedJob, Heartbeat, HeldJob, JobHandoff, QueueIds } from '../store.ts';
 import { logAbandoned } from './abandoned.ts';
 import { breakSuccessors, type Handler, type Outcome, startAttempt } from './attempt.ts';
@@ -23,6 +24,7 @@ import { reportLost } from './failed-job.ts';
 import { Keeper, type LeaseHolder } from './keeper.ts';
 import { Quiet } from './once/quiet.ts';
 import { countOutcome, type Tally } from './once/tally.ts';
+import type { GroupPort, KeeperPort, PortedStore, WorkerPorts } from './ports.ts';
 import { reportFailures, reportOutcome, type WorkerEvents } from './report.ts';
 import { Scan } from './scan.ts';
 import { Settler } from './settler.ts';
@@ -40,8 +42,8 @@ export interface WorkerSettings {
 }
 
 /** The parts of a worker. */
-export interface WorkerParts {
-  readonly store: PostgresQueueStore;
+export interface WorkerParts<S = PostgresQueueStore | PortedStore> {
+  readonly store: S;
   readonly definition: Definition;
   readonly registered: QueueIds;
   readonly handlers: ReadonlyMap<string, Handler>;
@@ -70,8 +72,8 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   readonly settler: Settler;
   readonly #parts: WorkerParts;
   readonly #loop: ClaimLoop<Unit, ClaimAnswer, JobHandoff>;
-  readonly #keeper: Keeper;
-  readonly #group: WorkerGroup;
+  readonly #keeper: KeeperPort;
+  readonly #group: GroupPort;
   readonly #scans: readonly [Scan, ...Scan[]];
   readonly #chain: number;
   readonly #claims = new Set<Claim>();
@@ -92,10 +94,22 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.#chain = [...definition.kinds.values()].some((kind) => kind.attempts === 1) ? 1 : CHAIN;
     this.#scan = new Scan(0);
     this.#scans = [this.#scan, ...Array.from({ length: definition.shards - 1 }, (_, shard) => new Scan(shard + 1))];
-    this.#keeper = Keeper.for(store, settings.leaseMs);
-    this.#group = WorkerGroup.of(store, registered.queue);
-    this.#loop = new ClaimLoop(this, { name: 'queue', ...settings, prefetchMax: PREFETCH_MAX }, (loop) =>
-      handoffOf(loop, registered.queue, store, (error) => this.onError(error)),
+    const ports =
+      store instanceof PostgresQueueStore
+        ? portsOn(store, registered.queue, settings.leaseMs)
+        : store.ports(registered.queue, settings.leaseMs);
+    this.#keeper = ports.keeper;
+    this.#group = ports.group;
+    this.#loop = new ClaimLoop(
+      this,
+      { name: 'queue', ...settings, prefetchMax: PREFETCH_MAX, aheadMs: ports.aheadMs },
+      (loop) =>
+        ports.handoff({
+          id: () => loop.id,
+          isFree: () => loop.acceptsHandoff,
+          onHandoff: (job) => loop.receive(job),
+          onError: (error) => this.onError(error),
+        }),
     );
     this.settler = new Settler({
       queue: registered.queue,
@@ -186,6 +200,15 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     // that.
     const idleMs = tx instanceof Transaction ? this.#parts.settings.leaseMs : undefined;
     await this.#parts.store.guard(heldJobs(unit, idleMs), tx);
+  }
+
+  guardItems(unit: Unit): readonly ConditionCheckItem[] {
+    this.#requireLease(unit);
+    const { store } = this.#parts;
+    if (store instanceof PostgresQueueStore) {
+      throw new NotSupported('unit.guardItems() is for DynamoDB; on Postgres call unit.guard(tx)');
+    }
+    return store.guardItems(unit.job.claim.id);
   }
 
   /** After a pause the clock shows the loss of the lease before a timer or the database does. */
@@ -471,24 +494,22 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   }
 }
 
-function handoffOf(
-  loop: ClaimLoop<Unit, ClaimAnswer, JobHandoff>,
-  queue: number,
-  store: PostgresQueueStore,
-  onError: (error: unknown) => void,
-): HandoffPort {
-  return new DirectHandoff<JobHandoff>({
-    name: 'queue',
-    store: {
-      offer: (offer) => store.offer(queue, offer),
-      withdraw: (worker) => store.withdraw(queue, worker),
-      listenForHandoffs: (channel, handlers) => store.listenForHandoffs(channel, handlers),
-    },
-    worker: () => loop.id,
-    isFree: () => loop.acceptsHandoff,
-    onHandoff: (job) => loop.receive(job),
-    onError,
-  });
+function portsOn(store: PostgresQueueStore, queue: number, leaseMs: number): WorkerPorts {
+  return {
+    keeper: Keeper.for(store, leaseMs),
+    group: WorkerGroup.of(store, queue),
+    handoff: ({ id, ...worker }) =>
+      new DirectHandoff<JobHandoff>({
+        name: 'queue',
+        store: {
+          offer: (offer) => store.offer(queue, offer),
+          withdraw: (one) => store.withdraw(queue, one),
+          listenForHandoffs: (channel, handlers) => store.listenForHandoffs(channel, handlers),
+        },
+        worker: id,
+        ...worker,
+      }),
+  };
 }
 
 /** One job of each claim: the jobs of a unit leave their claim together. */

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { type InspectOptions, inspect } from 'node:util';
 import { Cancelled, InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../base/errors.ts';
 import { toJson } from '../../base/storable.ts';
+import type { ConditionCheckItem } from '../../engine/dynamodb/index.ts';
 import type { OpenTransaction, Transaction } from '../../engine/postgres/index.ts';
 import type { ParentRecord } from '../job.ts';
 import type { OwnOptions } from '../job-options.ts';
@@ -26,6 +27,8 @@ export interface UnitOwner {
   progress(unit: Unit, job: Job, json: string): Promise<void>;
   guard(unit: Unit, tx: unknown): Promise<void>;
   parents(job: Job): Promise<readonly ParentRecord[]>;
+  /** On DynamoDB only. */
+  guardItems?(unit: Unit): readonly ConditionCheckItem[];
 }
 
 /** One job for a handler. */
@@ -288,6 +291,20 @@ export class Unit<P = unknown> {
   async guard(tx: OpenTransaction): Promise<void> {
     this.#requireOpen();
     await this.#owner.guard(this as Unit, tx);
+  }
+
+  /**
+   * On DynamoDB, the parts for your own `TransactWriteItems`: it fails unless this unit, in this attempt, is still this worker's. Two
+   * write units; nothing is sent here.
+   * @throws LeaseLost  the unit is over, or no longer this worker's
+   * @throws NotSupported  on Postgres, where `guard(tx)` does this
+   */
+  guardItems(): readonly ConditionCheckItem[] {
+    this.#requireOpen();
+    const items = this.#owner.guardItems?.(this as Unit);
+    if (items === undefined)
+      throw new NotSupported('unit.guardItems() is for DynamoDB; on Postgres call unit.guard(tx)');
+    return items;
   }
 
   #requireOpen(): void {

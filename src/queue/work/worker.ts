@@ -8,6 +8,7 @@ import { forgive } from '../../base/work/exit-code.ts';
 import { logLife } from '../../base/work/log-life.ts';
 import { notStarted, startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
+import { PostgresQueueStore } from '../postgres/store.ts';
 import type { QueueIds } from '../store.ts';
 import type { Handler } from './attempt.ts';
 import { LeaseWorker, type WorkerParts } from './lease-worker.ts';
@@ -54,7 +55,8 @@ export class Worker implements AsyncDisposable {
       const registered = await register();
       const store = parts.store.within(answerDeadline(parts.settings.leaseMs));
       const all = { ...parts, handlers, store, registered, events, tally: this.#tally };
-      return all.settings.hold === 'lease' ? new LeaseWorker(all) : new TransactionWorker(all);
+      if (all.settings.hold === 'lease' || !(store instanceof PostgresQueueStore)) return new LeaseWorker(all);
+      return new TransactionWorker({ ...all, store });
     });
     const { engine } = parts.store;
     const isStopping = (): boolean => this.#stopping !== undefined;

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { InvalidInput, NotFound } from '../../../src/base/errors.ts';
 import { eventually, until } from '../../support/eventually.ts';
-import { AT_ONCE, DOUBLING, type Fixture, start } from './fixture.ts';
+import { AT_ONCE, DOUBLING, type Fixture, type Lacks, start } from './fixture.ts';
 
-export function enqueuePromises(open: () => Promise<Fixture>): void {
+export function enqueuePromises(open: () => Promise<Fixture>, lacks: Lacks = {}): void {
   // Invariant P1.
-  test('a committed job runs, a rolled-back job never does', async () => {
+  test.skipIf(lacks.transactions)('a committed job runs, a rolled-back job never does', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const ran: unknown[] = [];
@@ -84,19 +84,22 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     );
   });
 
-  test('a second unique enqueue waits for the first one to commit, and takes its place if that rolls back', async () => {
-    const fixture = await open();
-    const queue = fixture.queue({ kinds: { create: { unique: 'key' } } });
-    await queue.register();
-    let second: Promise<{ duplicate: boolean }> | undefined;
-    const undone = fixture.transaction(async (tx) => {
-      await queue.enqueue('create', 1, { key: 'k', tx });
-      second = queue.enqueue('create', 2, { key: 'k' });
-      throw new Error('no');
-    });
-    await expect(undone).rejects.toThrow('no');
-    expect(await second).toMatchObject({ duplicate: false });
-  });
+  test.skipIf(lacks.transactions)(
+    'a second unique enqueue waits for the first one to commit, and takes its place if that rolls back',
+    async () => {
+      const fixture = await open();
+      const queue = fixture.queue({ kinds: { create: { unique: 'key' } } });
+      await queue.register();
+      let second: Promise<{ duplicate: boolean }> | undefined;
+      const undone = fixture.transaction(async (tx) => {
+        await queue.enqueue('create', 1, { key: 'k', tx });
+        second = queue.enqueue('create', 2, { key: 'k' });
+        throw new Error('no');
+      });
+      await expect(undone).rejects.toThrow('no');
+      expect(await second).toMatchObject({ duplicate: false });
+    },
+  );
 
   test('bad input is refused before anything is written', async () => {
     const fixture = await open();
@@ -172,7 +175,7 @@ export function enqueuePromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(ran).toEqual([ODD, ODD, null]));
   });
 
-  test('a payload arrives unchanged from a transaction of the caller', async () => {
+  test.skipIf(lacks.transactions)('a payload arrives unchanged from a transaction of the caller', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     const ran: unknown[] = [];

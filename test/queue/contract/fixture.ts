@@ -14,11 +14,38 @@ export interface JobView {
   readonly progress: unknown;
 }
 
+/** What a queue can do on every engine. */
+export type AnyQueue<K extends Kinds> = Pick<
+  Queue<K>,
+  | 'name'
+  | 'register'
+  | 'enqueue'
+  | 'enqueueMany'
+  | 'work'
+  | 'stats'
+  | 'pause'
+  | 'resume'
+  | 'get'
+  | 'history'
+  | 'explain'
+  | 'cancel'
+  | 'retry'
+  | 'drain'
+>;
+
+/** What an engine does not have. */
+export interface Lacks {
+  /** Transactions of the caller that stay open: `tx`, `guard(tx)`. */
+  readonly transactions?: boolean;
+  /** Kinds that come after others. */
+  readonly after?: boolean;
+}
+
 /** An engine with queues on it, for one test. */
 export interface Fixture {
   readonly hold: 'lease' | 'transaction';
   /** A queue of this test only. A second call with the same name declares the same queue again. */
-  queue<const K extends Kinds>(options: QueueOptions<K>, name?: string): Queue<K>;
+  queue<const K extends Kinds>(options: QueueOptions<K>, name?: string): AnyQueue<K>;
   job(id: string): Promise<JobView>;
   /** A transaction of the engine's own. */
   transaction<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T>;
@@ -30,7 +57,7 @@ export const AT_ONCE = { attempts: 3, backoff: { kind: 'fixed', min: 1 } } as co
 /** Starts a worker that is stopped at the end of the test. */
 export async function start<K extends Kinds>(
   { hold }: Fixture,
-  queue: Queue<K>,
+  queue: AnyQueue<K>,
   handlers: Handlers<K>,
   options: WorkOptions = {},
 ): Promise<Worker> {

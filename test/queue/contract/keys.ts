@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { eventually } from '../../support/eventually.ts';
-import { AT_ONCE, type Fixture, gate, start } from './fixture.ts';
+import { AT_ONCE, type Fixture, gate, type Lacks, start } from './fixture.ts';
 
-export function keyPromises(open: () => Promise<Fixture>): void {
+export function keyPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): void {
   // Invariant P3.
   test('the jobs of a key run one at a time and in order, on two workers', async () => {
     const fixture = await open();
@@ -198,7 +198,7 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     expect((await fixture.job(ids[1] ?? '')).reasons).toEqual(['failed', 'failed']);
   });
 
-  test('a job waits for its predecessors: delayed, failing and late ones, too', async () => {
+  test.skipIf(lacks.after)('a job waits for its predecessors: delayed, failing and late ones, too', async () => {
     const fixture = await open();
     const queue = fixture.queue({
       kinds: { create: {}, update: { after: ['create'], coalesce: 'all' } },
@@ -224,67 +224,73 @@ export function keyPromises(open: () => Promise<Fixture>): void {
     }
   });
 
-  test('when a predecessor ends in error, its successors run all the same, or fail with it', async () => {
-    const fixture = await open();
-    const queue = fixture.queue({
-      kinds: {
-        create: { attempts: 1 },
-        update: { after: ['create'] },
-        strict: { after: ['create'], afterError: 'error' },
-      },
-    });
-    const ran: string[] = [];
-    const [create, update, strict] = await queue.enqueueMany(
-      (['create', 'update', 'strict'] as const).map((kind) => ({ kind, payload: null, key: 'k' })),
-    );
-    await start(fixture, queue, {
-      create: () => {
-        throw new Error('out of paper');
-      },
-      update: () => void ran.push('update'),
-      strict: () => void ran.push('strict'),
-    });
-    await eventually(async () => expect((await fixture.job(strict ?? '')).status).toBe('error'));
-    await eventually(async () => expect((await fixture.job(update ?? '')).status).toBe('complete'));
-    expect((await fixture.job(create ?? '')).status).toBe('error');
-    expect((await fixture.job(strict ?? '')).error).toMatch(/predecessor/);
-    expect(ran).toEqual(['update']);
-  });
+  test.skipIf(lacks.after)(
+    'when a predecessor ends in error, its successors run all the same, or fail with it',
+    async () => {
+      const fixture = await open();
+      const queue = fixture.queue({
+        kinds: {
+          create: { attempts: 1 },
+          update: { after: ['create'] },
+          strict: { after: ['create'], afterError: 'error' },
+        },
+      });
+      const ran: string[] = [];
+      const [create, update, strict] = await queue.enqueueMany(
+        (['create', 'update', 'strict'] as const).map((kind) => ({ kind, payload: null, key: 'k' })),
+      );
+      await start(fixture, queue, {
+        create: () => {
+          throw new Error('out of paper');
+        },
+        update: () => void ran.push('update'),
+        strict: () => void ran.push('strict'),
+      });
+      await eventually(async () => expect((await fixture.job(strict ?? '')).status).toBe('error'));
+      await eventually(async () => expect((await fixture.job(update ?? '')).status).toBe('complete'));
+      expect((await fixture.job(create ?? '')).status).toBe('error');
+      expect((await fixture.job(strict ?? '')).error).toMatch(/predecessor/);
+      expect(ran).toEqual(['update']);
+    },
+  );
 
-  test('with several predecessors, the one that was settled last decides whether a successor fails', async () => {
-    const fixture = await open();
-    const queue = fixture.queue({
-      kinds: {
-        create: { attempts: 1 },
-        other: { attempts: 1 },
-        strict: { after: ['create', 'other'], afterError: 'error' },
-      },
-    });
-    const ran: unknown[] = [];
-    const orFail = (unit: { payload: unknown }): void => {
-      if (unit.payload === 'fail') throw new Error('out of paper');
-    };
-    await start(fixture, queue, { create: orFail, other: orFail, strict: (unit) => void ran.push(unit.payload) });
-    const successor = async (name: string): Promise<string> => {
-      const { id } = await queue.enqueue('strict', name, { key: 'k' });
+  test.skipIf(lacks.after)(
+    'with several predecessors, the one that was settled last decides whether a successor fails',
+    async () => {
+      const fixture = await open();
+      const queue = fixture.queue({
+        kinds: {
+          create: { attempts: 1 },
+          other: { attempts: 1 },
+          strict: { after: ['create', 'other'], afterError: 'error' },
+        },
+      });
+      const ran: unknown[] = [];
+      const orFail = (unit: { payload: unknown }): void => {
+        if (unit.payload === 'fail') throw new Error('out of paper');
+      };
+      await start(fixture, queue, { create: orFail, other: orFail, strict: (unit) => void ran.push(unit.payload) });
+      const successor = async (name: string): Promise<string> => {
+        const { id } = await queue.enqueue('strict', name, { key: 'k' });
+        await queue.drain();
+        return (await fixture.job(id)).status;
+      };
+      expect(await successor('none before')).toBe('complete');
+      const failed = await queue.enqueue('create', 'fail', { key: 'k' });
+      expect(await successor('one failed')).toBe('error');
+      await queue.enqueue('other', 'succeed', { key: 'k' });
+      expect(await successor('another succeeded')).toBe('complete');
+      await queue.enqueue('create', 'fail', { key: 'k' });
+      await queue.enqueue('create', 'succeed', { key: 'elsewhere' });
+      const again = await queue.enqueue('strict', 'the last failed', { key: 'k' });
       await queue.drain();
-      return (await fixture.job(id)).status;
-    };
-    expect(await successor('none before')).toBe('complete');
-    const failed = await queue.enqueue('create', 'fail', { key: 'k' });
-    expect(await successor('one failed')).toBe('error');
-    await queue.enqueue('other', 'succeed', { key: 'k' });
-    expect(await successor('another succeeded')).toBe('complete');
-    await queue.enqueue('create', 'fail', { key: 'k' });
-    await queue.enqueue('create', 'succeed', { key: 'elsewhere' });
-    const again = await queue.enqueue('strict', 'the last failed', { key: 'k' });
-    await queue.drain();
-    expect(await fixture.job(again.id)).toMatchObject({ status: 'error' });
-    // Retried by hand, and settled after all others: now this one decides.
-    await queue.retry(failed.id);
-    expect(await successor('the first failed again')).toBe('error');
-    expect(ran).toEqual(['none before', 'another succeeded']);
-  });
+      expect(await fixture.job(again.id)).toMatchObject({ status: 'error' });
+      // Retried by hand, and settled after all others: now this one decides.
+      await queue.retry(failed.id);
+      expect(await successor('the first failed again')).toBe('error');
+      expect(ran).toEqual(['none before', 'another succeeded']);
+    },
+  );
 
   test('with perKey: Infinity a key is only a label: its jobs run at the same time', async () => {
     const fixture = await open();

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { Cancelled, InvalidInput } from '../../../src/base/errors.ts';
 import { eventually } from '../../support/eventually.ts';
-import { AT_ONCE, type Fixture, gate, start } from './fixture.ts';
+import { AT_ONCE, type Fixture, gate, type Lacks, start } from './fixture.ts';
 
-export function workPromises(open: () => Promise<Fixture>): void {
+export function workPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): void {
   test('jobs from before the start of the worker run, and so do later ones', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
@@ -209,7 +209,7 @@ export function workPromises(open: () => Promise<Fixture>): void {
     );
   });
 
-  test('the owner of a unit passes its guard and commits', async () => {
+  test.skipIf(lacks.transactions)('the owner of a unit passes its guard and commits', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} }, retry: AT_ONCE });
     await start(fixture, queue, {

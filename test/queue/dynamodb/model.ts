@@ -1,6 +1,6 @@
 // Explores every order of the requests of producers and workers of one shard, with crashes, lost and doubled answers, and the living
 // taken for dead. Every decision is made by the functions of the library, and every write is one of their changes.
-import { applied, type Change, type Fields, isApplied } from '../../../src/queue/dynamodb/change.ts';
+import { applied, type Change, type Fields, isApplied } from '../../../src/queue/dynamodb/heads/change.ts';
 import {
   added,
   backName,
@@ -16,9 +16,9 @@ import {
   type ShardClaim,
   type Span,
   settledFrom,
-} from '../../../src/queue/dynamodb/head.ts';
-import { type KeyOutcome, keySettled, readKeyHead, taking } from '../../../src/queue/dynamodb/key-head.ts';
-import { JOBS } from '../../../src/queue/dynamodb/place.ts';
+} from '../../../src/queue/dynamodb/heads/head.ts';
+import { type KeyOutcome, keySettled, readKeyHead, taking } from '../../../src/queue/dynamodb/heads/key-head.ts';
+import { JOBS } from '../../../src/queue/dynamodb/heads/place.ts';
 import type { Protocol, Step } from '../../support/history/explore.ts';
 
 export interface QueueModelOptions {

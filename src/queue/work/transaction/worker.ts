@@ -9,6 +9,7 @@ import { UNREGISTERED } from '../../../base/work/lease-keeper.ts';
 import { Sleepers } from '../../../base/work/sleepers.ts';
 import type { Subscription } from '../../../engine/postgres/index.ts';
 import type { ParentRecord } from '../../job.ts';
+import type { PostgresQueueStore } from '../../postgres/store.ts';
 import type { EndedJob, Heartbeat } from '../../store.ts';
 import { logAbandoned } from '../abandoned.ts';
 import { reportLost } from '../failed-job.ts';
@@ -36,7 +37,7 @@ import { UnitRunner } from './unit-runner.ts';
  */
 export class TransactionWorker implements UnitOwner, LeaseHolder {
   readonly events: Events<WorkerEvents>;
-  readonly #parts: WorkerParts;
+  readonly #parts: WorkerParts<PostgresQueueStore>;
   readonly #keeper: Keeper;
   readonly #registration: Registration;
   readonly #connections: LaneConnections;
@@ -58,7 +59,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
   #subscription: Subscription | undefined;
   #stopping: Promise<void> | undefined;
 
-  constructor(parts: WorkerParts) {
+  constructor(parts: WorkerParts<PostgresQueueStore>) {
     const { store, definition, settings, events } = parts;
     const { leaseMs } = settings;
     this.#parts = parts;

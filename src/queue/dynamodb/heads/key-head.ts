@@ -157,7 +157,7 @@ function chosen(
   }
   for (const id of isClosed ? [] : later) {
     if (jobs.length >= limit) break;
-    if (id <= head.upto || head.cancelled.includes(id)) continue;
+    if (id <= head.upto || head.cancelled.includes(id) || head.left.some((job) => job.id === id)) continue;
     jobs.push({ id, attempt: 1, dueAt: 0, isScheduled: false, isTaken: true });
   }
   return { jobs, rest, retryAt };
@@ -210,7 +210,7 @@ function released(job: LeftJob): LeftJob {
 export function jobAdded(head: KeyHead, job: Omit<LeftJob, 'isTaken'>): Change | undefined {
   if (head.left.some(({ id }) => id === job.id)) return undefined;
   const left = [...head.left, { ...job, isTaken: false }].sort((a, b) => a.id - b.id);
-  return writtenOn(head, { left });
+  return writtenOn(head, { left, cancelled: head.cancelled.filter((id) => id !== job.id) });
 }
 
 /** Where the row sees a job of the key. */
@@ -226,9 +226,9 @@ export function keyStandingOf(head: KeyHead, id: number): KeyStanding {
 /** Takes a job out that no worker has. @returns undefined when a worker has it, or it is over */
 export function keyCancelled(head: KeyHead, id: number): Change | undefined {
   const standing = keyStandingOf(head, id);
-  if (standing === 'later') return writtenOn(head, { cancelled: [...head.cancelled, id].sort((a, b) => a - b) });
-  if (standing === 'left') return writtenOn(head, { left: head.left.filter((job) => job.id !== id) });
-  return undefined;
+  if (standing !== 'later' && standing !== 'left') return undefined;
+  const cancelled = id > head.upto ? [...head.cancelled, id].sort((a, b) => a - b) : head.cancelled;
+  return writtenOn(head, { left: head.left.filter((job) => job.id !== id), cancelled });
 }
 
 type Written = Pick<KeyHead, 'epoch' | 'upto' | 'left' | 'holder' | 'guardian' | 'more' | 'cancelled'>;

@@ -344,6 +344,27 @@ export function cancelledInLine(head: ShardHead, { piece, index }: Spot): Change
   };
 }
 
+/** Takes a job out of what was given back. @returns undefined when it is not there */
+export function withdrawn(head: ShardHead, { piece, index }: Spot): Change | undefined {
+  const entry = head.back.find(({ spans }) => isIn(spans, { piece, index }));
+  if (entry === undefined) return undefined;
+  const left = spansWithout(entry.spans, (spot) => spot.piece === piece && spot.index === index);
+  return {
+    expect: { [entry.name]: head.fields[entry.name] ?? null },
+    set: { [entry.name]: left.length === 0 ? null : writeSpans(left) },
+  };
+}
+
+/** Puts a job that was cancelled before its claim back into the line. @returns undefined when the line has passed it */
+export function restoredInLine(head: ShardHead, spot: Spot): Change | undefined {
+  if (!isIn(head.cancelled, spot)) return undefined;
+  const left = head.cancelled.flatMap((one) => runsOf(one, [{ ...spot, n: 1 }]));
+  return {
+    expect: { [F.fence]: head.fields[F.fence] ?? null },
+    set: { [F.fence]: head.fence + 1, [F.cancelled]: left.length === 0 ? null : writeSpans(left.map(plain)) },
+  };
+}
+
 function joined(spans: readonly Stretch[]): Stretch[] {
   const sorted = spans.toSorted((a, b) => a.piece - b.piece || a.index - b.index);
   const all: { piece: number; index: number; n: number }[] = [];

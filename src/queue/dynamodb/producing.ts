@@ -1,0 +1,336 @@
+import { randomUUID } from 'node:crypto';
+import { InvalidInput, NotSupported } from '../../base/errors.ts';
+import type { Key, PartialWrite } from '../../engine/dynamodb/index.ts';
+import type { OwnOptions } from '../job-options.ts';
+import type { Batch } from '../store.ts';
+import type { QueueRows } from './database.ts';
+import { added, backName, delayTold, lastNumber, numbersTaken, POKE } from './heads/head.ts';
+import { jobAdded, readKeyHead } from './heads/key-head.ts';
+import { bandOf, jobNumber, pieceOf as numberOf } from './heads/place.ts';
+import {
+  creation,
+  delayOf,
+  fieldsOf,
+  headOf,
+  type JobRow,
+  jobFields,
+  keyOf,
+  MOST_JOBS,
+  MOST_PIECE,
+  pieceOf,
+  written,
+} from './rows.ts';
+
+/** One job of an enqueue. */
+interface NewJob {
+  /** Its place among those of the call. */
+  readonly at: number;
+  readonly kind: number;
+  readonly priority: number;
+  readonly payload: unknown;
+  /** The key by which it is ordered, and the one that people see. */
+  readonly key: string | undefined;
+  readonly label: string | undefined;
+  readonly dueAt: number;
+  readonly options: OwnOptions | null;
+  readonly bytes: number;
+}
+
+/** Jobs that become one row. */
+interface NewPiece {
+  readonly band: number;
+  readonly jobs: readonly NewJob[];
+}
+
+/** Jobs with a key and a time change the head of each key in one transaction with the rest, which has at most 100 rows. */
+const MOST_TIMED = 16;
+
+/** Adds the jobs of a batch to their shard. @returns their ids in order */
+export async function addJobs(
+  rows: QueueRows,
+  batch: Batch,
+  trace: string | undefined,
+  isKeyed: boolean,
+): Promise<number[]> {
+  const ids: number[] = [];
+  const pieces = piecesOf(batch, rows.engine.now(), isKeyed);
+  for (const band of new Set(pieces.map((piece) => piece.band))) {
+    const ofBand = pieces.filter((piece) => piece.band === band);
+    let number = await takeNumbers(rows, batch.shard, band, ofBand.length);
+    // One after another: a worker that claims meanwhile finds none of them missing.
+    for (const piece of ofBand) {
+      const written = await writePiece(rows, batch.shard, numberOf(band, number), piece, trace);
+      number += 1;
+      for (const [index, job] of piece.jobs.entries()) ids[job.at] = jobNumber(batch.shard, written, index);
+    }
+  }
+  return ids;
+}
+
+/** A part of a `TransactWriteItems` of the caller's. */
+export interface EnqueueItem {
+  readonly Update: { readonly TableName: string } & Readonly<Record<string, unknown>>;
+}
+
+/**
+ * The parts that enqueue one job in the caller's own transaction. Only its number is taken now: one write unit.
+ * @throws NotSupported  a key together with a time: the head of the key would have to be read in the same transaction
+ */
+export async function partsOf(
+  rows: QueueRows,
+  batch: Batch,
+  trace: string | undefined,
+  isKeyed: boolean,
+): Promise<{ readonly id: number; readonly items: readonly EnqueueItem[] }> {
+  const [piece] = piecesOf(batch, rows.engine.now(), isKeyed);
+  if (piece === undefined) throw new InvalidInput('enqueueItems takes one job');
+  const { band, jobs } = piece;
+  const isTimed = jobs.some(({ dueAt }) => dueAt > 0);
+  if (isTimed && jobs.some(({ key }) => key !== undefined)) {
+    throw new NotSupported('enqueueItems on DynamoDB takes no runAt together with a key; enqueue() does');
+  }
+  const number = numberOf(band, await takeNumbers(rows, batch.shard, band, 1));
+  const made = rowsOf(rows, batch.shard, number, piece, trace);
+  const items = [...made.keys, made.piece, ...made.delays].map(({ key, written }) => ({
+    Update: {
+      TableName: rows.engine.table,
+      Key: { pk: { S: key.pk }, sk: { S: key.sk } },
+      ...written,
+    },
+  }));
+  return { id: jobNumber(batch.shard, number, 0), items };
+}
+
+/**
+ * Adds the one job of a unique kind and key, together with the row that says that it is there.
+ * @returns its id, and whether it was there before
+ */
+export async function addUnique(
+  rows: QueueRows,
+  batch: Batch,
+  unique: Key,
+  trace: string | undefined,
+  isKeyed: boolean,
+): Promise<{ readonly id: number; readonly isDuplicate: boolean }> {
+  const { shard } = batch;
+  for (;;) {
+    const there = fieldsOf(await rows.get(unique))['j'];
+    if (there !== undefined) return { id: Number(there), isDuplicate: true };
+    const [piece] = piecesOf(batch, rows.engine.now(), isKeyed);
+    if (piece === undefined) throw new InvalidInput('a unique kind takes one job');
+    const number = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, 1));
+    const id = jobNumber(shard, number, 0);
+    const made = rowsOf(rows, shard, number, piece, trace);
+    const heads = made.delays.length === 0 ? [] : await keyHeads(rows, shard, number, piece);
+    const mark = { key: unique, written: creation({ j: id }) };
+    const isDone = await rows.together([mark, made.piece, ...made.keys, ...made.delays, ...heads]);
+    // Refused, and it is there under this very number: an earlier try was carried out.
+    const isOwn = isDone || fieldsOf(await rows.get(unique))['j'] === id;
+    if (!isOwn) continue;
+    if (made.delays.length > 0) await rows.change(headOf(rows.shard(shard)), delayTold());
+    return { id, isDuplicate: false };
+  }
+}
+
+async function takeNumbers(rows: QueueRows, shard: number, band: number, pieces: number): Promise<number> {
+  const key = headOf(rows.shard(shard));
+  const { item } = await rows.engine.update(key, written(numbersTaken(band, pieces)), 'UPDATED_OLD', rows.limits);
+  return lastNumber(fieldsOf(item), band) + 1;
+}
+
+/** Jobs with a key are apart: their piece may be written again under the same number. So are jobs of another band or time. */
+function piecesOf(batch: Batch, now: number, isKeyed: boolean): NewPiece[] {
+  const pieces: NewPiece[] = [];
+  const open = new Map<string, { band: number; jobs: NewJob[]; bytes: number }>();
+  for (const job of jobsOf(batch, now, isKeyed)) {
+    // The order of a key is that of numbers, which only those of one band have.
+    const band = job.key === undefined ? bandOf(job.priority) : 0;
+    const name = `${band} ${job.dueAt} ${job.key !== undefined}`;
+    const most = job.key !== undefined && job.dueAt > 0 ? MOST_TIMED : MOST_JOBS;
+    let piece = open.get(name);
+    if (piece === undefined || piece.jobs.length >= most || piece.bytes + job.bytes > MOST_PIECE) {
+      piece = { band, jobs: [], bytes: 0 };
+      open.set(name, piece);
+      pieces.push(piece);
+    }
+    piece.jobs.push(job);
+    piece.bytes += job.bytes;
+  }
+  return pieces;
+}
+
+function jobsOf(
+  { n, kinds, priorities, payloads, keys, runAt, delays, options }: Batch,
+  now: number,
+  isKeyed: boolean,
+): NewJob[] {
+  const all: unknown[] = JSON.parse(payloads);
+  const own: (OwnOptions | null)[] = options === null ? [] : JSON.parse(options);
+  return Array.from({ length: n }, (_, at) => {
+    const delay = delays?.[at] ?? null;
+    const dueAt = runAt?.[at]?.getTime() ?? (delay === null ? 0 : Math.ceil(now + delay));
+    const payload = all[at] ?? null;
+    return {
+      at,
+      kind: (kinds.length === 1 ? kinds[0] : kinds[at]) ?? 0,
+      priority: (priorities.length === 1 ? priorities[0] : priorities[at]) ?? 0,
+      payload,
+      key: isKeyed ? (keys?.[at] ?? undefined) : undefined,
+      label: keys?.[at] ?? undefined,
+      dueAt: dueAt <= now ? 0 : dueAt,
+      options: own[at] ?? null,
+      bytes: Buffer.byteLength(JSON.stringify(payload)) + 64,
+    };
+  });
+}
+
+/** The rows of a piece. */
+interface PieceRows {
+  readonly piece: PartialWrite;
+  /** The jobs of each key, which the piece does not have. */
+  readonly keys: readonly PartialWrite[];
+  readonly delays: readonly PartialWrite[];
+}
+
+function rowsOf(rows: QueueRows, shard: number, number: number, piece: NewPiece, trace: string | undefined): PieceRows {
+  const { jobs } = piece;
+  const pk = rows.shard(shard);
+  const dueAt = jobs[0]?.dueAt ?? 0;
+  const isKeyed = jobs[0]?.key !== undefined;
+  const shared = { nonce: randomUUID().slice(0, 13), enqueuedAt: rows.engine.now(), dueAt, trace };
+  const fields = (
+    some: readonly { job: NewJob; index: number }[],
+    of: Partial<JobRow>,
+  ): Record<string, string | number | undefined> =>
+    jobFields({
+      ...shared,
+      indexes: some.map(({ index }) => index),
+      kinds: some.map(({ job }) => job.kind),
+      priorities: some.map(({ job }) => job.priority),
+      payloads: some.map(({ job }) => job.payload),
+      options: some.some(({ job }) => job.options !== null) ? some.map(({ job }) => job.options) : undefined,
+      keys: undefined,
+      isLabelled: false,
+      ...of,
+    });
+  const numbered = jobs.map((job, index) => ({ job, index }));
+  const names = isKeyed ? jobs.map(({ key }) => key ?? '') : undefined;
+  const labels = jobs.some(({ label }) => label !== undefined) ? jobs.map(({ label }) => label ?? '') : undefined;
+  const labelled = { keys: labels, isLabelled: labels !== undefined };
+  const ofPiece = fields(numbered, isKeyed ? { payloads: [], keys: names ?? [], options: undefined } : labelled);
+  return {
+    piece: { key: pieceOf(pk, number), written: creation(ofPiece) },
+    keys: [...new Set(names)].map((name) => ({
+      key: pieceOf(keyOf(pk, name), number),
+      written: creation(
+        fields(
+          numbered.filter(({ job }) => job.key === name),
+          {},
+        ),
+      ),
+    })),
+    delays: dueAt === 0 ? [] : [{ key: delayOf(pk, dueAt, number), written: creation({ n: jobs.length }) }],
+  };
+}
+
+/** @returns the number under which it stands: another one, when its producer was given up before the piece was there */
+async function writePiece(
+  rows: QueueRows,
+  shard: number,
+  number: number,
+  piece: NewPiece,
+  trace: string | undefined,
+): Promise<number> {
+  const made = rowsOf(rows, shard, number, piece, trace);
+  if (made.delays.length > 0) return writeDelayed(rows, shard, number, piece, made);
+  await Promise.all(made.keys.map((each) => create(rows, each)));
+  const refusedBy = await create(rows, made.piece);
+  if (refusedBy === undefined) return number;
+  if (made.keys.length > 0) {
+    await revive(rows, shard, number, piece, made.piece);
+    return number;
+  }
+  const { band } = piece;
+  return writePiece(rows, shard, numberOf(band, await takeNumbers(rows, shard, band, 1)), piece, trace);
+}
+
+/** @returns the nonce of the row that stands there; undefined when it is this one */
+async function create(rows: QueueRows, { key, written: creating }: PartialWrite): Promise<string | undefined> {
+  const { isDone, item } = await rows.engine.update(key, creating, 'NONE', rows.limits);
+  if (isDone) return undefined;
+  const there = String(fieldsOf(item)['o'] ?? '');
+  const own = Object.values(creating.ExpressionAttributeValues ?? {}).some(
+    (value) => 'S' in value && value.S === there,
+  );
+  return own ? undefined : there;
+}
+
+/** The jobs of the keys may have been taken: the piece keeps its number, replaces the empty one, and its keys are poked. */
+async function revive(
+  rows: QueueRows,
+  shard: number,
+  number: number,
+  piece: NewPiece,
+  { key, written: creating }: PartialWrite,
+): Promise<void> {
+  const replacing = { ...creating, ConditionExpression: 'attribute_exists(pk)' };
+  await rows.engine.update(key, replacing, 'NONE', rows.limits);
+  const spans = [{ piece: number, index: 0, n: piece.jobs.length, attempts: POKE, dueAt: 0 }];
+  await rows.change(headOf(rows.shard(shard)), added({ name: backName(`p${number}`), spans }));
+}
+
+/** The piece and its row by time are written together; for keys also what their heads say about these jobs. */
+async function writeDelayed(
+  rows: QueueRows,
+  shard: number,
+  number: number,
+  piece: NewPiece,
+  made: PieceRows,
+): Promise<number> {
+  const pk = rows.shard(shard);
+  for (;;) {
+    const heads = await keyHeads(rows, shard, number, piece);
+    const isDone = await rows.together([made.piece, ...made.keys, ...made.delays, ...heads]);
+    if (isDone) break;
+    const there = fieldsOf(await rows.get(made.piece.key));
+    // It was carried out before its answer was lost; else the head of a key has changed, or the number was given up.
+    if (there['o'] !== undefined && there['n'] !== 0) break;
+    if (there['n'] === 0) {
+      const next = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, 1));
+      return writeDelayed(rows, shard, next, piece, rowsOf(rows, shard, next, piece, undefined));
+    }
+  }
+  await rows.change(headOf(pk), delayTold());
+  return number;
+}
+
+async function keyHeads(rows: QueueRows, shard: number, number: number, piece: NewPiece): Promise<PartialWrite[]> {
+  const pk = rows.shard(shard);
+  const names = [...new Set(piece.jobs.flatMap(({ key }) => key ?? []))];
+  return Promise.all(
+    names.map(async (name): Promise<PartialWrite> => {
+      const key: Key = headOf(keyOf(pk, name));
+      let fields = fieldsOf(await rows.get(key));
+      const before = fields['v'] ?? null;
+      for (const [index, job] of piece.jobs.entries()) {
+        if (job.key !== name) continue;
+        const head = readKeyHead(fields);
+        const change = jobAdded(head, {
+          id: jobNumber(shard, number, index),
+          attempt: 0,
+          dueAt: job.dueAt,
+          isScheduled: true,
+        });
+        if (change !== undefined) fields = { ...fields, ...definedOf(change.set) };
+      }
+      const { v: _, ...set } = fields;
+      return { key, written: written({ expect: { v: before }, set: { ...set, v: Number(before ?? 0) + 1 } }) };
+    }),
+  );
+}
+
+function definedOf(set: Readonly<Record<string, string | number | null>>): Record<string, string | number> {
+  const defined: Record<string, string | number> = {};
+  for (const [name, value] of Object.entries(set)) if (value !== null) defined[name] = value;
+  return defined;
+}

@@ -1,0 +1,266 @@
+import { InvalidInput, NotSupported } from '../../base/errors.ts';
+import { Events } from '../../base/events.ts';
+import { checkOptions, optional, suggest, text } from '../../base/options/options.ts';
+import { currentTask } from '../../base/work/current-task.ts';
+import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
+import type { Definition, Kinds, PayloadIn, PayloadOut } from '../definition.ts';
+import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from '../enqueue.ts';
+import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
+import { readJobId } from '../job-id.ts';
+import type { Explanation } from '../operate/explain.ts';
+import { type CancelOptions, type DrainOptions, drain } from '../operate/operations.ts';
+import type { QueueStats } from '../operate/stats.ts';
+import type { QueueIds } from '../store.ts';
+import { isOneEver } from '../unique.ts';
+import type { Handler } from '../work/attempt.ts';
+import { readWorkOptions, type WorkOptions } from '../work/options.ts';
+import type { Unit } from '../work/unit.ts';
+import { Worker } from '../work/worker.ts';
+import { type EnqueueItem, partsOf } from './producing.ts';
+import { DynamoQueueReader } from './reader.ts';
+import { DynamoQueueStore, refuseOptions } from './store.ts';
+
+/** A row has at most 400 KB: the largest payload and result of a job. */
+const MOST_BYTES = 300_000;
+
+const cancelShape = { reason: optional(text({ max: 1000 })) };
+
+/** One handler for each kind. */
+export type DynamoHandlers<K extends Kinds> = {
+  readonly [N in keyof K]: (unit: Unit<PayloadOut<K[N]>>) => unknown;
+};
+
+/**
+ * A queue on DynamoDB: the same calls and promises as on Postgres, except that a job is enqueued in your transaction by `enqueueItems`,
+ * that nothing is notified, and what docs/dynamodb.md lists as not supported.
+ */
+export class DynamoQueue<K extends Kinds = never> {
+  readonly name: string;
+  readonly #engine: DynamoEngine;
+  readonly #definition: Definition;
+  readonly #store: DynamoQueueStore;
+  readonly #producer: Producer;
+  readonly #reader: DynamoQueueReader;
+  #registered: Promise<QueueIds> | undefined;
+
+  /** @internal */
+  constructor(engine: DynamoEngine, given: Definition) {
+    const definition = withinRows(given);
+    this.name = definition.name;
+    this.#engine = engine;
+    this.#definition = definition;
+    this.#store = new DynamoQueueStore(engine, definition);
+    this.#producer = new Producer(this.#store, definition, () => this.#register());
+    this.#reader = new DynamoQueueReader(this.#store, definition);
+  }
+
+  /**
+   * Writes what the queue is to the table. The first use does this by itself.
+   * @throws SchemaMismatch  there is no such table: call `engine.migrate()`
+   * @throws Conflict  shards or perKey differ from the registered ones, and jobs are outstanding
+   */
+  async register(): Promise<void> {
+    await this.#register();
+  }
+
+  /**
+   * Adds a job: two requests, and two write units for a job of less than a kilobyte; one more with a key. The job runs at least once.
+   * @throws InvalidInput  the schema refused the payload, or an option is bad; nothing was written
+   * @throws NotFound  the queue has no such kind
+   */
+  enqueue<N extends keyof K & string>(
+    kind: N,
+    payload: PayloadIn<K[N]>,
+    options: Omit<EnqueueOptions, 'tx'> = {},
+  ): Promise<EnqueueResult> {
+    return this.#producer.one(kind, payload, options);
+  }
+
+  /**
+   * The parts that enqueue a job in a `TransactWriteItems` of yours: the job exists if and only if that is carried out. Send it within a
+   * minute; after that it is cancelled by their condition. A number is taken now: one write unit.
+   * @throws InvalidInput, NotFound  like `enqueue` @throws NotSupported  a key together with `runAt`
+   */
+  async enqueueItems<N extends keyof K & string>(
+    kind: N,
+    payload: PayloadIn<K[N]>,
+    options: Omit<EnqueueOptions, 'tx'> = {},
+  ): Promise<{ readonly id: string; readonly items: readonly EnqueueItem[] }> {
+    let items: readonly EnqueueItem[] = [];
+    const collector = new Producer(
+      {
+        add: async (_, batch, __, trace) => {
+          refuseOptions(batch.options);
+          const parts = await partsOf(this.#store.rows, batch, trace, this.#definition.keyed);
+          items = parts.items;
+          return [parts.id];
+        },
+        enqueue: notInParts,
+        enqueueAll: notInParts,
+        addInto: notInParts,
+      },
+      this.#definition,
+      () => this.#register(),
+    );
+    const { id } = await collector.one(kind, payload, options);
+    return { id, items };
+  }
+
+  /** Checks whether `enqueue` would accept these. Sends nothing. @throws InvalidInput, NotFound */
+  async check(kind: string, payload: unknown, options: { readonly key?: string | undefined } = {}): Promise<void> {
+    await this.#producer.check(kind, payload, options.key);
+  }
+
+  /**
+   * Adds many jobs, 64 to a row, which is written as a whole or not at all. All are checked before any is written.
+   * @returns the ids, in the order of the jobs
+   * @throws InvalidInput  names the job by its index
+   */
+  enqueueMany(
+    jobs: readonly (Omit<JobInput, 'kind'> & { readonly kind: keyof K & string })[],
+    options: { readonly tx?: undefined } = {},
+  ): Promise<EnqueuedIds> {
+    return this.#producer.many(jobs, options);
+  }
+
+  /**
+   * Starts a worker in this process. It claims jobs at once, after every enqueue of this process, and at every poll.
+   * @param handlers  one for each kind
+   * @throws InvalidInput  a kind has no handler, or an option is bad @throws NotSupported  hold: 'transaction'
+   */
+  work(handlers: DynamoHandlers<K>, options: WorkOptions = {}): Worker {
+    if (options.hold === 'transaction') {
+      throw new NotSupported(
+        "hold: 'transaction' needs a transaction that stays open, which DynamoDB does not have: use a lease",
+      );
+    }
+    const { settings, signal, onBlocked } = readWorkOptions(options, this.#definition, Infinity);
+    const parts = {
+      store: this.#store,
+      definition: this.#definition,
+      handlers: this.#readHandlers(handlers),
+      settings,
+      onBlocked,
+    };
+    return new Worker(parts, () => this.#register(), new Events(), this.#engine.logger, signal);
+  }
+
+  /** How many jobs are ready, delayed and in progress, and how many workers live. Reads the line: for people. */
+  async stats(): Promise<QueueStats> {
+    await this.#register();
+    return this.#reader.stats();
+  }
+
+  /** Stops claims of all workers in all processes until `resume()`. Claimed jobs are finished. One write for each shard. */
+  async pause(): Promise<void> {
+    await this.#register();
+    await this.#reader.setPause(true);
+  }
+
+  /** Ends a pause. Workers of other processes claim jobs at their next poll. */
+  async resume(): Promise<void> {
+    await this.#register();
+    await this.#reader.setPause(false);
+  }
+
+  /** @throws NotFound  this queue has no such job @throws InvalidInput  the id is none */
+  async get(id: string): Promise<JobRecord> {
+    const { kindName } = await this.#register();
+    return this.#reader.get(readJobId(id), kindName);
+  }
+
+  /** All transitions of a job, oldest first. @throws NotFound, InvalidInput */
+  history(id: string): Promise<JobTransition[]> {
+    return this.#reader.history(readJobId(id));
+  }
+
+  /** Why a job is in its state, and why it does not run. @throws NotFound, InvalidInput */
+  async explain(id: string): Promise<Explanation> {
+    const { kindName } = await this.#register();
+    return this.#reader.explain(readJobId(id), kindName);
+  }
+
+  /**
+   * Cancels a job. A new job never runs. The worker of a running job learns it at its next heartbeat, within a third of its lease, and at once
+   * in this process; the returned status is then `in-progress`.
+   * @throws Conflict  the job is complete or in error
+   */
+  cancel(id: string, options: CancelOptions = {}): Promise<JobStatus> {
+    const { reason } = checkOptions('cancel', options, cancelShape);
+    return this.#reader.cancel(readJobId(id), reason ?? null);
+  }
+
+  /** Makes a job that ended in error or was cancelled new again, with all its attempts. @throws Conflict  it is new, in progress or complete */
+  retry(id: string): Promise<JobStatus> {
+    return this.#reader.retry(readJobId(id));
+  }
+
+  /** Not on DynamoDB, which has no index of words. @throws NotSupported */
+  search(): Promise<never> {
+    return Promise.reject(
+      new NotSupported('DynamoDB has no index of words: keep the ids of jobs, or search a copy of your own data'),
+    );
+  }
+
+  /** Resolves when no job of this queue is ready, parked or in progress, in any process. @throws TimedOut */
+  async drain(options: DrainOptions = {}): Promise<void> {
+    await this.#register();
+    await drain(this.#reader, this.name, options);
+  }
+
+  #register(): Promise<QueueIds> {
+    this.#registered ??= this.#store.register(this.#definition).catch((error: unknown) => {
+      this.#registered = undefined;
+      throw error;
+    });
+    return this.#registered;
+  }
+
+  #readHandlers(handlers: DynamoHandlers<K>): ReadonlyMap<string, Handler> {
+    const kinds = [...this.#definition.kinds.keys()];
+    const given = new Map<string, Handler>();
+    for (const [name, handler] of Object.entries(handlers ?? {})) {
+      const near = suggest(name, kinds);
+      const advice = near === undefined ? `the kinds are ${kinds.join(', ')}` : `did you mean "${near}"?`;
+      if (!kinds.includes(name)) {
+        throw new InvalidInput(`queue "${this.name}" has no kind "${name}"; ${advice}`, { field: `handlers.${name}` });
+      }
+      if (typeof handler !== 'function') {
+        throw new InvalidInput(`the handler of kind "${name}" must be a function`, { field: `handlers.${name}` });
+      }
+      given.set(name, (unit) => currentTask.run(unit.job, this.#engine, handler as Handler, unit));
+    }
+    const missing = kinds.find((name) => !given.has(name));
+    if (missing === undefined) return given;
+    throw new InvalidInput(
+      `queue "${this.name}" has no handler for kind "${missing}"; a worker takes every kind, since the jobs of a key run in order`,
+      { field: `handlers.${missing}` },
+    );
+  }
+}
+
+function refused(kind: string, what: string): NotSupported {
+  return new NotSupported(`kind "${kind}" has ${what}, which queues on DynamoDB do not have`);
+}
+
+function notInParts(): Promise<never> {
+  return Promise.reject(
+    new NotSupported('enqueueItems on DynamoDB takes no unique kinds and no after; enqueue() takes unique'),
+  );
+}
+
+/** Payloads and results fit into a row. @throws NotSupported */
+function withinRows(definition: Definition): Definition {
+  const kinds = new Map(
+    [...definition.kinds].map(([name, kind]) => {
+      if (kind.unique !== undefined && !isOneEver(kind.unique))
+        throw refused(name, 'a rule of unique other than "key"');
+      if (kind.debounce !== undefined) throw refused(name, 'debounce');
+      if (kind.onError !== undefined) throw refused(name, 'onError');
+      if (kind.after.length > 0)
+        throw new NotSupported(`kind "${name}" has after, which queues on DynamoDB do not have`);
+      return [name, { ...kind, maxBytes: Math.min(kind.maxBytes, MOST_BYTES) }];
+    }),
+  );
+  return { ...definition, kinds };
+}

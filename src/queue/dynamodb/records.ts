@@ -1,0 +1,132 @@
+/** Records: what each settlement said about jobs, written before it counts, and kept for the history. */
+import type { Key } from '../../engine/dynamodb/index.ts';
+import type { QueueRows } from './database.ts';
+import { placeOf } from './heads/place.ts';
+import { creation, fieldsOf, recordOf, recordsOf } from './rows.ts';
+
+/** What one attempt of a job came to. */
+export interface JobRecordEntry {
+  readonly id: number;
+  readonly to: 'complete' | 'retry' | 'release' | 'error' | 'cancelled';
+  readonly attempt: number;
+  readonly reason: string;
+  readonly error: string | null;
+  /** JSON; undefined when there is none. */
+  readonly result: string | undefined;
+  /** Of which claim it is: the greatest one counts. */
+  readonly token: number;
+  readonly processId: string | null;
+  readonly claimedAt: number | null;
+  readonly at: number;
+  /** The row that has it. */
+  readonly key: Key;
+}
+
+/** An entry that is still to be written. */
+export type NewRecord = Omit<JobRecordEntry, 'token' | 'at' | 'processId' | 'claimedAt' | 'key'>;
+
+export interface RecordWish {
+  readonly shard: number;
+  readonly token: number;
+  /** Tells apart what one claim writes: its number of settlements. */
+  readonly part: string;
+  readonly processId: string | null;
+  readonly claimedAt: number | null;
+  readonly historyMs: number;
+}
+
+const MOST_BYTES = 300_000;
+const AT_ONCE = 8;
+/** A poke can be so late, at the most, that what it asks after is still known: longer than anything is claimed or retried for. */
+const LEAST_MS = 30 * 86_400_000;
+
+/** Writes what a settlement says, a row for each piece. Written twice it is the same. */
+export async function writeRecords(
+  rows: QueueRows,
+  entries: readonly NewRecord[],
+  { shard, token, part, processId, claimedAt, historyMs }: RecordWish,
+): Promise<void> {
+  const at = rows.engine.now();
+  const pieces = new Map<number, (readonly unknown[])[]>();
+  for (const { id, to, attempt, reason, error, result } of entries) {
+    const { piece, index } = placeOf(id);
+    const entry = [index, to, attempt, reason, error, ...(result === undefined ? [] : [result])];
+    pieces.set(piece, [...(pieces.get(piece) ?? []), entry]);
+  }
+  const all = [...pieces].flatMap(([piece, list]) =>
+    inParts(list).map((some, number) => ({
+      key: recordOf(rows.shard(shard), piece, token, `${part}.${number}`),
+      some,
+    })),
+  );
+  for (let from = 0; from < all.length; from += AT_ONCE) {
+    await Promise.all(
+      all.slice(from, from + AT_ONCE).map(({ key, some }) => {
+        const fields = { y: JSON.stringify(some), t: at, a: claimedAt ?? undefined, w: processId ?? undefined };
+        return rows.engine.update(key, creation(fields, at + Math.max(historyMs, LEAST_MS)), 'NONE', rows.limits);
+      }),
+    );
+  }
+}
+
+/** Everything that was written about a job, oldest first. */
+export async function readRecords(rows: QueueRows, id: number): Promise<JobRecordEntry[]> {
+  const { shard, piece, index } = placeOf(id);
+  const from = recordsOf(piece);
+  const items = await rows.range(rows.shard(shard), from, `${from}~`, 1000);
+  const found = items.flatMap((item): JobRecordEntry[] => {
+    const fields = fieldsOf(item);
+    const sk = item['sk'] !== undefined && 'S' in item['sk'] ? item['sk'].S : '';
+    const list: unknown[][] = JSON.parse(String(fields['y'] ?? '[]'));
+    return list
+      .filter(([at]) => at === index)
+      .map(([, to, attempt, reason, error, result]) => ({
+        id,
+        to: toOutcome(to),
+        attempt: Number(attempt),
+        reason: String(reason),
+        error: typeof error === 'string' ? error : null,
+        result: typeof result === 'string' ? result : undefined,
+        token: Number(sk.slice(from.length, from.length + 12)),
+        processId: fields['w'] === undefined ? null : String(fields['w']),
+        claimedAt: fields['a'] === undefined ? null : Number(fields['a']),
+        at: Number(fields['t'] ?? 0),
+        key: { pk: rows.shard(shard), sk },
+      }));
+  });
+  return found.sort((a, b) => a.token - b.token || a.at - b.at);
+}
+
+/** Whether a record says that the job is over. */
+export async function isRecorded(rows: QueueRows, shard: number, id: number): Promise<boolean> {
+  if (placeOf(id).shard !== shard) return false;
+  const records = await readRecords(rows, id);
+  return records.some(({ to }) => to === 'complete' || to === 'error' || to === 'cancelled');
+}
+
+function toOutcome(value: unknown): JobRecordEntry['to'] {
+  switch (value) {
+    case 'retry':
+    case 'release':
+    case 'error':
+    case 'cancelled':
+      return value;
+    default:
+      return 'complete';
+  }
+}
+
+function inParts(list: readonly (readonly unknown[])[]): (readonly unknown[])[][] {
+  const parts: (readonly unknown[])[][] = [[]];
+  let bytes = 0;
+  for (const entry of list) {
+    const size = Buffer.byteLength(JSON.stringify(entry));
+    if (bytes + size > MOST_BYTES && bytes > 0) {
+      parts.push([]);
+      bytes = 0;
+    }
+    parts.at(-1)?.push(entry);
+    bytes += size;
+  }
+  return parts;
+}

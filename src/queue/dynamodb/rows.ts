@@ -1,0 +1,218 @@
+/** The rows of a queue: their keys, and how fields become attributes. */
+import {
+  type Attribute,
+  Expression,
+  type Item,
+  type Key,
+  num,
+  TTL,
+  text,
+  type Written,
+} from '../../engine/dynamodb/index.ts';
+import type { OwnOptions } from '../job-options.ts';
+import type { Origin } from '../store.ts';
+import type { Change, Fields } from './heads/change.ts';
+import { JOBS } from './heads/place.ts';
+
+/** The beginning of the keys of all rows of a queue. The length separates its name from what follows. */
+export function queueKey(queue: string): string {
+  return `queue:${queue.length}:${queue}`;
+}
+
+/** The partition of a shard: its head, pieces, records and delays. */
+export function shardKey(queue: string, shard: number): string {
+  return `${queueKey(queue)}:${shard}`;
+}
+
+export function headOf(pk: string): Key {
+  return { pk, sk: 'head' };
+}
+
+/** What was declared. */
+export function declarationOf(queue: string): Key {
+  return { pk: queueKey(queue), sk: 'queue' };
+}
+
+export function workersKey(queue: string): string {
+  return `${queueKey(queue)}:workers`;
+}
+
+export function workerOf(queue: string, worker: number): Key {
+  return { pk: workersKey(queue), sk: `w#${digits(worker, 16)}` };
+}
+
+/** The partition of a key: its head, and the jobs. */
+export function keyOf(shard: string, key: string): string {
+  return `${shard}:k:${key}`;
+}
+
+/** The one job of a unique kind and key. */
+export function uniqueOf(shard: string, kind: string, key: string): Key {
+  return { pk: `${shard}:u:${kind.length}:${kind}:${key}`, sk: 'head' };
+}
+
+/** The row of a piece, or of the jobs of one key among those of a piece. */
+export function pieceOf(pk: string, piece: number): Key {
+  return { pk, sk: `j#${digits(piece, 12)}` };
+}
+
+/** Where a job that was enqueued for later waits for its time. */
+export function delayOf(shard: string, dueAt: number, piece: number): Key {
+  return { pk: shard, sk: `${delayFrom(dueAt)}#${digits(piece, 12)}` };
+}
+
+/** Sorts before the delays of that time. */
+export function delayFrom(dueAt: number): string {
+  return `d#${digits(dueAt, 15)}`;
+}
+
+export const DELAYS = { first: 'd#', last: 'd#~' } as const;
+
+/** The record of what one settlement said about jobs of a piece. */
+export function recordOf(shard: string, piece: number, token: number, part: string): Key {
+  return { pk: shard, sk: `${recordsOf(piece)}${digits(token, 12)}#${part}` };
+}
+
+/** The beginning of the records of a piece. */
+export function recordsOf(piece: number): string {
+  return `o#${digits(piece, 12)}#`;
+}
+
+/** The progress of a job. */
+export function progressOf(shard: string, job: number): Key {
+  return { pk: shard, sk: `g#${digits(job, 16)}` };
+}
+
+export function digits(value: number, many: number): string {
+  return String(Math.max(0, Math.floor(value))).padStart(many, '0');
+}
+
+const KEYS = new Set(['pk', 'sk']);
+
+/** The texts and numbers of a row, without its key. */
+export function fieldsOf(item: Item | undefined): Fields {
+  const fields: Record<string, string | number> = {};
+  for (const [name, value] of Object.entries(item ?? {})) {
+    if (KEYS.has(name)) continue;
+    if ('S' in value) fields[name] = value.S;
+    else if ('N' in value) fields[name] = Number(value.N);
+  }
+  return fields;
+}
+
+/** The request of a change. */
+export function written({ expect, set, add = {} }: Change): Written {
+  const request = new Expression();
+  for (const [name, value] of Object.entries(expect)) {
+    if (value === null) request.whenAbsent(name);
+    else request.whenIs(name, attribute(value));
+  }
+  for (const [name, value] of Object.entries(set)) {
+    if (value === null) request.remove(name);
+    else request.set(name, attribute(value));
+  }
+  for (const [name, by] of Object.entries(add)) {
+    const known = `if_not_exists(${request.name(name)}, ${request.value(num(0))})`;
+    request.setTo(name, `${known} + ${request.value(num(by))}`);
+  }
+  return request.write();
+}
+
+/** Makes a row that is not there. @param ttlAt  when it may be removed, in milliseconds since 1970 */
+export function creation(fields: Readonly<Record<string, string | number | undefined>>, ttlAt?: number): Written {
+  const request = new Expression().whenAbsent('pk');
+  for (const [name, value] of Object.entries(fields)) if (value !== undefined) request.set(name, attribute(value));
+  if (ttlAt !== undefined && Number.isFinite(ttlAt)) request.set(TTL, num(Math.ceil(ttlAt / 1000)));
+  return request.write();
+}
+
+export function attribute(value: string | number): Attribute {
+  return typeof value === 'number' ? num(value) : text(value);
+}
+
+/** A row of jobs, as it was read. */
+export interface JobRow {
+  readonly piece: number;
+  /** 0 for an empty row under the number of a producer that was given up. */
+  readonly n: number;
+  /** The name of the enqueue. */
+  readonly nonce: string;
+  readonly enqueuedAt: number;
+  /** Until then its jobs are delayed; 0: they are not. */
+  readonly dueAt: number;
+  /** The index of each job in its piece. */
+  readonly indexes: readonly number[];
+  readonly kinds: readonly number[];
+  readonly priorities: readonly number[];
+  /** Empty in a piece of jobs with keys: the rows of the keys have them. */
+  readonly payloads: readonly unknown[];
+  readonly keys: readonly string[] | undefined;
+  /** True: a key is only a label of its job, and the piece has the jobs. */
+  readonly isLabelled: boolean;
+  readonly options: readonly (OwnOptions | null)[] | undefined;
+  readonly trace: string | undefined;
+}
+
+/** The fields of a row of jobs. */
+export function jobFields(row: Omit<JobRow, 'piece' | 'n'>): Record<string, string | number | undefined> {
+  const { nonce, enqueuedAt, dueAt, indexes, kinds, priorities, payloads, keys, isLabelled, options, trace } = row;
+  const isPlain = indexes.every((index, at) => index === at);
+  return {
+    n: indexes.length,
+    o: nonce,
+    t: enqueuedAt,
+    r: dueAt === 0 ? undefined : dueAt,
+    i: isPlain ? undefined : JSON.stringify(indexes),
+    c: JSON.stringify(compact(kinds)),
+    p: priorities.every((priority) => priority === 0) ? undefined : JSON.stringify(compact(priorities)),
+    y: payloads.length === 0 ? undefined : JSON.stringify(payloads),
+    k: keys === undefined ? undefined : JSON.stringify(keys),
+    b: isLabelled ? 1 : undefined,
+    m: options === undefined ? undefined : JSON.stringify(options),
+    e: trace,
+  };
+}
+
+export function readJobRow(item: Item): JobRow {
+  const fields = fieldsOf(item);
+  const { sk } = item;
+  const n = Number(fields['n'] ?? 0);
+  const list = (name: string): unknown[] | undefined =>
+    fields[name] === undefined ? undefined : JSON.parse(String(fields[name]));
+  const each = (name: string): number[] => spread((list(name) ?? [0]).map(Number), n);
+  return {
+    piece: sk !== undefined && 'S' in sk ? Number(sk.S.slice(2)) : 0,
+    n,
+    nonce: String(fields['o'] ?? ''),
+    enqueuedAt: Number(fields['t'] ?? 0),
+    dueAt: Number(fields['r'] ?? 0),
+    indexes: list('i')?.map(Number) ?? Array.from({ length: n }, (_, index) => index),
+    kinds: each('c'),
+    priorities: each('p'),
+    payloads: list('y') ?? [],
+    keys: list('k')?.map(String),
+    isLabelled: fields['b'] !== undefined,
+    options: fields['m'] === undefined ? undefined : JSON.parse(String(fields['m'])),
+    trace: fields['e'] === undefined ? undefined : String(fields['e']),
+  };
+}
+
+/** What a job of a row was enqueued with, besides its payload. */
+export function originOf(row: JobRow, at: number): Origin {
+  const own = row.options?.[at];
+  if (own === undefined || own === null) return row.enqueuedAt;
+  return { enqueuedAt: row.enqueuedAt, options: own };
+}
+
+/** One element if all are equal. */
+function compact(values: readonly number[]): readonly number[] {
+  return values.every((value) => value === values[0]) ? values.slice(0, 1) : values;
+}
+
+function spread(values: readonly number[], n: number): number[] {
+  return values.length === 1 ? Array.from({ length: n }, () => values[0] ?? 0) : [...values];
+}
+
+/** The largest piece in bytes: a row has at most 400 KB, and this leaves room for its other fields. */
+export const MOST_PIECE = 350_000;
+export const MOST_JOBS: number = JOBS;

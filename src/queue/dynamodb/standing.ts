@@ -1,0 +1,132 @@
+/** Where a job is: what its head, the head of its key, its delay and its records say together. */
+import { NotFound } from '../../base/errors.ts';
+import type { Definition } from '../definition.ts';
+import type { JobStatus } from '../job.ts';
+import type { OwnOptions } from '../job-options.ts';
+import type { QueueRows } from './database.ts';
+import { isIn, POKE, type ShardHead, type Spot, type Standing, standingOf } from './heads/head.ts';
+import { type KeyHead, type KeyStanding, keyStandingOf, readKeyHead } from './heads/key-head.ts';
+import { placeOf } from './heads/place.ts';
+import { type JobRecordEntry, readRecords } from './records.ts';
+import { delayOf, fieldsOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from './rows.ts';
+import { cancelledIn } from './work/delays.ts';
+
+/** A job, and all that says where it is. */
+export interface FoundJob {
+  readonly id: number;
+  readonly shard: number;
+  readonly spot: Spot;
+  readonly kind: number;
+  /** The key by which it is ordered, and the one that it was enqueued with. */
+  readonly key: string | undefined;
+  readonly label: string | undefined;
+  readonly priority: number;
+  readonly payload: unknown;
+  readonly own: OwnOptions | undefined;
+  readonly enqueuedAt: number;
+  readonly dueAt: number;
+  readonly head: ShardHead;
+  readonly standing: Standing;
+  readonly keyHead: KeyHead | undefined;
+  readonly keyStanding: KeyStanding | undefined;
+  readonly isDelayed: boolean;
+  readonly records: readonly JobRecordEntry[];
+  readonly status: JobStatus;
+}
+
+/** @throws NotFound */
+export async function findJob(rows: QueueRows, { shards }: Definition, id: string): Promise<FoundJob> {
+  const number = Number(id);
+  const { shard, piece, index } = placeOf(number);
+  const pk = rows.shard(shard);
+  const item = shard < shards ? await rows.get(pieceOf(pk, piece)) : undefined;
+  const row = item === undefined ? undefined : readJobRow(item);
+  if (row === undefined || index >= row.n) throw new NotFound(`there is no job ${id}`);
+  const label = row.keys?.[index];
+  const key = row.isLabelled ? undefined : label;
+  const [body, [head, keyHead], delay, records] = await Promise.all([
+    key === undefined ? row : bodyOf(rows, keyOf(pk, key), piece),
+    headsOf(rows, shard, key),
+    row.dueAt > 0 ? rows.get(delayOf(pk, row.dueAt, piece)) : undefined,
+    readRecords(rows, number),
+  ]);
+  const at = body.indexes.indexOf(index);
+  const spot = { piece, index };
+  const standing = standingOf(head, spot);
+  const found = {
+    id: number,
+    shard,
+    spot,
+    kind: body.kinds[at] ?? 0,
+    key,
+    label: label === '' ? undefined : label,
+    priority: body.priorities[at] ?? 0,
+    payload: body.payloads[at] ?? null,
+    own: body.options?.[at] ?? undefined,
+    enqueuedAt: row.enqueuedAt,
+    dueAt: row.dueAt,
+    head,
+    // A delayed piece is passed over by the line, whether it has come to it or not.
+    standing: row.dueAt > 0 && standing === 'line' ? ('gone' as const) : standing,
+    keyHead,
+    keyStanding: keyHead === undefined ? undefined : keyStandingOf(keyHead, number),
+    isDelayed: delay !== undefined && !cancelledIn(delay).includes(index),
+    records,
+  };
+  return { ...found, status: statusOf(found) };
+}
+
+/** That of the key after that of the shard: a key that is given up meanwhile is found over, or in the head of the shard. */
+async function headsOf(
+  rows: QueueRows,
+  shard: number,
+  key: string | undefined,
+): Promise<[ShardHead, KeyHead | undefined]> {
+  const head = await rows.head(shard);
+  if (key === undefined) return [head, undefined];
+  return [head, readKeyHead(fieldsOf(await rows.get(headOf(keyOf(rows.shard(shard), key)))))];
+}
+
+async function bodyOf(rows: QueueRows, pk: string, piece: number): Promise<JobRow> {
+  const item = await rows.get(pieceOf(pk, piece));
+  if (item === undefined) throw new NotFound(`the jobs of piece ${piece} are not there any more`);
+  return readJobRow(item);
+}
+
+/** @throws NotFound */
+export async function statusOfJob(rows: QueueRows, definition: Definition, id: number): Promise<JobStatus> {
+  return (await findJob(rows, definition, String(id))).status;
+}
+
+function statusOf({ standing, keyStanding, isDelayed, records }: Omit<FoundJob, 'status'>): JobStatus {
+  const last = records.findLast(({ to }) => to === 'complete' || to === 'error' || to === 'cancelled');
+  const over: JobStatus = last === undefined || last.to === 'retry' || last.to === 'release' ? 'new' : last.to;
+  if (keyStanding !== undefined) {
+    if (keyStanding === 'held') return 'in-progress';
+    if (keyStanding === 'cancelled') return 'cancelled';
+    return keyStanding === 'over' ? over : 'new';
+  }
+  if (standing === 'claimed') return 'in-progress';
+  if (standing === 'cancelled') return 'cancelled';
+  return standing !== 'gone' || isDelayed ? 'new' : over;
+}
+
+export function attemptOf({ head, spot, keyHead, id, records, status }: FoundJob): number {
+  const left = keyHead?.left.find((one) => one.id === id);
+  if (left !== undefined) return left.attempt;
+  const spans = [...head.claims, ...head.back].flatMap((one) => one.spans);
+  const span = spans.find((one) => isIn([one], spot));
+  if (span !== undefined && span.attempts !== POKE) return span.attempts + Number(status === 'in-progress');
+  return records.findLast(({ to }) => to !== 'release')?.attempt ?? 0;
+}
+
+export function backUntil({ head, spot }: FoundJob): number {
+  for (const { spans } of head.back) for (const span of spans) if (isIn([span], spot)) return span.dueAt;
+  return 0;
+}
+
+/** The worker that has the job. */
+export function holderOf({ head, spot, keyHead, keyStanding }: FoundJob): number | undefined {
+  if (keyStanding === 'held') return keyHead?.holder?.worker;
+  return head.claims.find(({ spans }) => isIn(spans, spot))?.worker;
+}

@@ -1,0 +1,354 @@
+import { randomInt } from 'node:crypto';
+import { Conflict, InvalidInput, LeaseLost, NotSupported } from '../../base/errors.ts';
+import type { RecallResult } from '../../base/handoff/handoff.ts';
+import { type ConditionCheckItem, type DynamoEngine, Expression, num, text } from '../../engine/dynamodb/index.ts';
+import type { Definition } from '../definition.ts';
+import { shardOf } from '../enqueue.ts';
+import type { JobStatus, ParentRecord } from '../job.ts';
+import { type OwnOptions, ownOptions } from '../job-options.ts';
+import type {
+  Batch,
+  ClaimAnswer,
+  ClaimRequest,
+  Heartbeat,
+  HeartbeatAnswer,
+  QueueIds,
+  SettleAnswer,
+  Settlement,
+  WorkerRow,
+} from '../store.ts';
+import { NO_HANDOFF, type PortedStore, type WorkerPorts } from '../work/ports.ts';
+import { QueueRows } from './database.ts';
+import { isQuiet, rescued } from './heads/head.ts';
+import { addJobs, addUnique } from './producing.ts';
+import {
+  attribute,
+  creation,
+  declarationOf,
+  fieldsOf,
+  headOf,
+  progressOf,
+  uniqueOf,
+  workerOf,
+  workersKey,
+} from './rows.ts';
+import { statusOfJob } from './standing.ts';
+import { Claimer } from './work/claiming.ts';
+import type { HeldClaim } from './work/held.ts';
+import { Household, keeperOf } from './work/household.ts';
+import { Settling } from './work/settling.ts';
+
+/** How long a request of a producer or of a person is tried. */
+const CALLER_MS = 30_000;
+/** A claim is two requests of some milliseconds each, and others of the shard may come between. */
+const AHEAD_MS = 150;
+const WISH = 'x:';
+
+/** The requests of producers and workers of one queue. Each may be carried out twice: see docs/decisions/024-queue-on-dynamodb.md. */
+export class DynamoQueueStore implements PortedStore {
+  readonly engine: PortedStore['engine'];
+  readonly rows: QueueRows;
+  readonly household: Household;
+  readonly #engine: DynamoEngine;
+  readonly #definition: Definition;
+  readonly #held = new Map<number, HeldClaim>();
+  readonly #claimer: Claimer;
+  readonly #settling: Settling;
+  #coalescing: ReadonlySet<number> = new Set();
+  /** Wishes to cancel that were passed on: the next beat removes them. */
+  readonly #passed = new Map<number, Set<string>>();
+
+  constructor(engine: DynamoEngine, definition: Definition, timeoutMs: number = CALLER_MS) {
+    this.#engine = engine;
+    this.#definition = definition;
+    this.rows = new QueueRows(engine, definition.name, timeoutMs);
+    this.household = Household.of(engine, definition.name);
+    this.engine = {
+      isStopped: false,
+      options: { logger: engine.logger },
+      address: () => Promise.resolve(`the table "${engine.table}" of DynamoDB`),
+    };
+    this.#claimer = new Claimer(this.rows, this.household.liveness, this.#held);
+    this.#settling = new Settling(this.rows, this.#held, definition.historyMs);
+  }
+
+  within(deadlineMs: number): DynamoQueueStore {
+    const store = new DynamoQueueStore(this.#engine, this.#definition, deadlineMs);
+    store.#coalescing = this.#coalescing;
+    return store;
+  }
+
+  ports(_queue: number, leaseMs: number): WorkerPorts {
+    return {
+      keeper: keeperOf(leaseMs, (beats) => this.beat(beats)),
+      group: this.household,
+      handoff: () => NO_HANDOFF,
+      aheadMs: AHEAD_MS,
+    };
+  }
+
+  /** @throws Conflict  the shards, or whether keys run one by one, differ while jobs are outstanding */
+  async register(definition: Definition): Promise<QueueIds> {
+    const { name, shards, keyed } = definition;
+    const before = fieldsOf(await this.rows.get(declarationOf(name)));
+    const isOther = before['s'] !== undefined && (before['s'] !== shards || before['k'] !== Number(keyed));
+    if (isOther) await this.#requireQuiet(Number(before['s']), definition);
+    let names: string[] = [];
+    const kinds = [...definition.kinds.keys()];
+    await this.rows.decide(declarationOf(name), (fields) => {
+      const known: string[] = JSON.parse(String(fields['c'] ?? '[]'));
+      names = [...known, ...kinds.filter((kind) => !known.includes(kind))];
+      const isSame = names.length === known.length && fields['s'] === shards && fields['k'] === Number(keyed);
+      if (isSame) return undefined;
+      const version = fields['v'] ?? null;
+      const set = { v: Number(version ?? 0) + 1, s: shards, k: Number(keyed), c: JSON.stringify(names) };
+      return { expect: { v: version }, set: { ...set, t: fields['t'] ?? this.#engine.now() } };
+    });
+    const ids = names.map((kind, id) => [kind, id] as const);
+    this.#coalescing = new Set(
+      ids.flatMap(([kind, id]) => ((definition.kinds.get(kind)?.coalesce ?? 'none') === 'none' ? [] : [id])),
+    );
+    return { queue: 0, kindId: new Map(ids), kindName: new Map(ids.map(([kind, id]) => [id, kind])) };
+  }
+
+  async #requireQuiet(shards: number, { name, shards: wanted }: Definition): Promise<void> {
+    for (let shard = 0; shard < shards; shard += 1) {
+      if (isQuiet(await this.rows.head(shard))) continue;
+      throw new Conflict(
+        `queue "${name}" has ${shards} shards and jobs that are not over: it can be declared with ${wanted} shards, or another perKey, once it is drained`,
+      );
+    }
+  }
+
+  async add(_queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]> {
+    refuseTransaction(tx);
+    refuseOptions(batch.options);
+    const ids = await addJobs(this.rows, batch, trace, this.#definition.keyed);
+    this.household.notify();
+    return ids;
+  }
+
+  /** Of a unique kind. The status is that of a job that was there before: the caller reads it. */
+  async enqueue(
+    request: object,
+    tx: unknown,
+    trace?: string,
+  ): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
+    refuseTransaction(tx);
+    const { kind, batch, key } = await this.#uniqueOf(request);
+    const unique = uniqueOf(this.rows.shard(batch.shard), kind, key);
+    const { id, isDuplicate } = await addUnique(this.rows, batch, unique, trace, this.#definition.keyed);
+    this.household.notify();
+    const status = isDuplicate ? await statusOfJob(this.rows, this.#definition, id) : 'new';
+    return { id: String(id), status, duplicate: isDuplicate };
+  }
+
+  /** One after another: those before one that is refused are there. */
+  async enqueueAll(
+    requests: readonly object[],
+    tx: unknown,
+    trace?: string,
+  ): Promise<{ id: string; status: JobStatus; duplicate: boolean }[]> {
+    const answers: { id: string; status: JobStatus; duplicate: boolean }[] = [];
+    for (const request of requests) answers.push(await this.enqueue(request, tx, trace));
+    return answers;
+  }
+
+  addInto(): Promise<number[]> {
+    return Promise.reject(new NotSupported('there are no batches of jobs on DynamoDB'));
+  }
+
+  /** The request of a unique job as a batch of one. */
+  async #uniqueOf(request: object): Promise<{ kind: string; key: string; batch: Batch }> {
+    const { kindId } = await this.register(this.#definition);
+    const given: UniqueRequest = request;
+    const { kind = '', key = '', payload = null, priority = 0, runAt, delay } = given;
+    if (given.after !== undefined && given.after.length > 0)
+      throw new NotSupported('on DynamoDB no job comes after others: leave out after, or use a key');
+    const { schedule: _, ...options } = given;
+    const own = ownOptions(options);
+    refuseOptions(own === undefined ? null : JSON.stringify([own]));
+    const batch: Batch = {
+      shard: shardOf(key, this.#definition.shards),
+      n: 1,
+      kinds: [kindId.get(kind) ?? -1],
+      priorities: [priority],
+      payloads: JSON.stringify([payload]),
+      keys: [key],
+      runAt: runAt === undefined ? null : [new Date(runAt)],
+      delays: delay === undefined ? null : [Number.parseFloat(delay)],
+      options: own === undefined ? null : JSON.stringify([own]),
+    };
+    return { kind, key, batch };
+  }
+
+  claim(request: ClaimRequest): Promise<ClaimAnswer> {
+    return this.#claimer.claim(request, { coalescing: this.#coalescing });
+  }
+
+  settle(settlement: Settlement): Promise<SettleAnswer> {
+    return this.#settling.settle(settlement);
+  }
+
+  wake(): Promise<void> {
+    this.household.notify();
+    return Promise.resolve();
+  }
+
+  /** Its id is random: no worker is ever taken for another one. */
+  async addWorker({ host, pid, concurrency, leaseMs }: WorkerRow): Promise<number> {
+    const worker = randomInt(1, 2 ** 47);
+    const fields = { b: 0, l: leaseMs, h: host, i: pid, c: concurrency, t: this.#engine.now() };
+    const { isDone, isRepeated } = await this.#engine.update(
+      workerOf(this.rows.queue, worker),
+      creation(fields),
+      'NONE',
+      this.rows.limits,
+    );
+    if (!isDone && !isRepeated) return this.addWorker({ host, pid, concurrency, leaseMs, queue: 0, hold: 'lease' });
+    this.household.liveness.note(worker, true);
+    return worker;
+  }
+
+  /** A beat changes the row, on condition that it is there: a worker that was taken for dead learns so. */
+  async beat(beats: readonly Heartbeat[]): Promise<HeartbeatAnswer> {
+    const alive: number[] = [];
+    const cancel: { worker: number; id: number; reason: string | null }[] = [];
+    for (const { worker } of beats) {
+      const request = new Expression().set('b', num(Math.floor(this.#engine.now()))).when('attribute_exists(pk)');
+      const passed = this.#passed.get(worker) ?? new Set<string>();
+      for (const wish of passed) request.remove(wish);
+      const key = workerOf(this.rows.queue, worker);
+      const { isDone, item } = await this.#engine.update(key, request.write(), 'ALL_NEW', this.rows.limits);
+      this.household.liveness.note(worker, isDone);
+      if (!isDone) continue;
+      alive.push(worker);
+      const wishes = Object.entries(fieldsOf(item)).filter(([name]) => name.startsWith(WISH));
+      this.#passed.set(worker, new Set(wishes.map(([name]) => name)));
+      for (const [name, reason] of wishes) {
+        cancel.push({ worker, id: Number(name.slice(WISH.length)), reason: reason === '' ? null : String(reason) });
+      }
+    }
+    return { alive, cancel, wary: [] };
+  }
+
+  /** Asks a worker to cancel a running job. @returns false when the worker is gone */
+  async wishToCancel(worker: number, job: number, reason: string | null): Promise<boolean> {
+    const request = new Expression()
+      .set(`${WISH}${job}`, text(reason ?? ''))
+      .when('attribute_exists(pk)')
+      .write();
+    const { isDone } = await this.#engine.update(workerOf(this.rows.queue, worker), request, 'NONE', this.rows.limits);
+    if (isDone) this.household.checkCancels();
+    return isDone;
+  }
+
+  /** There are no notifications to wish for. */
+  setWants(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async recall(_queue: number, worker: number, known: readonly number[]): Promise<RecallResult> {
+    let lost = 0;
+    for (let shard = 0; shard < this.#definition.shards; shard += 1) {
+      const head = await this.rows.head(shard);
+      for (const claim of head.claims) {
+        const id = claim.token * 256 + shard;
+        if (claim.worker !== worker || known.includes(id)) continue;
+        const { isDone } = await this.rows.change(headOf(this.rows.shard(shard)), rescued(claim, false));
+        this.#held.delete(id);
+        if (isDone) lost += claim.spans.length;
+      }
+    }
+    return { lost, offers: [] };
+  }
+
+  async leave(queue: number, worker: number, known: readonly number[]): Promise<void> {
+    await this.recall(queue, worker, known);
+  }
+
+  async removeWorker(worker: number): Promise<void> {
+    this.household.liveness.note(worker, false);
+    await this.#engine.remove(workerOf(this.rows.queue, worker), {}, this.rows.limits);
+  }
+
+  /** In one transaction with the check of its worker's row. @throws LeaseLost */
+  async progress(shard: number, claim: number | undefined, job: number, json: string): Promise<void> {
+    const held = claim === undefined ? undefined : this.#held.get(claim);
+    if (held === undefined) throw lost(job);
+    const written = new Expression().set('y', attribute(json)).set('t', num(this.#engine.now())).write();
+    const isDone = await this.rows.together([
+      { key: progressOf(this.rows.shard(shard), job), written },
+      { key: workerOf(this.rows.queue, held.claim.worker), checked: IS_THERE },
+    ]);
+    if (!isDone) throw lost(job);
+  }
+
+  parents(): Promise<readonly ParentRecord[]> {
+    return Promise.resolve([]);
+  }
+
+  guard(): Promise<void> {
+    return Promise.reject(
+      new NotSupported(
+        'on DynamoDB unit.guard(tx) has no transaction to join: put unit.guardItems() into your TransactWriteItems',
+      ),
+    );
+  }
+
+  /** Fails the transaction that it is put into, unless the claim is still this worker's. */
+  guardItems(claim: number): readonly ConditionCheckItem[] {
+    const held = this.#held.get(claim);
+    if (held === undefined) throw new LeaseLost('the unit is over: nothing may be written for it any more');
+    return [this.#engine.check(workerOf(this.rows.queue, held.claim.worker), IS_THERE)];
+  }
+
+  async workers(): Promise<
+    readonly { readonly id: number; readonly host: string; readonly pid: number; readonly slots: number }[]
+  > {
+    const items = await this.rows.range(workersKey(this.rows.queue), 'w#', 'w#~', 1000);
+    return items.map((item) => {
+      const fields = fieldsOf(item);
+      const sk = item['sk'] !== undefined && 'S' in item['sk'] ? item['sk'].S : '';
+      return {
+        id: Number(sk.slice(2)),
+        host: String(fields['h'] ?? ''),
+        pid: Number(fields['i'] ?? 0),
+        slots: Number(fields['c'] ?? 0),
+      };
+    });
+  }
+}
+
+/** A request as a producer makes it: see `requestOptions` in job-options.ts. */
+interface UniqueRequest extends OwnOptions {
+  readonly kind?: string;
+  readonly key?: string;
+  readonly payload?: unknown;
+  readonly priority?: number;
+  readonly runAt?: string;
+  /** `250 milliseconds`. */
+  readonly delay?: string;
+  readonly after?: readonly string[];
+}
+
+const IS_THERE = { ConditionExpression: 'attribute_exists(pk)' } as const;
+
+function lost(job: number): LeaseLost {
+  return new LeaseLost(`job ${job} is no longer this worker's: stop working on it`);
+}
+
+/** @throws NotSupported  no claim removes a job whose time is over */
+export function refuseOptions(options: string | null): void {
+  if (options?.includes('"expiresAt":') !== true) return;
+  const all: ({ readonly expiresAt?: string } | null)[] = JSON.parse(options);
+  if (all.every((own) => own?.expiresAt === undefined)) return;
+  throw new NotSupported('on DynamoDB jobs do not expire: leave out expiresAt, and look at the time in the handler');
+}
+
+function refuseTransaction(tx: unknown): void {
+  if (tx === undefined) return;
+  throw new InvalidInput('on DynamoDB enqueue takes no tx: put queue.enqueueItems(…) into your TransactWriteItems', {
+    field: 'tx',
+  });
+}

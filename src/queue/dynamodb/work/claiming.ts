@@ -1,0 +1,318 @@
+import { randomUUID } from 'node:crypto';
+import { ConnectionFailed } from '../../../base/errors.ts';
+import type { Item } from '../../../engine/dynamodb/index.ts';
+import type { ClaimAnswer, ClaimedKey, ClaimedRun, ClaimRequest, Origin } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
+import {
+  backName,
+  bandsWithWork,
+  claimDecided,
+  type LineView,
+  readHead,
+  rescued,
+  type SeenPiece,
+  type ShardClaim,
+  type ShardHead,
+  type Span,
+  settledFrom,
+} from '../heads/head.ts';
+import { JOBS, jobNumber, pieceOf as numberOf } from '../heads/place.ts';
+import { headOf, type JobRow, originOf, pieceOf, readJobRow } from '../rows.ts';
+import { Delays } from './delays.ts';
+import { claimId, type HeldClaim } from './held.ts';
+import { type KeyTaken, KeyTaker } from './key-taking.ts';
+import type { Liveness } from './liveness.ts';
+
+/** How often a claim is decided again after another worker's: then this poll leaves the shard to them. */
+const MOST_TRIES = 8;
+/** Rows that one poll reads of a line: a worker that wants more polls again. */
+const MOST_PIECES = 100;
+/** A number whose piece has not come for so long is that of a producer that died: no request is under way for longer. */
+const GIVEN_UP_MS = 60_000;
+const EMPTY: ClaimAnswer = { runs: [], keys: [], seen: 0 };
+
+/** What the kinds of a queue say about claims of keys. */
+export interface ClaimKinds {
+  /** Kinds whose outstanding jobs of a key are one unit. */
+  readonly coalescing: ReadonlySet<number>;
+}
+
+/** Claims jobs of shards: one read and one write, however many jobs. */
+export class Claimer {
+  readonly #rows: QueueRows;
+  readonly #liveness: Liveness;
+  readonly #keys: KeyTaker;
+  readonly #delays: Delays;
+  readonly #held: Map<number, HeldClaim>;
+  /** Heads as the last write of this process has left them, while that left something to claim. */
+  readonly #known = new Map<number, ShardHead>();
+
+  constructor(rows: QueueRows, liveness: Liveness, held: Map<number, HeldClaim>) {
+    this.#rows = rows;
+    this.#liveness = liveness;
+    this.#held = held;
+    this.#keys = new KeyTaker(rows, liveness);
+    this.#delays = new Delays(rows);
+  }
+
+  async claim(request: ClaimRequest, kinds: ClaimKinds): Promise<ClaimAnswer> {
+    const { shard, worker, limit } = request;
+    const rows = new Map<number, JobRow>();
+    const held = await this.#claimSpans(shard, worker, limit, rows);
+    if ('answer' in held) return held.answer;
+    try {
+      return await this.#answer(held.held, request, kinds, rows);
+    } catch (error) {
+      // It is claimed, and the worker has not received it: such claims are given back.
+      const words = `claim ${held.held.id} could not be read; it is given back`;
+      throw new ConnectionFailed(words, { cause: error, outcome: 'unknown' });
+    }
+  }
+
+  async #claimSpans(
+    shard: number,
+    worker: number,
+    limit: number,
+    rows: Map<number, JobRow>,
+  ): Promise<{ readonly held: HeldClaim } | { readonly answer: ClaimAnswer }> {
+    const known = this.#known.get(shard);
+    this.#known.delete(shard);
+    let head = known ?? (await this.#rows.head(shard));
+    const wish = { worker, request: randomUUID().slice(0, 13), limit };
+    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      await this.#giveBackOrphans(shard, head);
+      const due = await this.#delays.moveDue(shard, head);
+      if (due.isMoved) head = await this.#rows.head(shard);
+      if (head.isPaused) return { answer: { ...EMPTY, paused: true } };
+      const seen = await this.#look(shard, head, limit, rows);
+      const now = this.#rows.engine.now();
+      const decision = claimDecided(head, { ...wish, now }, seen);
+      if (decision === undefined) return { answer: { ...EMPTY, due: dueIn(head, due.nextAt, now) } };
+      const outcome = await this.#rows.change(headOf(this.#rows.shard(shard)), decision.change);
+      head = readHead(outcome.fields);
+      const claim = outcome.isDone ? decision.claim : head.claims.find((one) => one.request === wish.request);
+      if (claim === undefined) continue;
+      // It only passed over what cannot be claimed: there may be more behind it.
+      if (claim.spans.length === 0) continue;
+      this.#remember(shard, head);
+      return { held: this.#hold(shard, claim, now) };
+    }
+    return { answer: { ...EMPTY, busy: true } };
+  }
+
+  #remember(shard: number, head: ShardHead): void {
+    if (bandsWithWork(head).length > 0) this.#known.set(shard, head);
+  }
+
+  #hold(shard: number, claim: ShardClaim, claimedAt: number): HeldClaim {
+    const id = claimId(shard, claim.token);
+    const held: HeldClaim = { id, shard, claim, claimedAt, returns: 0, plain: new Map(), keys: new Set() };
+    this.#held.set(id, held);
+    return held;
+  }
+
+  /** Claims of workers that have no row any more: each poll gives them back, however late they came. */
+  async #giveBackOrphans(shard: number, head: ShardHead): Promise<void> {
+    for (const claim of head.claims) {
+      if (await this.#liveness.isAlive(claim.worker)) continue;
+      await this.#rows.change(headOf(this.#rows.shard(shard)), rescued(claim, true));
+    }
+  }
+
+  /** Reads the line from its next job on, and what was missing before. */
+  async #look(shard: number, head: ShardHead, limit: number, rows: Map<number, JobRow>): Promise<LineView> {
+    const found = await this.#lookFor(shard, head.missing, rows);
+    for (const band of bandsWithWork(head)) {
+      const line = await this.#readLine(shard, head, band, limit, rows);
+      if (line.length > 0) return { band, line, found };
+    }
+    return { band: 0, line: [], found };
+  }
+
+  async #readLine(
+    shard: number,
+    head: ShardHead,
+    band: number,
+    limit: number,
+    rows: Map<number, JobRow>,
+  ): Promise<SeenPiece[]> {
+    const pk = this.#rows.shard(shard);
+    const first = numberOf(band, Math.floor((head.next[band] ?? JOBS) / JOBS));
+    const last = numberOf(band, head.last[band] ?? 0);
+    const most = Math.min(limit + 1, MOST_PIECES);
+    const items = await this.#rows.range(pk, pieceOf(pk, first).sk, pieceOf(pk, last).sk, most);
+    const seen = items.map((item) => seePiece(item, rows));
+    // Nothing is claimable behind a number that is missing at the end: only a later piece shows that it is passed over.
+    if (seen.length === 0) await this.#giveUpOld(shard, first);
+    return seen;
+  }
+
+  async #lookFor(shard: number, missing: readonly number[], rows: Map<number, JobRow>): Promise<SeenPiece[]> {
+    const pk = this.#rows.shard(shard);
+    const found = await Promise.all(
+      missing.map(async (piece): Promise<SeenPiece[]> => {
+        const item = await this.#rows.get(pieceOf(pk, piece));
+        if (item !== undefined) return [seePiece(item, rows)];
+        await this.#giveUpOld(shard, piece);
+        return [];
+      }),
+    );
+    return found.flat();
+  }
+
+  /** Writes an empty piece under a number that has been missing for long: the next poll passes it. */
+  async #giveUpOld(shard: number, piece: number): Promise<void> {
+    const pk = this.#rows.shard(shard);
+    const sign = `${pk} ${piece}`;
+    if (this.#liveness.unchangedFor(sign, 'missing', GIVEN_UP_MS) > 0) return;
+    const empty = {
+      ConditionExpression: 'attribute_not_exists(pk)',
+      UpdateExpression: 'SET n = :0, o = :1',
+      ExpressionAttributeValues: { ':0': { N: '0' }, ':1': { S: 'given up' } },
+    };
+    await this.#rows.engine.update(pieceOf(pk, piece), empty, 'NONE', this.#rows.limits);
+  }
+
+  /** The jobs of a claim: their rows, and the chains of their keys. */
+  async #answer(
+    held: HeldClaim,
+    { worker, limit, chain }: ClaimRequest,
+    kinds: ClaimKinds,
+    rows: Map<number, JobRow>,
+  ): Promise<ClaimAnswer> {
+    const { shard, claim } = held;
+    const pk = this.#rows.shard(shard);
+    const absent = [...new Set(claim.spans.map(({ piece }) => piece))].filter((piece) => !rows.has(piece));
+    await Promise.all(
+      absent.map(async (piece) => {
+        const item = await this.#rows.get(pieceOf(pk, piece));
+        if (item !== undefined) rows.set(piece, readJobRow(item));
+      }),
+    );
+    const runs: ClaimedRun[] = [];
+    const labelled: ClaimedKey[] = [];
+    const pokes = new Map<string, Span[]>();
+    const gone: Span[] = [];
+    for (const span of claim.spans) {
+      const row = rows.get(span.piece);
+      if (row === undefined || row.n === 0) gone.push(span);
+      else if (row.isLabelled) labelled.push(...labelledOf(held, span, row));
+      else if (row.keys === undefined) runs.push(...runsOf(held, span, row));
+      else for (const [key, poke] of pokesOf(span, row.keys)) pokes.set(key, [...(pokes.get(key) ?? []), poke]);
+    }
+    const taken = await this.#keys.takeAll(held, pokes, { worker, chain, coalescing: kinds.coalescing });
+    await this.#settlePokes(held, [...gone, ...taken.over], taken.back);
+    const keys = [...labelled, ...taken.keys.map((one) => claimedKey(held, one, kinds))];
+    const known = this.#known.get(shard);
+    if (known !== undefined && bandsWithWork(known).length === 0) this.#known.delete(shard);
+    const seen = runs.length + keys.length;
+    return {
+      runs,
+      keys,
+      seen: Math.max(seen, 1),
+      last: { priority: 0, id: claim.token },
+      processes: { [held.id]: processId(claim) },
+      ...(claim.spans.some(({ attempts }) => attempts > 0) && limit > 0 && { alone: [held.id] }),
+    };
+  }
+
+  /** Takes out of the claim what its keys do not need, and gives back what waits for a retry. */
+  async #settlePokes(held: HeldClaim, over: readonly Span[], back: readonly Span[]): Promise<void> {
+    if (over.length === 0 && back.length === 0) return;
+    const gone = new Set([...over, ...back].flatMap(spotsOf));
+    held.returns += 1;
+    const name = backName(held.claim.token, `.${held.returns}`);
+    const settled = settledFrom(held.claim, ({ piece, index }) => gone.has(piece * JOBS + index), {
+      name,
+      spans: back,
+    });
+    const outcome = await this.#rows.change(headOf(this.#rows.shard(held.shard)), settled.change);
+    this.#known.delete(held.shard);
+    if (!outcome.isDone) {
+      const now = readHead(outcome.fields).claims.find(({ token }) => token === held.claim.token);
+      if (JSON.stringify(now) !== JSON.stringify(settled.left)) {
+        throw new ConnectionFailed(`claim ${held.id} was given back by another worker`, { outcome: 'unknown' });
+      }
+    }
+    if (settled.left === undefined) this.#held.delete(held.id);
+    else held.claim = settled.left;
+  }
+}
+
+/** What the next poll of the shard has to wait for at most. */
+function dueIn({ back }: ShardHead, delayedAt: number, now: number): number {
+  const times = back.flatMap(({ spans }) => spans.map(({ dueAt }) => dueAt));
+  const next = Math.min(delayedAt, ...times);
+  return next === Infinity ? Number.MAX_SAFE_INTEGER : Math.max(1, next - now);
+}
+
+function seePiece(item: Item, rows: Map<number, JobRow>): SeenPiece {
+  const row = readJobRow(item);
+  rows.set(row.piece, row);
+  return { piece: row.piece, n: row.n, isDelayed: row.dueAt > 0 };
+}
+
+function runsOf(held: HeldClaim, span: Span, row: JobRow): ClaimedRun[] {
+  const runs: ClaimedRun[] = [];
+  let run: { first: number; kind: number; payloads: unknown[]; origin: Origin } | undefined;
+  const end = (): void => {
+    if (run === undefined) return;
+    const { first, kind, payloads, origin } = run;
+    runs.push({ claim: held.id, first, n: payloads.length, kind, attempt: span.attempts + 1, origin, payloads });
+    run = undefined;
+  };
+  for (let index = span.index; index < span.index + span.n; index += 1) {
+    const id = jobNumber(held.shard, span.piece, index);
+    const kind = row.kinds[index] ?? 0;
+    const origin = originOf(row, index);
+    held.plain.set(id, span);
+    if (run !== undefined && (run.kind !== kind || typeof origin !== 'number' || typeof run.origin !== 'number')) end();
+    run ??= { first: id, kind, payloads: [], origin };
+    run.payloads.push(row.payloads[index] ?? null);
+  }
+  end();
+  return runs;
+}
+
+/** Jobs whose keys are labels: each for itself, under the epoch of its claim. */
+function labelledOf(held: HeldClaim, span: Span, row: JobRow): ClaimedKey[] {
+  return runsOf(held, span, row).flatMap(({ first, payloads, kind, attempt }) =>
+    payloads.map((payload, offset): ClaimedKey => {
+      const index = (first + offset) % JOBS;
+      const origins = [originOf(row, index)];
+      const job = { ids: [first + offset], claims: [held.id], kinds: [kind], attempts: [attempt], payloads: [payload] };
+      return { key: row.keys?.[index] ?? '', epoch: held.claim.token, ...job, origins };
+    }),
+  );
+}
+
+function pokesOf(span: Span, keys: readonly string[]): [key: string, poke: Span][] {
+  return Array.from({ length: span.n }, (_, offset): [string, Span] => {
+    const index = span.index + offset;
+    return [keys[index] ?? '', { ...span, index, n: 1 }];
+  });
+}
+
+function claimedKey(held: HeldClaim, { key, jobs }: KeyTaken, { coalescing }: ClaimKinds): ClaimedKey {
+  const units = jobs.map(({ kind }) => (coalescing.has(kind) ? kind : null));
+  return {
+    key: key.key,
+    epoch: key.epoch,
+    ids: jobs.map(({ id }) => id),
+    claims: jobs.map(() => held.id),
+    kinds: jobs.map(({ kind }) => kind),
+    attempts: jobs.map(({ attempt }) => attempt),
+    origins: jobs.map(({ origin }) => origin),
+    payloads: jobs.map(({ payload }) => payload),
+    ...(units.some((unit) => unit !== null) && { units }),
+  };
+}
+
+function spotsOf({ piece, index, n }: Span): number[] {
+  return Array.from({ length: n }, (_, offset) => piece * JOBS + index + offset);
+}
+
+/** The claim as a UUID: its last twelve digits are those of a job. */
+function processId({ request, token }: ShardClaim): string {
+  return `${request}-4000-8000-${token.toString(16).padStart(12, '0').slice(-12)}`.padEnd(36, '0').slice(0, 36);
+}

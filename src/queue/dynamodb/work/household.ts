@@ -1,0 +1,127 @@
+import type { HandoffSubscription } from '../../../base/handoff/handoff.ts';
+import { type Loop, startLoop } from '../../../base/loop.ts';
+import { within } from '../../../base/time/clock.ts';
+import { STOP_MS } from '../../../base/work/deadlines.ts';
+import { LeaseKeeper } from '../../../base/work/lease-keeper.ts';
+import type { DynamoEngine } from '../../../engine/dynamodb/index.ts';
+import type { Heartbeat, HeartbeatAnswer } from '../../store.ts';
+import type { LeaseHolder } from '../../work/keeper.ts';
+import type { GroupPort, KeeperPort } from '../../work/ports.ts';
+import type { GroupMember } from '../../work/worker-group.ts';
+import { QueueRows } from '../database.ts';
+import { Liveness } from './liveness.ts';
+
+/** How often a process looks for dead workers; with the lease it bounds how long their jobs wait. */
+const RESCUE_MS = 5000;
+const TIMEOUT_MS = 5000;
+
+/**
+ * What all workers and producers of one queue in this process share: who lives, and wake-ups. There are no notifications on DynamoDB: an
+ * enqueue wakes workers of its own process, and those of others find it at their next poll.
+ */
+export class Household implements GroupPort {
+  static readonly #households = new WeakMap<DynamoEngine, Map<string, Household>>();
+
+  readonly liveness: Liveness;
+  readonly #members = new Set<GroupMember>();
+  #chores: Loop | undefined;
+  readonly #engine: DynamoEngine;
+  readonly #queue: string;
+
+  private constructor(engine: DynamoEngine, queue: string) {
+    this.#engine = engine;
+    this.#queue = queue;
+    this.liveness = new Liveness(new QueueRows(engine, queue, TIMEOUT_MS));
+  }
+
+  static of(engine: DynamoEngine, queue: string): Household {
+    const ofEngine = Household.#households.get(engine) ?? new Map<string, Household>();
+    Household.#households.set(engine, ofEngine);
+    const household = ofEngine.get(queue) ?? new Household(engine, queue);
+    ofEngine.set(queue, household);
+    return household;
+  }
+
+  join(member: GroupMember): Promise<HandoffSubscription> {
+    this.#members.add(member);
+    this.#chores ??= startLoop({
+      name: 'queue.rescue',
+      run: () => this.#runChores(),
+      onError: (error) => this.#engine.logger.warn({ err: error, queue: this.#queue }, 'queue worker: no rescue'),
+      unref: true,
+    });
+    return Promise.resolve({ arrived: new Promise(() => {}), stop: () => Promise.resolve() });
+  }
+
+  async leave(member: GroupMember): Promise<void> {
+    this.#members.delete(member);
+    if (this.#members.size > 0) return;
+    const chores = this.#chores;
+    this.#chores = undefined;
+    await within(STOP_MS, Promise.resolve(chores?.stop()));
+  }
+
+  /** There is work for one of them. */
+  notify(): void {
+    const members = [...this.#members];
+    const next = members.find((one) => one.isIdle);
+    if (next === undefined) {
+      for (const one of members) one.wake();
+      return;
+    }
+    this.#members.delete(next);
+    this.#members.add(next);
+    next.wake();
+  }
+
+  notePolled(member: GroupMember, isMore: boolean): void {
+    const other = isMore ? [...this.#members].find((one) => one !== member && one.isIdle) : undefined;
+    other?.wake();
+  }
+
+  /** A running job is to be cancelled. */
+  checkCancels(): void {
+    for (const one of this.#members) one.checkCancels();
+  }
+
+  async #runChores(): Promise<number> {
+    if ((await this.liveness.removeDead()) > 0) for (const one of this.#members) one.wake();
+    return RESCUE_MS * (0.75 + Math.random() / 2);
+  }
+}
+
+/** Keeps the lease of one worker by the beats of its row. */
+export function keeperOf(
+  leaseMs: number,
+  beat: (beats: readonly Heartbeat[], signal?: AbortSignal) => Promise<HeartbeatAnswer>,
+): KeeperPort {
+  const lease = new LeaseKeeper<LeaseHolder, HeartbeatAnswer>({
+    name: 'queue',
+    leaseMs,
+    send: (workers) => beat([...workers.values()].flatMap((worker) => worker.heartbeat() ?? [])),
+    // Each request has a time limit of its own.
+    giveUp: () => {},
+    onAnswer: ({ cancel }) => {
+      for (const { worker, id, reason } of cancel) {
+        for (const one of lease.workers) if (one.workerId === worker) one.cancel(id, reason);
+      }
+    },
+  });
+  return {
+    get hasLease() {
+      return lease.hasLease;
+    },
+    get problem() {
+      return lease.problem;
+    },
+    add: (worker) => Promise.resolve(lease.add(worker)),
+    remove: async (worker) => {
+      if (lease.remove(worker)) await within(STOP_MS, lease.stop());
+    },
+    // No job comes after others here.
+    look: () => {},
+    beatNow: async () => {
+      await lease.beat();
+    },
+  };
+}

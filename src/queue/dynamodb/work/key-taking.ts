@@ -1,0 +1,187 @@
+import { sleep } from '../../../base/time/clock.ts';
+import type { Origin } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
+import { POKE, type Span } from '../heads/head.ts';
+import { keyStandingOf, type LeftJob, readKeyHead, taking } from '../heads/key-head.ts';
+import { jobNumber, placeOf } from '../heads/place.ts';
+import { isRecorded } from '../records.ts';
+import { digits, fieldsOf, headOf, type JobRow, keyOf, originOf, pieceOf, readJobRow } from '../rows.ts';
+import type { HeldClaim, HeldKey } from './held.ts';
+import type { Liveness } from './liveness.ts';
+
+/** The most jobs of a coalesced unit; on Postgres it is ten times as many. */
+const MOST_COALESCED = 1000;
+const AT_ONCE = 8;
+const MOST_TRIES = 20;
+
+/** A job of a chain. */
+export interface ChainJob {
+  readonly id: number;
+  readonly kind: number;
+  readonly attempt: number;
+  readonly origin: Origin;
+  readonly payload: unknown;
+}
+
+export interface KeyTaken {
+  readonly key: HeldKey;
+  readonly jobs: readonly ChainJob[];
+}
+
+/** What became of the pokes of a claim. */
+export interface PokesFollowed {
+  readonly keys: readonly KeyTaken[];
+  readonly over: readonly Span[];
+  /** With the time until which they go back. */
+  readonly back: readonly Span[];
+}
+
+export interface KeyWish {
+  readonly worker: number;
+  readonly chain: number;
+  readonly coalescing: ReadonlySet<number>;
+}
+
+/** Follows the pokes of a claim: takes keys, and the jobs of each that are outstanding. */
+export class KeyTaker {
+  readonly #rows: QueueRows;
+  readonly #liveness: Liveness;
+
+  constructor(rows: QueueRows, liveness: Liveness) {
+    this.#rows = rows;
+    this.#liveness = liveness;
+  }
+
+  async takeAll(claim: HeldClaim, pokes: ReadonlyMap<string, readonly Span[]>, wish: KeyWish): Promise<PokesFollowed> {
+    const followed = { keys: [] as KeyTaken[], over: [] as Span[], back: [] as Span[] };
+    const all = [...pokes];
+    for (let from = 0; from < all.length; from += AT_ONCE) {
+      await Promise.all(
+        all.slice(from, from + AT_ONCE).map(([key, spans]) => this.#follow(claim, key, spans, wish, followed)),
+      );
+    }
+    return followed;
+  }
+
+  /** Each poke is followed until one has taken the key: it is the guardian then, and the others are over. */
+  async #follow(
+    claim: HeldClaim,
+    key: string,
+    spans: readonly Span[],
+    wish: KeyWish,
+    followed: { readonly keys: KeyTaken[]; readonly over: Span[]; readonly back: Span[] },
+  ): Promise<void> {
+    let taken: KeyTaken | undefined;
+    for (const poke of spans) {
+      const found = await this.#take(claim, key, poke, wish, taken !== undefined);
+      if (found === 'over') followed.over.push(poke);
+      else if ('dueAt' in found) followed.back.push(found);
+      else {
+        taken = found;
+        followed.keys.push(found);
+      }
+    }
+  }
+
+  async #take(
+    claim: HeldClaim,
+    key: string,
+    poke: Span,
+    { worker, chain, coalescing }: KeyWish,
+    isHeldHere: boolean,
+  ): Promise<KeyTaken | Span | 'over'> {
+    const pk = keyOf(this.#rows.shard(claim.shard), key);
+    const id = jobNumber(claim.shard, poke.piece, poke.index);
+    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      const head = readKeyHead(fieldsOf(await this.#rows.get(headOf(pk))));
+      const isLate = keyStandingOf(head, id) === 'over';
+      if (isHeldHere && !isLate) return 'over';
+      const isPokeOver = isLate && (await isRecorded(this.#rows, claim.shard, id));
+      if (isHeldHere && isPokeOver) return 'over';
+      const { jobs, isWhole } = await this.#outstanding(pk, claim.shard, head.upto, head.left);
+      const later = [...jobs.keys()].filter((job) => job > head.upto).sort((a, b) => a - b);
+      const most = [...jobs.values()].some(({ kind }) => coalescing.has(kind)) ? MOST_COALESCED : chain;
+      // What was not read counts as what there was no room for.
+      const limit = isWhole ? most : Math.min(most, Math.max(1, jobs.size));
+      const { holder } = head;
+      const isLost = holder !== undefined && !(await this.#liveness.isAlive(holder.worker));
+      const now = this.#rows.engine.now();
+      // Held here under this claim already: for a job that comes late it is a holder like any other.
+      const token = isHeldHere ? -1 : claim.claim.token;
+      const found = taking(head, { worker, token, poke: id, isPokeOver, later, limit, now, isLost: () => isLost });
+      if (found.kind === 'nothing') {
+        return found.backUntil === undefined ? 'over' : { ...poke, attempts: POKE, dueAt: found.backUntil };
+      }
+      if (found.change === undefined) return 'over';
+      const outcome = await this.#rows.change(headOf(pk), found.change);
+      if (!outcome.isDone) await sleep(Math.random() * 4 * tries);
+      else if (found.kind === 'held') return 'over';
+      else {
+        const held = {
+          key,
+          epoch: found.epoch,
+          pk,
+          claim,
+          poke,
+          head: readKeyHead(outcome.fields),
+          givenUp: undefined,
+        };
+        return this.#hold(held, found.jobs, jobs);
+      }
+    }
+    // The key changes all the time: it is in good hands, and this poke tries again a little later.
+    return { ...poke, attempts: POKE, dueAt: this.#rows.engine.now() + 100 };
+  }
+
+  #hold(
+    held: Omit<HeldKey, 'jobs'>,
+    taken: readonly LeftJob[],
+    jobs: ReadonlyMap<number, Omit<ChainJob, 'attempt'>>,
+  ): KeyTaken {
+    const key: HeldKey = { ...held, jobs: new Map(taken.map(({ id, attempt }) => [id, attempt])) };
+    held.claim.keys.add(key);
+    const chain = taken.map(({ id, attempt }): ChainJob => {
+      const job = jobs.get(id);
+      if (job === undefined) throw new Error(`job ${id} of key "${held.key}" has no row`);
+      return { ...job, attempt };
+    });
+    return { key, jobs: chain };
+  }
+
+  /** The jobs of the key after the last that was taken, and those up to it that are left. */
+  async #outstanding(
+    pk: string,
+    shard: number,
+    upto: number,
+    left: readonly LeftJob[],
+  ): Promise<{ readonly jobs: ReadonlyMap<number, Omit<ChainJob, 'attempt'>>; readonly isWhole: boolean }> {
+    const place = placeOf(upto);
+    const { items, isWhole } = await this.#rows.page(
+      pk,
+      pieceOf(pk, place.piece).sk,
+      `j#${digits(10 ** 12 - 1, 12)}`,
+      200,
+    );
+    const rows = items.map(readJobRow);
+    const there = new Set(rows.map(({ piece }) => piece));
+    const others = [...new Set(left.map(({ id }) => placeOf(id).piece))].filter((piece) => !there.has(piece));
+    const more = await Promise.all(others.map((piece) => this.#rows.get(pieceOf(pk, piece))));
+    for (const item of more) if (item !== undefined) rows.push(readJobRow(item));
+    const isLeft = new Set(left.map(({ id }) => id));
+    const jobs = new Map<number, Omit<ChainJob, 'attempt'>>();
+    for (const row of rows) {
+      // A job that was enqueued for later is in `left` from the beginning, and never among those after `upto`.
+      for (const job of jobsOf(shard, row)) if (row.dueAt === 0 || isLeft.has(job.id)) jobs.set(job.id, job);
+    }
+    return { jobs, isWhole };
+  }
+}
+
+function jobsOf(shard: number, row: JobRow): Omit<ChainJob, 'attempt'>[] {
+  return row.indexes.map((index, at) => ({
+    id: jobNumber(shard, row.piece, index),
+    kind: row.kinds[at] ?? 0,
+    origin: originOf(row, at),
+    payload: row.payloads[at] ?? null,
+  }));
+}

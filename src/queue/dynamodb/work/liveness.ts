@@ -1,0 +1,86 @@
+import { now } from '../../../base/time/clock.ts';
+import type { QueueRows } from '../database.ts';
+import { fieldsOf, workerOf, workersKey } from '../rows.ts';
+
+/** A watcher's clock and that of the worker may differ in speed by a tenth. */
+const SLACK = 1.1;
+/** For so long a row that was read shows that its worker lives: longer than from one search of all rows to the next. */
+const FRESH_MS = 10_000;
+const FORGET_MS = 26 * 3_600_000;
+const MOST_WORKERS = 1000;
+
+interface Sign {
+  readonly state: string;
+  readonly since: number;
+}
+
+/**
+ * Which workers live. A worker is dead when it has no row; a row whose beat has not changed for a lease and a tenth, by this machine's own
+ * monotonic clock, is removed on condition that it still has not. No clocks of two machines are compared.
+ */
+export class Liveness {
+  readonly #rows: QueueRows;
+  readonly #signs = new Map<string, Sign>();
+  /** Workers whose row was there, and when. */
+  readonly #seen = new Map<number, number>();
+
+  constructor(rows: QueueRows) {
+    this.#rows = rows;
+  }
+
+  /** Whether it has a row; known for some seconds without asking. */
+  async isAlive(worker: number): Promise<boolean> {
+    const seen = this.#seen.get(worker);
+    if (seen !== undefined && now() - seen < FRESH_MS) return true;
+    const item = await this.#rows.get(workerOf(this.#rows.queue, worker));
+    if (item === undefined) this.#seen.delete(worker);
+    else this.#seen.set(worker, now());
+    return item !== undefined;
+  }
+
+  /** This process knows that the worker lives, or has ended it. */
+  note(worker: number, isAlive: boolean): void {
+    if (isAlive) this.#seen.set(worker, now());
+    else this.#seen.delete(worker);
+  }
+
+  /** Removes the rows of dead workers. One request for all. @returns how many it has removed */
+  async removeDead(): Promise<number> {
+    const pk = workersKey(this.#rows.queue);
+    let removed = 0;
+    const items = await this.#rows.range(pk, 'w#', 'w#~', MOST_WORKERS);
+    if (items.length < MOST_WORKERS) this.#seen.clear();
+    for (const item of items) {
+      const fields = fieldsOf(item);
+      const worker = Number(item['sk'] !== undefined && 'S' in item['sk'] ? item['sk'].S.slice(2) : 0);
+      const beat = String(fields['b'] ?? 0);
+      if (this.unchangedFor(`w ${worker}`, beat, Number(fields['l'] ?? 0) * SLACK) > 0) {
+        this.#seen.set(worker, now());
+        continue;
+      }
+      const condition = { ConditionExpression: 'b = :0', ExpressionAttributeValues: { ':0': { N: beat } } };
+      const { isDone } = await this.#rows.engine.remove(
+        workerOf(this.#rows.queue, worker),
+        condition,
+        this.#rows.limits,
+      );
+      if (!isDone) continue;
+      this.#seen.delete(worker);
+      removed += 1;
+    }
+    return removed;
+  }
+
+  /** How long a state that was just read has to stay as it is, until it has been so for that long; 0 when it has. */
+  unchangedFor(what: string, state: string, ms: number): number {
+    const sign = this.#signs.get(what);
+    if (sign?.state === state) return Math.max(0, sign.since + ms - now());
+    this.#signs.delete(what);
+    this.#signs.set(what, { state, since: now() });
+    for (const [old, { since }] of this.#signs) {
+      if (now() - since < FORGET_MS && this.#signs.size < 20_000) break;
+      this.#signs.delete(old);
+    }
+    return ms;
+  }
+}
