@@ -9,7 +9,7 @@ import { type OpenTransaction, openTransaction } from '../engine/postgres/index.
 import type { Definition, Kind } from './definition.ts';
 import type { JobStatus } from './job.ts';
 import { type JobOptions, jobShape, ownOptions, refuseTwoTimes } from './job-options.ts';
-import type { Batch, QueueIds, QueueStore } from './store.ts';
+import type { NewJobs, QueueIds, QueueStore } from './store.ts';
 import { sending } from './tracing.ts';
 
 export interface EnqueueOptions extends JobOptions {
@@ -291,7 +291,7 @@ function refuseTime({ name, debounce }: Kind, time: Date | number | null | undef
 
 /** How checked jobs are written: plain ones, and those about which pawl.enqueue() decides. */
 interface Adding {
-  readonly add: (part: Batch) => Promise<number[]>;
+  readonly add: (part: NewJobs) => Promise<number[]>;
   readonly enqueueAll: (requests: readonly object[]) => Promise<readonly { id: string; duplicate: boolean }[]>;
 }
 
@@ -353,7 +353,7 @@ function readOptions(options: JobOptions, field: string): RowOptions {
   return { key, priority, runAt, delay, own: ownOptions(given) };
 }
 
-function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): Batch {
+function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): NewJobs {
   const kinds = rows.map((row) => registered.kindId.get(row.kind.name) ?? -1);
   const priorities = rows.map((row) => row.priority);
   return {

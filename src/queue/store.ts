@@ -12,7 +12,7 @@ export interface QueueIds {
 }
 
 /** Jobs to be added in one statement, as parallel arrays. A single element in `kinds` or `priorities` stands for all jobs. */
-export interface Batch {
+export interface NewJobs {
   readonly shard: number;
   readonly n: number;
   readonly kinds: readonly number[];
@@ -299,9 +299,9 @@ export interface QueueStore {
     trace?: string,
   ): Promise<readonly { id: string; status: JobStatus; duplicate: boolean }[]>;
   /** Adds many jobs of kinds without rules. @param trace  the traceparent of the enqueue @returns their ids in order */
-  add(queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]>;
+  add(queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]>;
   /** The same into an open batch. @throws NotFound, Conflict */
-  addInto(batch: string, queue: number, jobs: Batch, tx: unknown): Promise<number[]>;
+  addInto(batch: string, queue: number, jobs: NewJobs, tx: unknown): Promise<number[]>;
   /** The traces in which these jobs were enqueued, for jobs that have one. With `tx`, it is read through that. */
   traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>>;
   /** Claims jobs; makes the offer when there is nothing to claim. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { InvalidInput, NotSupported } from '../../base/errors.ts';
 import type { Key, PartialWrite } from '../../engine/dynamodb/index.ts';
 import type { OwnOptions } from '../job-options.ts';
-import type { Batch } from '../store.ts';
+import type { NewJobs } from '../store.ts';
 import type { QueueRows } from './database.ts';
 import { added, backName, delayTold, lastNumber, numbersTaken, POKE } from './heads/head.ts';
 import { jobAdded, readKeyHead } from './heads/key-head.ts';
@@ -48,7 +48,7 @@ const MOST_TIMED = 16;
 /** Adds the jobs of a batch to their shard. @returns their ids in order */
 export async function addJobs(
   rows: QueueRows,
-  batch: Batch,
+  batch: NewJobs,
   trace: string | undefined,
   isKeyed: boolean,
 ): Promise<number[]> {
@@ -78,7 +78,7 @@ export interface EnqueueItem {
  */
 export async function partsOf(
   rows: QueueRows,
-  batch: Batch,
+  batch: NewJobs,
   trace: string | undefined,
   isKeyed: boolean,
 ): Promise<{ readonly id: number; readonly items: readonly EnqueueItem[] }> {
@@ -107,7 +107,7 @@ export async function partsOf(
  */
 export async function addUnique(
   rows: QueueRows,
-  batch: Batch,
+  batch: NewJobs,
   unique: Key,
   trace: string | undefined,
   isKeyed: boolean,
@@ -139,7 +139,7 @@ async function takeNumbers(rows: QueueRows, shard: number, band: number, pieces:
 }
 
 /** Jobs with a key are apart: their piece may be written again under the same number. So are jobs of another band or time. */
-function piecesOf(batch: Batch, now: number, isKeyed: boolean): NewPiece[] {
+function piecesOf(batch: NewJobs, now: number, isKeyed: boolean): NewPiece[] {
   const pieces: NewPiece[] = [];
   const open = new Map<string, { band: number; jobs: NewJob[]; bytes: number }>();
   for (const job of jobsOf(batch, now, isKeyed)) {
@@ -160,7 +160,7 @@ function piecesOf(batch: Batch, now: number, isKeyed: boolean): NewPiece[] {
 }
 
 function jobsOf(
-  { n, kinds, priorities, payloads, keys, runAt, delays, options }: Batch,
+  { n, kinds, priorities, payloads, keys, runAt, delays, options }: NewJobs,
   now: number,
   isKeyed: boolean,
 ): NewJob[] {

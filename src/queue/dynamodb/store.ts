@@ -7,11 +7,11 @@ import { shardOf } from '../enqueue.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
 import { type OwnOptions, ownOptions } from '../job-options.ts';
 import type {
-  Batch,
   ClaimAnswer,
   ClaimRequest,
   Heartbeat,
   HeartbeatAnswer,
+  NewJobs,
   QueueIds,
   SettleAnswer,
   Settlement,
@@ -120,7 +120,7 @@ export class DynamoQueueStore implements PortedStore {
     }
   }
 
-  async add(_queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]> {
+  async add(_queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]> {
     refuseTransaction(tx);
     refuseOptions(batch.options);
     const ids = await addJobs(this.rows, batch, trace, this.#definition.keyed);
@@ -159,7 +159,7 @@ export class DynamoQueueStore implements PortedStore {
   }
 
   /** The request of a unique job as a batch of one. */
-  async #uniqueOf(request: object): Promise<{ kind: string; key: string; batch: Batch }> {
+  async #uniqueOf(request: object): Promise<{ kind: string; key: string; batch: NewJobs }> {
     const { kindId } = await this.register(this.#definition);
     const given: UniqueRequest = request;
     const { kind = '', key = '', payload = null, priority = 0, runAt, delay } = given;
@@ -168,7 +168,7 @@ export class DynamoQueueStore implements PortedStore {
     const { schedule: _, ...options } = given;
     const own = ownOptions(options);
     refuseOptions(own === undefined ? null : JSON.stringify([own]));
-    const batch: Batch = {
+    const batch: NewJobs = {
       shard: shardOf(key, this.#definition.shards),
       n: 1,
       kinds: [kindId.get(kind) ?? -1],

@@ -11,7 +11,6 @@ import {
 import type { Definition } from '../definition.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
 import type {
-  Batch,
   Candidate,
   Charge,
   ChargedJob,
@@ -21,6 +20,7 @@ import type {
   HeartbeatAnswer,
   HeldJob,
   JobHandoff,
+  NewJobs,
   PeekRequest,
   QueueIds,
   QueueStore,
@@ -146,7 +146,7 @@ export class PostgresQueueStore implements QueueStore {
     return answer;
   }
 
-  async add(queue: number, batch: Batch, tx: unknown, trace?: string): Promise<number[]> {
+  async add(queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]> {
     if (trace !== undefined) return this.#addTraced(queue, batch, tx, trace);
     const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
     if (n === 1 && tx === undefined) {
@@ -170,7 +170,7 @@ export class PostgresQueueStore implements QueueStore {
     return numbers(String(only(row).ids));
   }
 
-  async addInto(into: string, queue: number, jobs: Batch, tx: unknown): Promise<number[]> {
+  async addInto(into: string, queue: number, jobs: NewJobs, tx: unknown): Promise<number[]> {
     const request = `[${into},${this.#jobsText(queue, jobs)}]`;
     const [row] =
       tx === undefined
@@ -180,12 +180,12 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   /** The parameter of `pawl.queue_add_json()`. */
-  #jobsText(queue: number, { shard, n, kinds, priorities, payloads, keys, runAt, delays, options }: Batch): string {
+  #jobsText(queue: number, { shard, n, kinds, priorities, payloads, keys, runAt, delays, options }: NewJobs): string {
     const head = JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt, delays });
     return `[${head},${payloads}${options === null ? '' : `,${options}`}]`;
   }
 
-  async #addTraced(queue: number, batch: Batch, tx: unknown, trace: string): Promise<number[]> {
+  async #addTraced(queue: number, batch: NewJobs, tx: unknown, trace: string): Promise<number[]> {
     if (tx !== undefined) {
       const ids = await this.add(queue, batch, tx);
       await this.#traceIn(tx, ids, trace);
@@ -363,7 +363,7 @@ export class PostgresQueueStore implements QueueStore {
   }
 }
 
-function addValues(queue: number, batch: Batch): unknown[] {
+function addValues(queue: number, batch: NewJobs): unknown[] {
   const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
   const everyKey = keys?.map((key) => key ?? '') ?? null;
   const everyTime = runAt?.map((time) => time ?? 'infinity') ?? null;

@@ -8,7 +8,7 @@ import { Job, Unit, type UnitOwner } from './unit.ts';
 export function reportLost(events: Events<WorkerEvents>, ended: EndedJob, owner: UnitOwner): void {
   const failed = toFailedJob(ended, owner);
   events.emit('failed', failed);
-  events.emit('ended', { unit: failed.unit, job: failed.job, status: 'error', error: failed.error });
+  events.emit('ended', { unit: failed.unit, job: failed.job, status: 'error', error: failed.error ?? null });
 }
 
 /**

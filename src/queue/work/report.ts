@@ -44,8 +44,8 @@ export interface EndedEvent {
   readonly unit: Unit;
   readonly job: Job;
   readonly status: 'complete' | 'error' | 'cancelled';
-  /** Undefined for a complete job. */
-  readonly error: string | undefined;
+  /** Null for a complete job, and where nothing was thrown. */
+  readonly error: string | null;
 }
 
 /** Emits what an attempt has come to, job by job. Costs three look-ups where no listener waits for it. */
@@ -53,7 +53,7 @@ export function reportOutcome(events: Events<WorkerEvents>, unit: Unit, { failed
   if (complete.length > 0 && (events.has('completed') || events.has('ended'))) {
     for (const job of complete) {
       events.emit('completed', { unit, job });
-      events.emit('ended', { unit, job, status: 'complete', error: undefined });
+      events.emit('ended', { unit, job, status: 'complete', error: null });
     }
   }
   if (failed.length > 0) reportFailures(events, unit, failed);
@@ -67,6 +67,6 @@ export function reportFailures(events: Events<WorkerEvents>, unit: Unit, failed:
     const job = jobs.get(id);
     if (job === undefined || reason === SNOOZED) continue;
     events.emit('failed', { unit, job, to, error });
-    if (to === 'error' || to === 'cancelled') events.emit('ended', { unit, job, status: to, error });
+    if (to === 'error' || to === 'cancelled') events.emit('ended', { unit, job, status: to, error: error ?? null });
   }
 }

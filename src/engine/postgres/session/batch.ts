@@ -34,7 +34,7 @@ export function takesBatches(client: ClientLike): boolean {
  * Statements that go to the server in one message, each prepared when it is first sent: parsed anew each time, a short one
  * costs half as much again. Pass it to the client's `query()`.
  */
-export class Batch implements QueryConfig {
+export class StepBatch implements QueryConfig {
   /** Settles with what each statement answered, in their order. */
   readonly answers: Promise<Rows[]>;
   readonly text: string;

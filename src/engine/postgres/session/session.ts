@@ -10,7 +10,7 @@ import type { SchemaName } from '../schema/name.ts';
 import { destroySocket } from '../socket.ts';
 import type { Statement } from '../sql.ts';
 import { ownTypes } from '../types.ts';
-import { Batch, type Rows, type Step, takesBatches } from './batch.ts';
+import { type Rows, type Step, StepBatch, takesBatches } from './batch.ts';
 import { cancelRunning } from './cancel.ts';
 import { type OutgoingStatement, traceStatement } from './tracing.ts';
 
@@ -137,7 +137,7 @@ export class Session {
    */
   async batch(steps: readonly Step[], options?: AnswerOptions): Promise<Rows[]> {
     const ask = (): Promise<Rows[]> => {
-      const batch = new Batch(this.client, this.#named(steps));
+      const batch = new StepBatch(this.client, this.#named(steps));
       // The driver gives back what it was given, and tells the batch how it went.
       void this.client.query(batch);
       return batch.answers;

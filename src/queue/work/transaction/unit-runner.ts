@@ -129,7 +129,7 @@ export class UnitRunner {
       const job = unit.jobs.find(({ number }) => number === id);
       if (job !== undefined && !this.#reported.has(job)) {
         this.#parts.events.emit('failed', { unit, job, to: to === 'new' ? 'retry' : to, error });
-        if (to === 'error') this.#parts.events.emit('ended', { unit, job, status: to, error });
+        if (to === 'error') this.#parts.events.emit('ended', { unit, job, status: to, error: error ?? null });
       }
     }
   }
