@@ -66,7 +66,11 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     sql: [['queue_fail', /case when a\."to" = 'release' then m\.attempt - 1 else m\.attempt end/, 'm.attempt']],
   },
   'what was not run is complete': { sql: [['queue_remove_running', /u\.ids \* r\.ids as out/, 'r.ids as out']] },
-  'a unique job is there twice': { sql: [['enqueue', /v_unique := coalesce\(.*?\);/, 'v_unique := false;']] },
+  'a unique job is there twice': {
+    sql: [
+      ['queue_enqueue_one', /v_only_one := pawl\.queue_is_only_one\(v_rule\);/, 'v_only_one := false; v_rule := null;'],
+    ],
+  },
   'a predecessor is not waited for': { script: FORGETS },
   'an acknowledged job is lost': {
     script: `${DROPS} create trigger plant before insert on pawl.queue_ready for each row execute function pawl.plant();`,
