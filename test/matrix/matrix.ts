@@ -46,14 +46,16 @@ export async function whoWaits<Side>({
   return [found.lines, documented.lines];
 }
 
-/** Plays pairs to their end: all that wait, and some that do not. @returns breaches, in words */
+/** Plays pairs to their end: all in a long run, otherwise some of those that wait, and fewer of the others. @returns breaches, in words */
 export async function playOut<Side>({ part, moves, set, breaches }: Ground<Side>): Promise<string[]> {
   const documented = WaitingTable.read(part);
   const pairs = moves.flatMap((first) =>
     moves.flatMap((second) => WHOSE.map((whose) => [first, second, whose] as const)),
   );
-  const waiting = pairs.filter(([first, second, whose]) => documented.expect(first.name, second.name, whose) !== 'no');
-  const others = pairs.filter((one) => !waiting.includes(one)).filter((_one, index) => index % EVERY === 0);
+  const isWaiting = ([first, second, whose]: (typeof pairs)[number]): boolean =>
+    documented.expect(first.name, second.name, whose) !== 'no';
+  const waiting = pairs.filter(isWaiting).filter((_one, index) => index % EVERY_WAITING === 0);
+  const others = pairs.filter((one) => !isWaiting(one)).filter((_one, index) => index % EVERY === 0);
   const found: string[] = [];
   await withPair(async (pair, url) => {
     for (const [index, [first, second, whose]] of [...waiting, ...others].entries()) {
@@ -69,8 +71,10 @@ export async function playOut<Side>({ part, moves, set, breaches }: Ground<Side>
   return found;
 }
 
-/** Of the pairs that do not wait, one in so many is played out in the usual run. */
-const EVERY = LONG ? 1 : 40;
+/** Of the pairs that wait, one in so many is played out in the usual run; each that `whoWaits` meets begins all the same. */
+const EVERY_WAITING = LONG ? 1 : 5;
+/** The same of the pairs that do not wait. */
+const EVERY = LONG ? 1 : 101;
 
 /** All ways to end in a long run, in turns otherwise. */
 function endings<Side>(index: number, { isHalf = false }: Move<Side>): readonly Ending[] {
