@@ -1,8 +1,14 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LockNotAvailable } from '../../base/errors.ts';
 import { type PostgresEngine, type Statement, statement } from '../../engine/postgres/index.ts';
 
 const ADD_FLOW: Statement = statement('queue.add_flow', 'select pawl.queue_add_flow($1::json)::text as ids');
 const BATCH_NEW: Statement = statement('queue.batch_new', 'select pawl.queue_batch_new($1::jsonb)::text as id');
 const BATCH_SEAL: Statement = statement('queue.batch_seal', 'select pawl.queue_batch_seal($1::bigint)');
+const BRIEFLY: Statement = statement(
+  'queue.batch_seal_briefly',
+  "select pg_catalog.set_config('lock_timeout', '50ms', true)",
+);
 const BATCH_PROGRESS: Statement = statement(
   'queue.batch_progress',
   'select pawl.queue_batch_progress($1::bigint) as progress',
@@ -42,9 +48,29 @@ export class PostgresQueueFlows {
     return (await this.#one<{ id: string }>(BATCH_NEW, JSON.stringify(batch), tx)).id;
   }
 
-  /** @throws NotFound */
+  /**
+   * Asks for the latch of the batch again and again. Behind a request that waits, those who want to share the latch wait, too: a
+   * transaction that adds to the batch and stays open would keep its jobs from being settled.
+   * @throws NotFound
+   */
   async seal(batch: string): Promise<void> {
-    await this.#engine.transaction((tx) => tx.query(BATCH_SEAL, [batch]), { isolation: 'read committed' });
+    while (!(await this.#trySeal(batch))) await sleep(25);
+  }
+
+  async #trySeal(batch: string): Promise<boolean> {
+    try {
+      await this.#engine.transaction(
+        async (tx) => {
+          await tx.query(BRIEFLY);
+          await tx.query(BATCH_SEAL, [batch]);
+        },
+        { isolation: 'read committed' },
+      );
+      return true;
+    } catch (error) {
+      if (error instanceof LockNotAvailable) return false;
+      throw error;
+    }
   }
 
   async progress(batch: string): Promise<BatchRow | undefined> {

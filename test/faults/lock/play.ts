@@ -86,8 +86,10 @@ async function play(plan: LockPlan, stage: Stage, eye: Eye): Promise<LockHistory
   const members = await startMembers(plan, stage, eye.before);
   const sampler = new Sampler(eye.locks);
   await stage.inflict();
-  const complaints: Complaint[] = [...(await drained(plan, members)), ...(await left(eye.locks))];
+  const complaints = await drained(plan, members);
+  // Before the eye takes locks itself.
   const sightings = await sampler.stop();
+  complaints.push(...(await left(eye.locks, plan.engine)));
   for (const member of members) {
     const story = await member.stop();
     if (story !== undefined)
@@ -139,8 +141,9 @@ async function drained({ clients }: LockPlan, members: readonly Member[]): Promi
 }
 
 /** What a killed process held ends with its lease; nothing else may be left. */
-async function left(locks: Locks): Promise<Complaint[]> {
+async function left(locks: Locks, engine: LockPlan['engine']): Promise<Complaint[]> {
   let story: string[] = [];
+  if (engine === 'dynamodb') await lookAtWaiters(locks);
   for (const since = performance.now(); performance.now() - since < 30_000; await sleep(200)) {
     const { held, waiting } = await locks.query();
     // DynamoDB keeps the row of a dead holder until somebody looks at it.
@@ -151,6 +154,23 @@ async function left(locks: Locks): Promise<Complaint[]> {
     );
   }
   return [{ rule: 'nothing is left behind', about: `${story.length}`, story }];
+}
+
+/**
+ * DynamoDB keeps the place of a waiter that was killed until the next one of that name finds that it gives no sign of life. If all
+ * others are done, the eye is that next one.
+ */
+async function lookAtWaiters(locks: Locks): Promise<void> {
+  const { waiting } = await locks.query();
+  const seen = new Set<string>();
+  for (const { name, mode, permits } of waiting) {
+    if (seen.has(name)) continue;
+    seen.add(name);
+    const wait = { wait: '20s' } as const;
+    const lock =
+      mode === 'permit' ? locks.semaphore(name, { permits: permits ?? 1 }).acquire(wait) : locks.acquire(name, wait);
+    await lock.then((held) => held.release());
+  }
 }
 
 function calmIn(
