@@ -587,7 +587,7 @@ export class Queue<K extends Kinds = never> {
     return this.#schedules.list(this.name);
   }
 
-  /** @internal */
+  /** The engine that it was made with. */
   get engine(): PostgresEngine {
     return this.#engine;
   }

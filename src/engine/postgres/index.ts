@@ -175,7 +175,7 @@ export class PostgresEngine {
     return runTransaction(() => this.connect(options), fn, options);
   }
 
-  /** What Pawl's tables and functions are in, by the option `schema`. @internal */
+  /** What Pawl's tables and functions are in, by the option `schema`. */
   get schema(): SchemaName {
     return this.options.schema;
   }

@@ -50,7 +50,7 @@ export class Transaction {
     return this.#session.client;
   }
 
-  /** The schema of the engine that has opened it. @internal */
+  /** The schema of the engine that has opened it. */
   get schema(): SchemaName {
     return this.#session.schema;
   }
