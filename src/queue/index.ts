@@ -1,6 +1,6 @@
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
-import { checkOptions, suggest } from '../base/options/options.ts';
+import { checkOptions } from '../base/options/options.ts';
 import { isObject } from '../base/options/shape.ts';
 import { currentTask } from '../base/work/current-task.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
@@ -15,6 +15,7 @@ import {
 } from './definition.ts';
 import { DynamoQueue } from './dynamodb/queue.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from './enqueue.ts';
+import { readHandlers } from './handlers.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
 import { type JobTarget, readJobId } from './job-id.ts';
 import { afterPolicy } from './job-options.ts';
@@ -609,31 +610,7 @@ export class Queue<K extends Kinds = never> {
   }
 
   #readHandlers(handlers: Handlers<K>, read: ReadTraces, events: Events<WorkerEvents>): ReadonlyMap<string, Handler> {
-    const kinds = [...this.#definition.kinds.keys()];
-    if (typeof handlers !== 'object' || handlers === null) {
-      throw new InvalidInput(`work() takes a handler for each kind: { ${kinds[0]}: (unit) => … }`, {
-        field: 'handlers',
-      });
-    }
-    const given = new Map<string, Handler>();
-    for (const [name, handler] of Object.entries(handlers)) {
-      if (!kinds.includes(name)) {
-        const near = suggest(name, kinds);
-        const advice = near === undefined ? `the kinds are ${kinds.join(', ')}` : `did you mean "${near}"?`;
-        throw new InvalidInput(`queue "${this.name}" has no kind "${name}"; ${advice}`, { field: `handlers.${name}` });
-      }
-      if (typeof handler !== 'function') {
-        throw new InvalidInput(`the handler of kind "${name}" must be a function`, { field: `handlers.${name}` });
-      }
-      given.set(name, traced(this.#known(handler as Handler, events), read));
-    }
-    const missing = kinds.find((name) => !given.has(name));
-    if (missing !== undefined) {
-      throw new InvalidInput(
-        `queue "${this.name}" has no handler for kind "${missing}"; a worker takes every kind, since the jobs of a key run in order`,
-        { field: `handlers.${missing}` },
-      );
-    }
-    return given;
+    const given = readHandlers(this.name, [...this.#definition.kinds.keys()], handlers);
+    return new Map(given.map(([kind, handler]) => [kind, traced(this.#known(handler, events), read)]));
   }
 }

@@ -1,10 +1,11 @@
-import { InvalidInput, NotSupported } from '../../base/errors.ts';
+import { NotSupported } from '../../base/errors.ts';
 import { Events } from '../../base/events.ts';
-import { checkOptions, optional, suggest, text } from '../../base/options/options.ts';
+import { checkOptions, optional, text } from '../../base/options/options.ts';
 import { currentTask } from '../../base/work/current-task.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { Definition, Kinds, PayloadIn, PayloadOut } from '../definition.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from '../enqueue.ts';
+import { readHandlers } from '../handlers.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { readJobId } from '../job-id.ts';
 import type { Explanation } from '../operate/explain.ts';
@@ -217,25 +218,12 @@ export class DynamoQueue<K extends Kinds = never> {
   }
 
   #readHandlers(handlers: DynamoHandlers<K>): ReadonlyMap<string, Handler> {
-    const kinds = [...this.#definition.kinds.keys()];
-    const given = new Map<string, Handler>();
-    for (const [name, handler] of Object.entries(handlers ?? {})) {
-      const near = suggest(name, kinds);
-      const advice = near === undefined ? `the kinds are ${kinds.join(', ')}` : `did you mean "${near}"?`;
-      if (!kinds.includes(name)) {
-        throw new InvalidInput(`queue "${this.name}" has no kind "${name}"; ${advice}`, { field: `handlers.${name}` });
-      }
-      if (typeof handler !== 'function') {
-        throw new InvalidInput(`the handler of kind "${name}" must be a function`, { field: `handlers.${name}` });
-      }
-      given.set(name, (unit) => currentTask.run(unit.job, this.#engine, handler as Handler, unit));
-    }
-    const missing = kinds.find((name) => !given.has(name));
-    if (missing === undefined) return given;
-    throw new InvalidInput(
-      `queue "${this.name}" has no handler for kind "${missing}"; a worker takes every kind, since the jobs of a key run in order`,
-      { field: `handlers.${missing}` },
-    );
+    const given = readHandlers(this.name, [...this.#definition.kinds.keys()], handlers);
+    const inTask =
+      (handler: Handler): Handler =>
+      (unit) =>
+        currentTask.run(unit.job, this.#engine, handler, unit);
+    return new Map(given.map(([kind, handler]) => [kind, inTask(handler)]));
   }
 }
 

@@ -225,6 +225,26 @@ test('a batch is of the transaction in which it is made, and so are its jobs', a
   });
 });
 
+test('a seal that waits for a transaction does not keep the jobs of its batch from being settled', async () => {
+  const queue = newQueue();
+  const batch = await queue.batch(ALL);
+  await batch.enqueueMany(many(3));
+  const waits = statement(
+    'test.seal_waits',
+    `select exists (select from pg_locks where locktype = 'advisory' and not granted) as is`,
+  );
+  await engine
+    .transaction(async (tx) => {
+      await batch.enqueueMany(many(1), { tx });
+      const sealing = batch.seal();
+      await eventually(async () => expect(await engine.query(waits)).toEqual([{ is: true }]));
+      await working(queue, () => queue.drain({ timeout: '20s' }));
+      return { sealing };
+    })
+    .then(({ sealing }) => sealing);
+  await working(queue, async () => expect(await isDone(batch)).toMatchObject({ total: 4, complete: 4 }));
+});
+
 test('what a batch does not take is refused', async () => {
   const queue = newQueue();
   const batch = await queue.batch();
