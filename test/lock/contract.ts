@@ -9,6 +9,7 @@ import {
   type Locks,
   type LocksOptions,
 } from '../../src/lock/index.ts';
+import { awakeMs } from '../support/awake.ts';
 import { until } from '../support/eventually.ts';
 import { wallClock, whileStepping } from '../support/wall-clock.ts';
 
@@ -24,9 +25,9 @@ const fresh = (stem = 'lock'): string => `${stem}-${(names += 1)}`;
 /** For requests that are still under way when their locks are stopped. */
 const ignore = (): void => {};
 const within = async (work: Promise<unknown>): Promise<number> => {
-  const start = performance.now();
+  const start = awakeMs();
   await work;
-  return performance.now() - start;
+  return awakeMs() - start;
 };
 
 /** Fails if one of the names is held or waited for. */

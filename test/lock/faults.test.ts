@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { LockClient } from '../../src/lock/client.ts';
 import { createLocks, type Locks, type LocksOptions } from '../../src/lock/index.ts';
+import { awakeMs } from '../support/awake.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
@@ -45,6 +46,12 @@ async function proxied(): Promise<Proxy> {
   return proxy;
 }
 
+async function underWay(): Promise<number> {
+  const count = `select count(*)::int as n from pg_stat_activity
+    where datname = current_database() and state = 'active' and pid <> pg_backend_pid() and query like '-- lock.%'`;
+  return (await client.query(count)).rows[0].n;
+}
+
 async function rowsOf(table: string, name: string): Promise<number> {
   // The row of a free lock stays.
   const isHeld = table === 'lock_grant' ? 'token is not null' : 'true';
@@ -62,14 +69,14 @@ describe('processes that die or pause', () => {
       const party = await startParty(database.url);
       await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
       await party.ask({ do: 'acquire', name: other, options: { lease: 1000 } });
-      const start = performance.now();
+      const start = awakeMs();
       await party.child.kill();
       const trying = until('the lock is free', () => locks.tryAcquire(other));
       await locks.acquire(name, { wait: '30s' });
-      // The lease, and a poll.
-      expect(performance.now() - start).toBeLessThan(3000);
+      // The lease, and a poll, with time for a busy machine; a lock with the default lease takes 30 s.
+      expect(awakeMs() - start).toBeLessThan(10_000);
       await trying;
-      expect(performance.now() - start).toBeLessThan(3000);
+      expect(awakeMs() - start).toBeLessThan(10_000);
       expect(await locks.history({ name })).toMatchObject([{ outcome: 'expired', pid: party.child.pid }]);
     },
   );
@@ -84,12 +91,15 @@ describe('processes that die or pause', () => {
     await until('it waits', () => rowsOf('lock_waiter', name));
     const next = locks.acquire(name, { wait: '30s' });
     await until('both wait', async () => (await rowsOf('lock_waiter', name)) === 2);
+    // A request of its own that is under way when it dies may still be granted the lock, as to a holder that dies: for a lease.
+    party.child.pause();
+    await until('nothing of it is under way', async () => (await underWay()) === 0);
     await party.child.kill();
-    const start = performance.now();
+    const start = awakeMs();
     await lock.release();
     await next;
-    // The place's lease of a second, and a poll.
-    expect(performance.now() - start).toBeLessThan(3000);
+    // The place's lease of a second, and a poll, with time for a busy machine.
+    expect(awakeMs() - start).toBeLessThan(10_000);
   });
 
   together('a paused waiter does not count a direct hand-off as held for longer than its place', async () => {
@@ -443,11 +453,11 @@ describe('connections', () => {
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url, { connectTimeoutMs: 1000 }));
     const lock = await locks.acquire(name, { lease: '1500ms' });
-    const start = performance.now();
+    const start = awakeMs();
     proxy.refuse();
     await until('it knows', () => lock.signal.aborted);
     // The lease; the rest is for the check every 20 ms on a busy machine.
-    expect(performance.now() - start).toBeLessThan(2000);
+    expect(awakeMs() - start).toBeLessThan(2000);
     // Blocked: the processor was busy elsewhere at the very end.
     expect(['unreachable', 'blocked']).toContain(lock.signal.reason.reason);
     proxy.accept();
@@ -461,10 +471,10 @@ describe('connections', () => {
     const kept = await ours().acquire(other);
     const outcome = locks.acquire(other, { wait: '4s' }).catch((error: unknown) => error);
     await until('it waits', () => rowsOf('lock_waiter', other));
-    const start = performance.now();
+    const start = awakeMs();
     proxy.stall();
     expect(await outcome).toMatchObject({ code: 'lock_timeout' });
-    expect(performance.now() - start).toBeLessThan(7000);
+    expect(awakeMs() - start).toBeLessThan(7000);
     expect(lock.isHeld).toBe(true);
     await kept.release();
     await lock.release();
@@ -515,11 +525,11 @@ describe('connections', () => {
       await until('it waits', () => rowsOf('lock_waiter', name));
       const listening = `select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1 and query ilike 'listen%'`;
       await client.query(listening, [name]);
-      const start = performance.now();
+      const start = awakeMs();
       await lock.release();
       await (await waiting).release();
-      // A poll, and a statement that is under way.
-      expect(performance.now() - start).toBeLessThan(4000);
+      // A poll, and a statement that is under way, with time for a busy machine.
+      expect(awakeMs() - start).toBeLessThan(10_000);
     }
   });
 

@@ -24,7 +24,7 @@ import type {
   Snapshot,
   WakeUp,
 } from '../store.ts';
-import { Attempt, type Parts } from './attempt.ts';
+import { Attempt } from './attempt.ts';
 import { DeadlockDetector } from './deadlock.ts';
 import { Grants } from './grants.ts';
 import { ended, MOST_HOLDERS } from './head.ts';
@@ -34,6 +34,7 @@ import { whileHeld } from './items/holder.ts';
 import { headOf, lockKey, shortNonce } from './items/key.ts';
 import { LocalWaiters } from './local-waiters.ts';
 import { Queue } from './queue.ts';
+import type { Parts } from './running-call.ts';
 import { Staleness } from './staleness.ts';
 
 const OPERATOR: CallLimits = { timeoutMs: 10_000 };

@@ -17,16 +17,18 @@ export interface SnapshotRow {
   age_ms: number;
 }
 
+/** What a holder and a waiter have in common. */
+function claimOf(
+  row: SnapshotRow,
+): Pick<Holder & Waiter, 'name' | 'mode' | 'permits' | 'host' | 'pid' | 'job' | 'since'> {
+  const { name, mode, permits, host, pid, job, since } = row;
+  return { name, mode, permits: permits ?? null, host, pid, job: job ?? null, since };
+}
+
 export function toHolder(row: SnapshotRow): Holder {
   return {
-    name: row.name,
-    mode: row.mode,
-    permits: row.permits ?? null,
+    ...claimOf(row),
     token: BigInt(row.token ?? 0),
-    host: row.host,
-    pid: row.pid,
-    job: row.job ?? null,
-    since: row.since,
     expiresAt: row.expires_at,
     leaseLeftMs: row.left_ms,
     lastHeartbeatAt: row.heartbeat_at,
@@ -35,14 +37,8 @@ export function toHolder(row: SnapshotRow): Holder {
 
 export function toWaiter(row: SnapshotRow): Waiter {
   return {
-    name: row.name,
-    mode: row.mode,
-    permits: row.permits ?? null,
+    ...claimOf(row),
     ticket: BigInt(row.ticket ?? 0),
-    host: row.host,
-    pid: row.pid,
-    job: row.job ?? null,
-    since: row.since,
     waitedMs: row.age_ms,
   };
 }

@@ -1,5 +1,5 @@
 import { type Runner, runner } from '../part.ts';
-import { checkLocks } from './check.ts';
+import { checkLocks } from './check/check.ts';
 import { planForced } from './forced.ts';
 import type { LockHistory } from './history.ts';
 import { type LockPlan, planLocks } from './plan.ts';

@@ -15,6 +15,7 @@ import { granted } from '../../../src/lock/dynamodb/head.ts';
 import { readHead, rewrite } from '../../../src/lock/dynamodb/items/head.ts';
 import { lockKey, waiterOf } from '../../../src/lock/dynamodb/items/key.ts';
 import { createLocks, type Lock, type Locks } from '../../../src/lock/index.ts';
+import { awakeMs } from '../../support/awake.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { until } from '../../support/eventually.ts';
 import { type Fault, faultyClient, type Request } from '../../support/failing/dynamodb-faults.ts';
@@ -454,12 +455,12 @@ describe('the dead', () => {
       await untilWaiting(each, 1);
     }
     isDead = true;
-    const start = performance.now();
+    const start = awakeMs();
     const next = locks.acquire(name, { wait: '20s' });
     for (const lock of held) await lock.release();
     await until('the other is free', () => locks.tryAcquire(other));
     await next;
-    expect(performance.now() - start).toBeLessThan(WAITER_MS * 1.1 + 3000);
+    expect(awakeMs() - start).toBeLessThan(WAITER_MS * 1.1 + 3000);
     isDead = false;
   });
 
@@ -475,9 +476,9 @@ describe('the dead', () => {
     await until('they wait', async () => (await waitersOf(name)) === many, 25_000);
     isDead = true;
     await lock.release();
-    const start = performance.now();
+    const start = awakeMs();
     const next = await locks.acquire(name, { wait: '25s' });
-    expect(performance.now() - start).toBeLessThan(WAITER_MS * 12);
+    expect(awakeMs() - start).toBeLessThan(WAITER_MS * 12);
     await next.release();
   });
 
@@ -646,7 +647,7 @@ describe('H17: a wait of 0, of some time, or for ever', () => {
     const start = performance.now();
     const next = await until('it has the lock', () => locks.tryAcquire(name));
     expect(performance.now() - start).toBeGreaterThan(500);
-    expect(performance.now() - start).toBeLessThan(2500);
+    expect(performance.now() - start).toBeLessThan(10_000);
     expect(next.token).toBeGreaterThan(lock.token);
     isDead = false;
   });

@@ -77,11 +77,11 @@ test('H16: the database refuses a late write, even if its writer does not check 
   const { parties, writes } = await openArena('late');
   const [first, second] = parties;
   const name = 'late';
-  await first?.ask({ do: 'acquire', name, options: { lease: 200 } });
-  const writing = first?.ask({ do: 'write', name, ms: 100, unaware: true }).catch((error: unknown) => error);
+  await first?.ask({ do: 'acquire', name, options: { lease: 4000 } });
+  const writing = first?.ask({ do: 'write', name, ms: 3000, unaware: true }).catch((error: unknown) => error);
   await new Promise((resolve) => setTimeout(resolve, 50));
   first?.child.pause();
-  await second?.ask({ do: 'acquire', name, options: { lease: 1000, wait: 10_000 } });
+  await second?.ask({ do: 'acquire', name, options: { lease: 10_000, wait: 30_000 } });
   await second?.ask({ do: 'write', name });
   first?.child.resume();
   expect(await writing).toMatchObject({ name: 'TransactionCanceledException' });

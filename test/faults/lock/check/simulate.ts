@@ -1,6 +1,6 @@
-import { Draw } from '../../support/random.ts';
-import type { Decision, HoldEnd, LockHistory, Operation, Written } from './history.ts';
-import { SHARED, type Step } from './plan.ts';
+import { Draw } from '../../../support/random.ts';
+import type { Decision, HoldEnd, LockHistory, Operation, Written } from '../history.ts';
+import { SHARED, type Step } from '../plan.ts';
 
 /** Ways in which a simulated store or client breaks a promise. */
 export const BUGS = [

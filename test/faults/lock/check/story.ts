@@ -1,6 +1,6 @@
-import type { Violation } from '../plan.ts';
-import type { LockHistory, Operation } from './history.ts';
-import { SHARED } from './plan.ts';
+import type { Violation } from '../../plan.ts';
+import type { LockHistory, Operation } from '../history.ts';
+import { SHARED } from '../plan.ts';
 
 /** What happened to a name around a moment, in the order of time. */
 export function storyOf({ operations, decisions }: LockHistory, name: string, at: number): string[] {

@@ -1,6 +1,6 @@
-import { type Hold, violations } from '../../support/history/history.ts';
-import type { Violation } from '../plan.ts';
-import type { HoldEnd, LockHistory, Operation } from './history.ts';
+import { type Hold, violations } from '../../../support/history/history.ts';
+import type { Violation } from '../../plan.ts';
+import type { HoldEnd, LockHistory, Operation } from '../history.ts';
 import { violation } from './story.ts';
 
 /** A holder whose lock was broken learns it at its next renewal: within a third of the lease, and the delay of a busy machine. */

@@ -1,5 +1,5 @@
-import type { Violation } from '../plan.ts';
-import type { Decision, LockHistory } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import type { Decision, LockHistory } from '../history.ts';
 import { violation } from './story.ts';
 
 // A place that was kept in the same moment may have been seen as it was before.

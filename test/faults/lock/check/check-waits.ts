@@ -1,5 +1,5 @@
-import type { Violation } from '../plan.ts';
-import type { LockHistory, Operation } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import type { LockHistory, Operation } from '../history.ts';
 import { violation } from './story.ts';
 
 /** What a busy machine, and a store that is slow, may add to a wait whose process nothing was done to. */
