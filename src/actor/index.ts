@@ -15,20 +15,19 @@ export {
 } from './definition.ts';
 export type { ActorKind, LooseFields } from './kind.ts';
 export type { Machine, MachineState } from './machine.ts';
-export {
-  ActorAdmin,
-  createActorAdmin,
-  type HistoryOptions,
-  type IncrOptions,
-  type ListOptions,
-  type MoveOptions,
-  type PagesOptions,
-  type PauseTarget,
-  type TxOptions,
-  type WaitOptions,
-} from './operate/admin.ts';
+export { ActorAdmin, createActorAdmin } from './operate/admin.ts';
 export type { AnswerOf, AskOptions } from './operate/asker.ts';
 export type { ActorExplanation } from './operate/explain.ts';
+export type {
+  HistoryOptions,
+  IncrOptions,
+  ListOptions,
+  MoveOptions,
+  PagesOptions,
+  PauseTarget,
+  TxOptions,
+  WaitOptions,
+} from './operate/options.ts';
 export { consoleChannel, type PageChannel, type PageNotice, type WebhookOptions, webhook } from './pages/channel.ts';
 export type { PageOptions, Severity } from './pages/page.ts';
 export { ActorOverview, type PageFilter } from './postgres/overview.ts';

@@ -3,6 +3,17 @@ import type { Machine } from './machine.ts';
 /** Where an actor is in its life. */
 export type ActorStatus = 'running' | 'due' | 'napping' | 'hibernating' | 'backing off' | 'paused' | 'held' | 'final';
 
+export const ACTOR_STATUSES: readonly ActorStatus[] = [
+  'running',
+  'due',
+  'napping',
+  'hibernating',
+  'backing off',
+  'paused',
+  'held',
+  'final',
+];
+
 /** One actor, as `list` shows it. */
 export interface ActorSummary {
   readonly id: string;

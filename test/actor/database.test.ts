@@ -9,8 +9,8 @@ import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 import { copied } from '../support/servers/embedded.ts';
 import { hasPooler, startPooler } from '../support/servers/pooler.ts';
-import { allFinal, check, open } from './walk.ts';
-import { walker } from './walker.ts';
+import { allFinal, check, open } from './model/walk.ts';
+import { walker } from './model/walker.ts';
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, createServer } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
-import { allFinal, check, open, type Walk } from './walk.ts';
+import { allFinal, check, open, type Walk } from './model/walk.ts';
 
 /** Of the statements of a walk, so many are killed at; PAWL_LONG kills at every one. */
 const SAMPLE = 5;

@@ -54,7 +54,7 @@ async function leaveOpen(scene: ActorScene, work: (tx: Transaction) => Promise<u
 async function othersEnd({ actors }: ActorScene, Stranger: ReturnType<typeof make>): Promise<void> {
   const others = [];
   for (let n = 0; n < 20; n += 1) others.push(await actors.create(Stranger, { does: 'nothing' }));
-  for (const one of others) await actors.waitFor(one);
+  await Promise.all(others.map((one) => actors.waitFor(one)));
 }
 
 describe('a transaction that a user leaves open', () => {
@@ -73,7 +73,7 @@ describe('a transaction that a user leaves open', () => {
     await othersEnd(scene, Stranger);
     for (const one of guarded) expect(await scene.actors.get(one)).toMatchObject({ status: 'running', attempt: 1 });
     for (const close of closes) await close();
-    for (const one of guarded) await scene.actors.waitFor(one);
+    await Promise.all(guarded.map((one) => scene.actors.waitFor(one)));
     expect(closes.length).toBe(6);
   });
 

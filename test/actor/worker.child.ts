@@ -5,7 +5,7 @@ import pg from 'pg';
 import { createActors } from '../../src/actor/index.ts';
 import type { Duration } from '../../src/base/time/duration.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
-import { walker } from './walker.ts';
+import { walker } from './model/walker.ts';
 
 const {
   URL: url = '',

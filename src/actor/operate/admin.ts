@@ -1,106 +1,45 @@
-import { Conflict, InvalidInput, LockNotAvailable, NotFound, TimedOut } from '../../base/errors.ts';
-import { bool, checkOptions, duration, integer, oneOf, optional, signal, text } from '../../base/options/options.ts';
-import { show } from '../../base/options/refusal.ts';
+import { Conflict, InvalidInput, LockNotAvailable, NotFound } from '../../base/errors.ts';
+import { bool, checkOptions, integer, oneOf, optional, text } from '../../base/options/options.ts';
 import type { StandardSchemaV1 } from '../../base/options/schema.ts';
 import { toJson } from '../../base/storable.ts';
-import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
-import { type Duration, formatDuration } from '../../base/time/duration.ts';
-import {
-  type OpenTransaction,
-  openTransaction,
-  type PostgresEngine,
-  requireEngine,
-} from '../../engine/postgres/index.ts';
+import { openTransaction, type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { Machine } from '../machine.ts';
 import { asFields, fieldsOf, requireMessageName, requireSemaphore, unknownName } from '../option-checks.ts';
 import { type PageOptions, readPage } from '../pages/page.ts';
 import { PostgresActorOperator } from '../postgres/operator.ts';
 import { type ActorHealth, PostgresActorReader, type TypeRecord } from '../postgres/reader.ts';
 import { PostgresActorStore } from '../postgres/store.ts';
-import type { ActorRecord, ActorSummary, ActorTransition, FieldChange, PageRecord } from '../record.ts';
+import {
+  ACTOR_STATUSES,
+  type ActorRecord,
+  type ActorSummary,
+  type ActorTransition,
+  type FieldChange,
+  type PageRecord,
+} from '../record.ts';
 import { type ActorTarget, idOf } from '../target.ts';
 import { type AnswerOf, Asker, type AskOptions } from './asker.ts';
 import { diagnosticsHtml } from './diagnostics.ts';
 import { type DiagramOptions, mermaid, svg } from './diagram.ts';
 import { type ActorExplanation, explain } from './explain.ts';
-
-export interface ListOptions {
-  readonly type?: string | undefined;
-  readonly state?: string | undefined;
-  readonly status?: ActorSummary['status'] | undefined;
-  readonly parent?: ActorTarget<never> | undefined;
-  /** With `type`: those whose fields have all of these values. Only fields that the type declares in `index`. */
-  readonly where?: Readonly<Record<string, string | number | boolean>> | undefined;
-  /** Those that are final, too. Default false, unless `status` is `'final'`. */
-  readonly final?: boolean | undefined;
-  /** Only older ones than this id: the last of the page before. */
-  readonly before?: string | undefined;
-  /** 1 to 10,000; default 100. */
-  readonly limit?: number | undefined;
-}
-
-export interface HistoryOptions {
-  /** Only what is older than this epoch: the oldest of the list before. */
-  readonly before?: number | undefined;
-  /** 1 to 10,000; default 1000. */
-  readonly limit?: number | undefined;
-}
-
-export interface PagesOptions {
-  /** Those that are resolved, too. Default false. */
-  readonly resolved?: boolean | undefined;
-  /** Only those about this one. */
-  readonly actor?: ActorTarget<never> | undefined;
-  /** Only older ones than this id: the last of the list before. */
-  readonly before?: string | undefined;
-  /** 1 to 10,000; default 100. */
-  readonly limit?: number | undefined;
-}
-
-/** An actor, a whole type, or one state of a type. */
-export type PauseTarget =
-  | ActorTarget<never>
-  | { readonly type: string; readonly state?: string | undefined; readonly id?: never };
-
-export interface WaitOptions {
-  readonly state?: string | undefined;
-  readonly status?: ActorSummary['status'] | undefined;
-  /** Default `'30s'`. */
-  readonly timeout?: Duration | undefined;
-  readonly signal?: AbortSignal | undefined;
-}
-
-export interface TxOptions {
-  /** Your own transaction, of any of the known libraries. Default: one of its own. */
-  readonly tx?: OpenTransaction | undefined;
-}
-
-/** Why an actor is moved. */
-export interface MoveOptions {
-  /** For its history. 1 to 500 characters. */
-  readonly reason: string;
-}
-
-export interface IncrOptions extends TxOptions {
-  /** Default 1. */
-  readonly n?: number | undefined;
-}
-
-const STATUSES = ['running', 'due', 'napping', 'hibernating', 'backing off', 'paused', 'held', 'final'] as const;
-
-const waitShape = {
-  state: optional(text({ min: 1 })),
-  status: optional(oneOf(STATUSES)),
-  timeout: duration({ default: '30s' }),
-  signal,
-};
-const WAIT_MS = 50;
+import type {
+  HistoryOptions,
+  IncrOptions,
+  ListOptions,
+  MoveOptions,
+  PagesOptions,
+  PauseTarget,
+  TxOptions,
+  WaitOptions,
+} from './options.ts';
+import { waitForActor } from './wait-for.ts';
+import { requireIndexed, requireType } from './where.ts';
 
 const before = optional(text({ pattern: [/^\d{1,15}$/, 'an id'] }));
 const listShape = {
   type: optional(text({ min: 1 })),
   state: optional(text({ min: 1 })),
-  status: optional(oneOf(STATUSES)),
+  status: optional(oneOf(ACTOR_STATUSES)),
   final: optional(bool()),
   before,
   limit: integer({ min: 1, max: 10_000, default: 100 }),
@@ -201,21 +140,7 @@ export class ActorAdmin {
    * @throws TimedOut  says where it is @throws NotFound
    */
   async waitFor(target: ActorTarget<never>, options: WaitOptions = {}): Promise<ActorRecord> {
-    const { state, status, timeout, signal: stop } = checkOptions('waitFor', options, waitShape);
-    const wanted = state === undefined ? (status ?? 'final') : status;
-    const begun = moment();
-    for (;;) {
-      stop?.throwIfAborted();
-      const record = await this.get(target);
-      if ((state ?? record.state) === record.state && (wanted ?? record.status) === record.status) return record;
-      if (waitedFor(begun) > timeout) {
-        const where = `it is ${record.status} in "${record.state}"`;
-        throw new TimedOut(
-          `waited ${formatDuration(timeout)} without success for ${record.type} ${record.id} to be ${[wanted, state].filter(Boolean).join(' in ')}; ${where}`,
-        );
-      }
-      await sleep(WAIT_MS, stop);
-    }
+    return waitForActor(() => this.get(target), options);
   }
 
   /**
@@ -400,21 +325,10 @@ export class ActorAdmin {
 
   /** @throws InvalidInput, NotFound */
   async #where(type: string | undefined, where: object): Promise<string> {
-    if (type === undefined) {
-      throw new InvalidInput('list({ where }) needs the type whose fields these are: list({ type, where })', {
-        field: 'type',
-      });
-    }
-    const indexes = (await this.#operator.indexes(type)) ?? (await this.#type(type)).indexes;
-    for (const [name, value] of Object.entries(asFields(where))) {
-      if (!indexes.includes(name)) throw unknownName(`field in the index of ${type}`, name, indexes, `where.${name}`);
-      if (!['string', 'number', 'boolean'].includes(typeof value)) {
-        throw new InvalidInput(`where.${name} must be a text, a number, true or false, but was ${show(value)}`, {
-          field: `where.${name}`,
-        });
-      }
-    }
-    await this.#operator.fillIndex(type);
+    const name = requireType(type);
+    const indexes = (await this.#operator.indexes(name)) ?? (await this.#type(name)).indexes;
+    requireIndexed(name, where, indexes);
+    await this.#operator.fillIndex(name);
     return toJson(where, 'where');
   }
 

@@ -24,6 +24,7 @@ export function mermaid({ initial, always, states }: Machine, { counts }: Diagra
     for (const [semaphore, target] of Object.entries(always)) {
       if (target !== name) lines.push(`  ${safe(name)} --> ${safe(target)} : ${semaphore}`);
     }
+    if (to.length === 0) lines.push(`  ${safe(name)} --> [*]`); // no other state comes next, so the actor ends there
   }
   return `${lines.join('\n')}\n`;
 }

@@ -16,8 +16,8 @@ import { Delivery } from '../pages/delivery.ts';
 import type { PostgresActorReader } from '../postgres/reader.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { TurnOwner } from '../turn/turn.ts';
-import type { AnyTurn } from './attempt.ts';
 import { Keeper } from './keeper.ts';
+import type { AnyTurn } from './turn-result.ts';
 import { ActorWorker, type DispatcherEvents, type WorkerSettings } from './worker.ts';
 
 export interface StopOptions {

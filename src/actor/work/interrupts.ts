@@ -43,6 +43,11 @@ export class Interrupts {
     this.#loop?.wake();
   }
 
+  /** Notifications were lost: any turn that runs now may have been meant. */
+  noteAll(): void {
+    for (const actor of this.#options.running.keys()) this.note(actor);
+  }
+
   async stop(): Promise<void> {
     await this.#loop?.stop();
   }

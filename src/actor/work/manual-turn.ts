@@ -4,10 +4,11 @@ import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorRecord } from '../record.ts';
 import type { ActorClaim } from '../store.ts';
 import type { TurnOwner } from '../turn/turn.ts';
-import { asOrphaning, asRefused, startTurn, type TurnResult } from './attempt.ts';
+import { startTurn } from './attempt.ts';
 import type { Keeper, LeaseHolder } from './keeper.ts';
 import { commitWithEffects, RowLocked } from './settler.ts';
 import { runInTransaction } from './transaction-turn.ts';
+import { asOrphaning, asRefused, type TurnResult } from './turn-result.ts';
 import { unknownReason, workerRow } from './worker-row.ts';
 
 /** What one turn came to. */

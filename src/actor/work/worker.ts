@@ -15,12 +15,13 @@ import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorClaim, ActorHandoff, ClaimAnswer, TurnCommit } from '../store.ts';
 import type { TurnOwner } from '../turn/turn.ts';
 import { Alarm } from './alarm.ts';
-import { COMMIT_REFUSED, type RunningTurn, startTurn, type TurnResult } from './attempt.ts';
+import { type RunningTurn, startTurn } from './attempt.ts';
 import { Interrupts } from './interrupts.ts';
 import { Isolation } from './isolation.ts';
 import type { Keeper, LeaseHolder } from './keeper.ts';
 import { Settler } from './settler.ts';
 import { runInTransaction } from './transaction-turn.ts';
+import { COMMIT_REFUSED, type TurnResult } from './turn-result.ts';
 import { unknownReason, workerRow } from './worker-row.ts';
 
 /** What a dispatcher tells about its life; for logs, metrics and tests. */
@@ -119,6 +120,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
           store: parts.store,
           worker: () => loop.id,
           isFree: () => loop.acceptsHandoff,
+          isAsleep: () => loop.isAsleep,
           onHandoff: (handoff) => loop.receive(handoff),
           onError: this.onError,
         }),
@@ -156,7 +158,12 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
       this.wake();
     };
     const interrupt = (actor: number): void => this.#interrupts.note(actor);
-    this.#subscription = await store.listen(this.#types, { wake, page: onPage, interrupt });
+    const missed = (): void => {
+      wake();
+      onPage();
+      this.#interrupts.noteAll();
+    };
+    this.#subscription = await store.listen(this.#types, { wake, page: onPage, interrupt, missed });
     if ([...this.#parts.types.values()].some(hasInterrupts)) this.#interrupts.start();
     this.#loop.start(this.#subscription);
   }
@@ -203,6 +210,10 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   get hasLease(): boolean {
     return this.#parts.keeper.hasLease;
+  }
+
+  get slotsTaken(): number {
+    return this.running.size;
   }
 
   get isExclusive(): boolean {

@@ -75,7 +75,8 @@ test('a machine is drawn with every state and transition once, whichever way it 
   expect(text).toContain('[*] --> left_20_side');
   expect(text).toContain('state "middle (3)" as middle');
   expect(text).toContain('state "right" as right');
-  expect(text.match(/-->/g)).toHaveLength(1 + 7 + 4);
+  expect(text.match(/-->/g)).toHaveLength(1 + 7 + 4 + 2);
+  expect(text.match(/.*--> \[\*\]/g)).toEqual(['  below --> [*]', '  over --> [*]']);
   const drawn = svg(machine, { counts: { middle: 3, right: 0 }, current: 'middle' });
   expect(drawn.match(/<rect /g)).toHaveLength(5);
   expect(drawn.match(/marker-end/g)).toHaveLength(7);

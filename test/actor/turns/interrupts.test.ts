@@ -84,6 +84,19 @@ describe('a semaphore that interrupts', () => {
     expect((await actors.waitFor(id)).result).toBe('cancelled');
   });
 
+  test('reaches the body when the listening connection is replaced, however long a poll is', async () => {
+    const { actors, run, seen, id, query } = await open();
+    await run({ poll: '1h', lease: '1h' });
+    await begins(seen);
+    // Its notification is lost with the connection.
+    await query(`insert into pawl.actor_inbox (actor, type, name) select id, type, 'cancel' from pawl.actor_instance`);
+    const ended = await query(
+      `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query ~* '^(un)?listen'`,
+    );
+    expect(ended).toHaveLength(1);
+    expect((await actors.waitFor(id)).result).toBe('cancelled');
+  });
+
   test('leaves to the body what the turn comes to', async () => {
     const { actors, run, seen, id } = await open();
     seen.ends = 'return';

@@ -5,9 +5,9 @@ import { until } from '../../support/eventually.ts';
 import { most } from '../../support/long.ts';
 import { type Child, spawnChild } from '../../support/process.ts';
 import { COMMIT, type Proxy, startProxy } from '../../support/proxy.ts';
+import { allFinal, check, open } from '../model/walk.ts';
+import { walker } from '../model/walker.ts';
 import { openScene } from '../scene.ts';
-import { allFinal, check, open } from '../walk.ts';
-import { walker } from '../walker.ts';
 
 /** Lease 1 s, a rescue every 0.6 s at most, a poll of 0.2 s; the rest is for a busy machine. */
 const BOUND_MS = 1000 + 625 + 200 + 8000;

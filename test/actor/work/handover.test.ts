@@ -9,9 +9,9 @@ import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 import { LONG, most } from '../../support/long.ts';
+import { Stage } from '../model/stage.ts';
+import { allFinal, check, open } from '../model/walk.ts';
 import { type ActorScene, openScene } from '../scene.ts';
-import { Stage } from '../stage.ts';
-import { allFinal, check, open } from '../walk.ts';
 
 /** Long enough that nothing is found by it while a test lasts. */
 const NEVER = '60s';
@@ -426,7 +426,10 @@ async function play(stage: Stage, third: Third, isSame: boolean, order: readonly
         async () => {
           const wasOver = isOver;
           await by.begin();
+          // A raise waits for no other transaction. Its commit may: with a notification it takes its turn among those of all databases.
+          await by.client.query(`set local lock_timeout = '1ms'`);
           await by.one('select pawl.actor_incr_alone($1)', [JSON.stringify({ actor: id, semaphore: 'go' })]);
+          await by.client.query('set local lock_timeout = 0');
           const usual = 'select count(*)::int from pawl.actor_inbox where xmin = pg_current_xact_id()::xid';
           const isHanded = (await by.one<number>(usual)) === 0;
           if (isHanded) handed += 1;
@@ -488,8 +491,6 @@ async function openStage(): Promise<Stage & AsyncDisposable> {
   const database: FreshDatabase = await freshDatabase();
   const stage = await Stage.open(database.url);
   await stage.at(0).one('select pg_advisory_lock_shared(hashtextextended($1, 0))', [CHANNEL]);
-  // A raise waits for no other transaction.
-  for (const raiser of [3, 4]) await stage.at(raiser).client.query(`set lock_timeout = '1ms'`);
   return Object.assign(stage, {
     [Symbol.asyncDispose]: async () => {
       await stage.close();

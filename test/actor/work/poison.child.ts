@@ -20,6 +20,6 @@ const actors = createActors(
     },
   }),
 );
-const dispatcher = actors.run({ lease: '1s', poll: '100ms', onBlocked: BLOCKED === 'exit' ? 'exit' : undefined });
+const dispatcher = actors.run({ lease: '2s', poll: '100ms', onBlocked: BLOCKED === 'exit' ? 'exit' : undefined });
 await dispatcher.started;
 say({ ready: true });

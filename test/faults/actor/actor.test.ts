@@ -1,7 +1,9 @@
+import { most } from '../../support/long.ts';
 import { describeSchedules, openGround } from '../describe-schedules.ts';
 import { actorPart } from './part.ts';
 
-const SEEDS = [1, 2, 3, 4, 5, 6];
+/** The usual ones meet every fault that was drawn in all of them. */
+const SEEDS = most([1, 2, 3, 4, 5, 6], 1, 2, 4);
 
 describeSchedules('leave actors as they promise', {
   part: actorPart,

@@ -1,5 +1,5 @@
 import { type Runner, runner } from '../part.ts';
-import { checkActors } from './check.ts';
+import { checkActors } from './check/check.ts';
 import { planForced } from './forced.ts';
 import { planActors } from './plan.ts';
 import { readPlant } from './plants.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { interleave, interleavings, type Actor as Lane } from '../queue/interleaving.ts';
-import { type FreshDatabase, freshDatabase } from '../support/database.ts';
-import { LONG } from '../support/long.ts';
+import { interleave, interleavings, type Actor as Lane } from '../../queue/interleaving.ts';
+import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { LONG } from '../../support/long.ts';
 import { type Ending, type Row, Stage } from './stage.ts';
 
 interface Scene {

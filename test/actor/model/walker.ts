@@ -1,5 +1,5 @@
-import { type ActorDefinition, actor, type LooseFields, type Turn } from '../../src/actor/index.ts';
-import type { Duration } from '../../src/base/time/duration.ts';
+import { type ActorDefinition, actor, type LooseFields, type Turn } from '../../../src/actor/index.ts';
+import type { Duration } from '../../../src/base/time/duration.ts';
 
 export type Step = (a: Turn<LooseFields, 'go' | 'destroy', string>) => Promise<void>;
 

@@ -1,6 +1,6 @@
-import type { Violation } from '../plan.ts';
-import { MACHINES } from './declaration.ts';
-import type { ActorHistory, Effect, Instance, Move } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import { MACHINES } from '../declaration.ts';
+import type { ActorHistory, Effect, Instance, Move } from '../history.ts';
 
 /** Reasons of moves that a turn committed, and no rescue, failure or hold. */
 const COMMITTED = new Set(['to', 'done']);

@@ -1,5 +1,5 @@
-import { Draw } from '../../support/random.ts';
-import type { ActorHistory, ActorRequest, Begun, Effect, Ending, Instance, Move, Once } from './history.ts';
+import { Draw } from '../../../support/random.ts';
+import type { ActorHistory, ActorRequest, Begun, Effect, Ending, Instance, Move, Once } from '../history.ts';
 
 /** What actors that are broken may do. */
 export const BUGS = [

@@ -1,7 +1,8 @@
 import { expect } from 'vitest';
-import { until } from '../support/eventually.ts';
-import { type Child, spawnChild } from '../support/process.ts';
-import { type ActorScene, openScene, type SceneOptions } from './scene.ts';
+import { awakeMs } from '../../support/awake.ts';
+import { until } from '../../support/eventually.ts';
+import { type Child, spawnChild } from '../../support/process.ts';
+import { type ActorScene, openScene, type SceneOptions } from '../scene.ts';
 import { walker } from './walker.ts';
 
 const { Walker, Companion } = walker(async () => {});
@@ -60,11 +61,11 @@ export async function check({ actors, one, query, ids }: Walk): Promise<void> {
 /** @returns how long that took */
 export async function allFinal(walk: Walk, ms = 30_000): Promise<number> {
   const { isOver, ids } = walk;
-  const begun = performance.now();
+  const begun = awakeMs();
   await until(`all ${ids.length} have walked to their end`, isOver, ms).catch(async (error: Error) => {
     throw new Error(`${error.message}; ${await whatIsLeft(walk)}`);
   });
-  return performance.now() - begun;
+  return awakeMs() - begun;
 }
 
 /** Which actors have not come to their end, who works, and who has a transaction open or waits for one. */

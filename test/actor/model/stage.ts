@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { SqlSession } from '../queue/sql-session.ts';
+import { SqlSession } from '../../queue/sql-session.ts';
 
 /** What the owner's turn comes to. */
 export type Ending = 'hibernate' | 'ignore' | 'to' | 'failed';

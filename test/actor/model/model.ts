@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { SqlSession } from '../queue/sql-session.ts';
+import { SqlSession } from '../../queue/sql-session.ts';
 
 /** One move of a random schedule. Which actor, producer, worker or turn is meant: the given number, modulo those there are. */
 export type Move =

@@ -1,0 +1,82 @@
+import { describeThrown } from '../../base/error-text.ts';
+import { Conflict, PawlError } from '../../base/errors.ts';
+import { BACKOFF, type Backoff, delay } from '../../base/time/backoff.ts';
+import type { ActorDefinition, StateDefinition, Tries } from '../definition.ts';
+import type { LooseFields } from '../kind.ts';
+import type { ActorClaim, TurnCommit } from '../store.ts';
+import type { Effects } from '../turn/effects.ts';
+import type { Turn, TurnOwner } from '../turn/turn.ts';
+
+export type AnyTurn = Turn<LooseFields, string, string>;
+
+/** What a turn is run with. */
+export interface Stage {
+  readonly definition: ActorDefinition;
+  readonly state: StateDefinition;
+  readonly worker: number;
+  readonly owner: TurnOwner;
+}
+
+/** A turn that came to its end. */
+export interface TurnResult {
+  readonly settled: TurnCommit;
+  /** What else is to be committed with it. */
+  readonly effects: Effects | undefined;
+  /** What was thrown, of a turn that failed. */
+  readonly error: unknown;
+  /** Somebody else owns the actor: nothing may be written. */
+  readonly isLost: boolean;
+  /** How it is tried again if its commit is refused. */
+  readonly retry?: Retry | undefined;
+  /** It was committed already, in the transaction of its body. */
+  readonly isWritten?: boolean | undefined;
+}
+
+/** The wait after a turn that failed, and how often it is tried. */
+export interface Retry {
+  readonly backoff: Backoff;
+  readonly tries: Tries | undefined;
+}
+
+export function retryOf(stage: Stage): Retry {
+  return { backoff: stage.definition.backoff, tries: stage.state.tries };
+}
+
+export function commitOf(
+  claim: ActorClaim,
+  kind: TurnCommit['kind'],
+  parts: Omit<TurnCommit, 'id' | 'epoch' | 'attempt' | 'kind' | 'from'>,
+): TurnCommit {
+  const { id, epoch, attempt, state: from } = claim;
+  return { id, epoch, attempt, kind, from, ...parts };
+}
+
+/** A turn whose commit was refused: it has failed, and is written as that. */
+export function asRefused({ settled, retry }: TurnResult, error: unknown): TurnResult {
+  const { id, epoch, attempt, from } = settled;
+  const isLast = retry?.tries !== undefined && attempt >= retry.tries.most;
+  const failed: TurnCommit = {
+    id,
+    epoch,
+    attempt,
+    kind: 'failed',
+    from,
+    // The next turn finds that its tries are spent, and leads on.
+    waitMs: isLast ? 0 : delay(retry?.backoff ?? BACKOFF, attempt, Math.random()),
+    reason: COMMIT_REFUSED,
+    error: error instanceof PawlError ? error.message : describeThrown(error),
+  };
+  return { settled: failed, effects: undefined, error, isLost: false };
+}
+
+export const COMMIT_REFUSED = 'commit refused';
+
+/** A turn that would have ended its actor while children of it are not final: the database has written it as failed. */
+export function asOrphaning({ settled }: TurnResult): TurnResult {
+  const error = new Conflict(
+    `done() with children of actor ${settled.id} that are not final, or are being created: end them first`,
+  );
+  const { id, epoch, attempt, from } = settled;
+  const failed: TurnCommit = { id, epoch, attempt, from, kind: 'failed', waitMs: undefined, reason: COMMIT_REFUSED };
+  return { settled: failed, effects: undefined, error, isLost: false };
+}
