@@ -7,7 +7,7 @@ import { within } from '../base/time/clock.ts';
 import type { Duration } from '../base/time/duration.ts';
 import { FailureLog } from '../base/work/failure-log.ts';
 import { startWithRetries } from '../base/work/start-up.ts';
-import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
+import { BOTH, type PostgresEngine, type Transaction } from '../engine/postgres/index.ts';
 import { type Change, toChange } from './change.ts';
 import { answerDeadlineMs, STOP_MS } from './deadlines.ts';
 import { otherDatabase } from './declare/options.ts';
@@ -160,7 +160,7 @@ export class Follower {
     const to = this.#to;
     const delivered = await store.next(batch, timeoutMs, async (rows, tx) => {
       const changes = rows.map((row) => toChange(row, definition));
-      if (to === undefined) await this.#handler(changes, tx);
+      if (to === undefined) await this.#handle(this.#engine, changes, tx);
       else await this.#hand(to, await store.delivery(tx), changes, timeoutMs);
       if (to !== undefined) await store.delivered(tx);
       if (faults.armed) await faults.reach('capture.after_handler');
@@ -184,16 +184,23 @@ export class Follower {
 
   /** A batch may have been committed there although its acknowledgement was lost here; it is not written again. */
   async #hand(to: PostgresEngine, delivery: Delivery, changes: readonly Change[], timeoutMs: number): Promise<void> {
+    await to.server();
     await to.transaction(
       async (tx) => {
         const after = BigInt(await openPlace(tx, delivery, timeoutMs));
         const missing = changes.filter(({ id }) => BigInt(id) > after);
-        if (missing.length > 0) await this.#handler(missing, tx);
+        if (missing.length > 0) await this.#handle(to, missing, tx);
         await advancePlace(tx, delivery, missing.at(-1)?.id ?? after.toString());
       },
       { isolation: 'read committed', retries: 0, deadlineMs: answerDeadlineMs(timeoutMs) },
     );
     if (faults.armed) await faults.reach('capture.after_copy');
+  }
+
+  /** The handler may write on other nodes of Citus. */
+  async #handle(engine: PostgresEngine, changes: readonly Change[], tx: Transaction): Promise<void> {
+    if (engine.spansNodes) await tx.query(BOTH);
+    await this.#handler(changes, tx);
   }
 
   #open(): Promise<FollowerRuntime> {
@@ -206,6 +213,7 @@ export class Follower {
 
   async #find(): Promise<FollowerRuntime> {
     const found = (await this.#installer.find(this.name)) ?? (await this.#installer.install(this.name));
+    await this.#engine.server(); // what `spansNodes` goes by
     return { ...found, store: new ChangeStore(this.#engine, found.line) };
   }
 }

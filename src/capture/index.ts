@@ -21,7 +21,7 @@ export type {
   QueryVia,
   Via,
 } from './declare/definition.ts';
-export type { Build, ProjectedRow, ProjectOptions, RunOptions } from './declare/options.ts';
+export type { Build, DistributeOptions, ProjectedRow, ProjectOptions, RunOptions } from './declare/options.ts';
 export { Sql, sql } from './declare/sql-text.ts';
 export {
   type ChangeHandler,

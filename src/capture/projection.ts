@@ -17,13 +17,15 @@ import { copyStatements } from './postgres/copy.ts';
 import { takeOver } from './postgres/epoch.ts';
 import { CaptureStore } from './postgres/store.ts';
 import { type Progress, SweepStore } from './postgres/sweep.ts';
-import { compareTarget, openTarget, type Target, TargetStatements } from './postgres/target.ts';
+import { TargetStatements } from './postgres/target/statements.ts';
+import { compareTarget, openTarget, type Target } from './postgres/target/target.ts';
 import { Searcher, type SearchOptions, type SearchPage } from './search.ts';
 import { CopyTable } from './work/copy.ts';
 import { type Destination, OwnTable } from './work/destination.ts';
 import { ProjectionWorker } from './work/projection-worker.ts';
 import { type FailedEntity, Projector } from './work/projector.ts';
 import type { ProjectionEvents, ProjectionRuntime } from './work/runtime.ts';
+import { SpreadTable } from './work/spread.ts';
 import { Sweep } from './work/sweep.ts';
 
 export interface BackfillOptions {
@@ -184,9 +186,15 @@ export class Projection {
 
   #destination(line: number, target: Target, root: Source): Destination {
     const { build, query, to } = this.#options;
-    if (to === undefined) return new OwnTable(new TargetStatements(target, root, query), target.key, build);
-    const statements = copyStatements(target, root, query);
-    return new CopyTable({ to, line, target: new TargetStatements(target, root), statements, key: target.key, build });
+    const { key, isDistributed } = target;
+    if (to === undefined && !isDistributed) return new OwnTable(new TargetStatements(target, root, query), key, build);
+    const parts = {
+      target: new TargetStatements(target, root),
+      statements: copyStatements(target, root, query),
+      key,
+      build,
+    };
+    return to === undefined ? new SpreadTable(parts) : new CopyTable({ to, line, isDistributed, ...parts });
   }
 }
 

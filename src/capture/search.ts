@@ -4,8 +4,9 @@ import { refusal, type OptionPath as Subject, show } from '../base/options/refus
 import { isObject } from '../base/options/shape.ts';
 import type { Duration } from '../base/time/duration.ts';
 import type { PostgresEngine, Transaction } from '../engine/postgres/index.ts';
-import { type Condition, SETTINGS, type SearchPosition, SearchStatements, toHtml } from './postgres/search.ts';
-import type { Target, TargetOptions } from './postgres/target.ts';
+import { type Condition, type SearchPosition, SearchStatements, setUp, toHtml } from './postgres/search.ts';
+import type { TargetOptions } from './postgres/target/declared.ts';
+import type { Target } from './postgres/target/target.ts';
 import { parseSearch } from './search-query.ts';
 
 export interface SearchOptions {
@@ -76,7 +77,7 @@ export class Searcher {
     const condition = this.#statements.condition(terms, this.#filters(filter, tenant));
     const found = this.#engine.transaction(
       async (tx) => {
-        await tx.query(SETTINGS, [String(timeout), tenant ?? '']);
+        await setUp(tx, this.#target, timeout, tenant ?? '');
         const matches = await this.#count(tx, condition);
         const page = await this.#page(tx, condition, cursor, { limit, isWide: matches >= NARROW });
         return { ...page, matches };
@@ -161,7 +162,7 @@ export class Searcher {
     const candidates = isWide
       ? this.#statements.wide(condition, place, CANDIDATES, WALK)
       : this.#statements.narrow(condition, place, CANDIDATES);
-    const { statement, values } = this.#statements.page(candidates, condition.query, place, limit);
+    const { statement, values } = this.#statements.page(candidates, condition, place, limit);
     const [row] = await tx.query<{ window: Answer['window']; rows: Answer['rows'] | null }>(statement, values);
     return { window: row?.window ?? { n: 0, order: null, key: null }, rows: row?.rows ?? [] };
   }
@@ -193,10 +194,17 @@ const shape = {
     },
     { default: {} },
   ),
-  tenant: optional(custom('a string or a number', (value, place) => plain(value, place) ?? '')),
+  tenant: optional(custom('a string or a number', tenantText)),
   cursor: custom('next of the page before', fromCursor, { default: '' }),
   timeout: duration({ min: 1, max: '1h', default: '5s' }),
 };
+
+/** Text of a statement where rows are distributed: it may hold anything except what ends a text. */
+function tenantText(value: unknown, place: Subject): string {
+  const tenant = plain(value, place) ?? '';
+  if (tenant.includes('\0')) throw refusal(place, value, 'a text without the character NUL');
+  return tenant;
+}
 
 function plain(value: unknown, place: Subject): string | null {
   if (value === null) return null;

@@ -11,11 +11,13 @@ import {
   sql,
 } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
+import { awakeMs } from '../support/awake.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 import { LONG } from '../support/long.ts';
 import { spawnChild } from '../support/process.ts';
 import { startProxy } from '../support/proxy.ts';
+import { openCluster, projectDocs } from './citus/cluster.ts';
 import { build, EXPECTED, openScene, TARGET, VIA } from './scene.ts';
 
 async function run(projection: Projection, options: RunOptions = {}): Promise<void> {
@@ -376,11 +378,27 @@ test('projections and followers stop within 5 s though the database answers no m
   proxy.silence();
   await client.query("update orders set status = 'late' where id = 1");
   const late = [projection.run(), follower.run()];
-  const since = performance.now();
+  const since = awakeMs();
   await Promise.all([...workers, ...late].map((worker) => worker.stop()));
-  const stoppedMs = performance.now() - since;
+  const stoppedMs = awakeMs() - since;
   await engine.stop();
   // 3 s more for a busy machine.
   expect(stoppedMs).toBeLessThan(5_000 + 3_000);
-  expect(performance.now() - since).toBeLessThan(5_000 + 1_000 + 2_000 + 4_000);
+  expect(awakeMs() - since).toBeLessThan(5_000 + 1_000 + 2_000 + 4_000);
+});
+
+test('a page of a comparison is looked up in the log by hash, and not key by key, whatever plan the server keeps', async () => {
+  const { engine, client, sent } = await openCluster(20, { hasCitus: false });
+  const { capture, projection } = projectDocs(engine, {});
+  await capture.apply();
+  await projection.backfill();
+  await client.query("update doc_search set title = 'wrong' where id = 3");
+  sent();
+  expect(await projection.reconcile()).toMatchObject({ drifted: 1 });
+  const [text] = sent().filter((each) => each.includes('capture.dirty_among'));
+  await client.query(`set plan_cache_mode = force_generic_plan; prepare among as ${text}`);
+  const { rows } = await client.query<{ 'QUERY PLAN': string }>("explain execute among (1, '{1,2}')");
+  const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
+  expect(plan.match(/Filter: .*hashed SubPlan \d/g)).toHaveLength(2);
+  expect(plan).not.toMatch(/ANY \(\$2/);
 });

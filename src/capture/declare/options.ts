@@ -6,6 +6,8 @@ import {
   duration,
   integer,
   list,
+  object,
+  oneOf,
   optional,
   record,
   signal,
@@ -16,7 +18,7 @@ import { isObject } from '../../base/options/shape.ts';
 import { type Backoff, type BackoffOption, backoffShape } from '../../base/time/backoff.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts';
-import type { TargetOptions } from '../postgres/target.ts';
+import type { TargetOptions } from '../postgres/target/declared.ts';
 import { Sql } from './sql-text.ts';
 
 /** One row for the target: values by column, including the key. */
@@ -67,8 +69,23 @@ export interface ProjectOptions {
    * row arrives at least once, and an older row never overwrites a newer one. Default: the captured database itself.
    */
   readonly to?: PostgresEngine | undefined;
+  /**
+   * Has Citus spread the rows over the nodes of its cluster, whose coordinator has the table. Default: the rows are on one node.
+   * See {@link DistributeOptions}.
+   */
+  readonly distribute?: DistributeOptions | undefined;
   /** The name of this consumer. Default: `into`. */
   readonly name?: string | undefined;
+}
+
+export interface DistributeOptions {
+  /**
+   * `'id'`: by the key of the entity. Every node has a share of each search. `'tenant'`: by the column in `tenant`. A tenant's rows are on one
+   * node, and its searches, which always name it, ask that node alone.
+   */
+  readonly by: 'id' | 'tenant';
+  /** Into how many shards, 1 to 1024. Default: `citus.shard_count`, which is 32 unless it was changed. */
+  readonly shards?: number | undefined;
 }
 
 export interface RunOptions {
@@ -141,8 +158,15 @@ export function readProjectOptions(options: ProjectOptions): ProjectionSettings 
     tenant: optional(name),
     language: text({ pattern: [/^[\w.]+$/, 'the name of a text search configuration'], default: 'simple' }),
     to: optional(otherDatabase),
+    distribute: optional(object({ by: oneOf(['id', 'tenant']), shards: optional(integer({ min: 1, max: 1024 })) })),
     name: optional(name),
   });
+  if (given.distribute?.by === 'tenant' && given.tenant === undefined) {
+    throw new InvalidInput(
+      `option "distribute.by" for project is 'tenant', and there is no option "tenant"; name the tenant's column there, or give 'id'`,
+      { field: 'distribute.by' },
+    );
+  }
   const known = Object.keys(given.columns);
   for (const column of known) {
     if (given.columns[column]?.includes(';')) {

@@ -11,7 +11,8 @@ import {
 import type { Source } from '../declare/source.ts';
 import type { Delivery } from './change.ts';
 import { operator } from './operators.ts';
-import type { Target } from './target.ts';
+import type { RowsToWrite } from './target/statements.ts';
+import type { Target } from './target/target.ts';
 
 /** Settings for the rest of a transaction: values are written as texts that every other session reads as the same values. */
 const PLAINLY = `set_config('datestyle', 'ISO', true), set_config('intervalstyle', 'postgres', true),
@@ -180,6 +181,26 @@ where not exists (select from ${id(root.schema, root.name)} r where r.${id(root.
       VERBATIM,
     ),
   };
+}
+
+/** Rows that a query has made, and the log position behind everything that they show. */
+export async function readMade(
+  tx: Transaction,
+  { make }: CopyStatements,
+  keys: readonly string[],
+): Promise<RowsToWrite & { readonly position: string }> {
+  const [row] = await tx.query<{ json: string; found: string[]; position: string }>(make, [keys]);
+  return { json: row?.json ?? '[]', found: new Set(row?.found), position: row?.position ?? '0/0' };
+}
+
+/** Which of the keys of a page belong to no entity. */
+export async function readStrays(
+  tx: Transaction,
+  { strays }: CopyStatements,
+  keys: readonly string[],
+): Promise<{ key: string; stray: boolean }[]> {
+  const gone = new Set((await tx.query<{ key: string }>(strays, [keys])).map(({ key }) => key));
+  return keys.map((key) => ({ key, stray: gone.has(key) }));
 }
 
 /** SQLSTATEs that no row causes: lack of resources, a standby that was promoted elsewhere, a shutdown, missing privileges. */

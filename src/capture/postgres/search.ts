@@ -1,8 +1,9 @@
-import { id, type Statement, statement, VERBATIM } from '../../engine/postgres/index.ts';
+import { id, type Statement, statement, type Transaction, VERBATIM } from '../../engine/postgres/index.ts';
 import { literal } from '../declare/sql-text.ts';
 import type { Term } from '../search-query.ts';
 import { operator } from './operators.ts';
-import { type Target, type TargetColumn, type TargetOptions, WORDS } from './target.ts';
+import { type TargetOptions, TENANT_SETTING, WORDS } from './target/declared.ts';
+import type { Target, TargetColumn } from './target/target.ts';
 
 /** Where the next page begins: the window of candidates, and the last row of the page before. */
 export interface SearchPosition {
@@ -74,7 +75,7 @@ export class SearchStatements {
   /** Counts matches up to `most`, and says whether the query has a word at all. */
   count({ where, query, values }: Condition, most: number): { statement: Statement; values: unknown[] } {
     const text = `
-select numnode(${query}) as words, (select count(*)::int from (select 1 from ${this.#on} t where ${where} limit ${most}) m) as matches`;
+select numnode(${query}) as words, count(*)::int as matches from (select 1 from ${this.#on} t where ${where} limit ${most}) m`;
     return { statement: statement('capture.search_count', text, VERBATIM), values: [...values] };
   }
 
@@ -83,9 +84,16 @@ select numnode(${query}) as words, (select count(*)::int from (select 1 from ${t
     return this.#candidates(condition, place, `${this.#on} t`, cap);
   }
 
-  /** The first matches of a walk through so many rows in the order of the projection. */
+  /**
+   * The first matches of a walk through so many rows in the order of the projection. A distributed table has no such walk, which would
+   * bring the rows to the coordinator: there each shard finds its first matches, in whichever way its planner takes for the best.
+   */
   wide(condition: Condition, place: SearchPosition, cap: number, rows: number): { text: string; values: unknown[] } {
     const values = [...condition.values];
+    if (this.#target.isDistributed) {
+      const where = `${condition.where} and ${this.#order} is not null`;
+      return this.#candidates({ ...condition, where }, place, `${this.#on} t`, cap, 'desc');
+    }
     const own = condition.tenant === undefined ? '' : ` and ${condition.tenant}`;
     const after = this.#after(place, values);
     const walk = `(select t.* from ${this.#on} t where ${this.#order} is not null${own}${after}
@@ -98,13 +106,14 @@ select numnode(${query}) as words, (select count(*)::int from (select 1 from ${t
     place: SearchPosition,
     from: string,
     cap: number,
+    order = 'desc nulls last', // only a scan of the index backwards gives `desc`
   ): { text: string; values: unknown[] } {
     const values = [...condition.values];
     const after = this.#after(place, values);
     const text = `
 select ${this.#key} as key, ${this.#order} as ord, ts_rank(t.${WORDS}, ${condition.query}, 1) as rank
 from ${from} where ${condition.where}${after}
-order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
+order by ${this.#order} ${order}, ${this.#key} desc limit ${cap}`;
     return { text, values };
   }
 
@@ -125,7 +134,7 @@ order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
   /** One page of the candidates, best first, with the found words marked. */
   page(
     candidates: { text: string; values: unknown[] },
-    query: string,
+    { query, tenant }: Condition,
     place: SearchPosition,
     limit: number,
   ): { statement: Statement; values: unknown[] } {
@@ -147,27 +156,57 @@ order by ${this.#order} desc nulls last, ${this.#key} desc limit ${cap}`;
     const shown = columns.map(({ name }) => `${literal(name)}, t.${id(name)}`).join(', ');
     const said = this.#options.text.map((column) => `left(t.${id(column)}::text, 20000)`).join(', ');
     const marks = `StartSel=${MARK_FROM}, StopSel=${MARK_TO}, MaxFragments=2, MaxWords=12, MinWords=4, FragmentDelimiter=" … "`;
+    // One node has the tenant's rows, and only a condition of the statement itself says which.
+    const own = tenant === undefined || this.#target.tenant === undefined ? '' : ` and ${tenant}`;
+    // Citus takes statements whose parts are either about the table alone or about what other parts have found.
     const text = `
 with candidate as materialized (${candidates.text}
 ), page as materialized (
   select c.* from candidate c ${after} order by c.rank desc, c.ord desc nulls last, c.key desc limit ${limit + 1}
+), shown as materialized (
+  select ${this.#key} as key, pg_catalog.json_build_object(${shown}) as row,
+    ts_headline(${literal(this.#options.language)}::regconfig, pg_catalog.concat_ws(' … ', ${said}), ${query}, ${literal(marks)}) as snippet
+  from ${this.#on} t where ${this.#key} ${operator('=', keyOperators)} any (select p.key from page p)${own}
 )
-select (select pg_catalog.json_build_object('n', count(*), 'order', (pg_catalog.array_agg(c.ord::text order by c.ord desc nulls last, c.key desc))[count(*)::int],
-    'key', (pg_catalog.array_agg(c.key::text order by c.ord desc nulls last, c.key desc))[count(*)::int]) from candidate c) as window,
-  (select pg_catalog.json_agg(pg_catalog.json_build_object('rank', p.rank::text, 'order', p.ord::text, 'key', p.key::text, 'row', pg_catalog.json_build_object(${shown}),
-    'snippet', ts_headline(${literal(this.#options.language)}::regconfig, pg_catalog.concat_ws(' … ', ${said}), ${query}, ${literal(marks)}))
-    order by p.rank desc, p.ord desc nulls last, p.key desc)
-  from page p join ${this.#on} t on ${this.#key} ${operator('=', keyOperators)} p.key) as rows`;
+select w.place as window, r.found as rows
+from (
+  select pg_catalog.json_build_object('n', count(*), 'order', (pg_catalog.array_agg(c.ord::text order by c.ord desc nulls last, c.key desc))[count(*)::int],
+    'key', (pg_catalog.array_agg(c.key::text order by c.ord desc nulls last, c.key desc))[count(*)::int]) as place from candidate c
+) w cross join (
+  select pg_catalog.json_agg(pg_catalog.json_build_object('rank', p.rank::text, 'order', p.ord::text, 'key', p.key::text, 'row', s.row, 'snippet', s.snippet)
+    order by p.rank desc, p.ord desc nulls last, p.key desc) as found
+  from page p join shown s on s.key ${operator('=', keyOperators)} p.key
+) r`;
     return { statement: statement('capture.search_page', text, VERBATIM), values };
   }
 }
 
-export const SETTINGS: Statement = statement(
+const SETTINGS: Statement = statement(
   'capture.search_settings',
   `
 select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), set_config('work_mem', '32MB', true),
   set_config('statement_timeout', $1::text, true), set_config('pawl.tenant', $2::text, true)`,
 );
+
+/**
+ * Planner settings, the time limit and the tenant for the rest of the transaction. Other nodes get only what `set local` says, and only when
+ * Citus is told so.
+ */
+export async function setUp(tx: Transaction, target: Target, timeoutMs: number, tenant: string): Promise<void> {
+  if (!target.isDistributed) {
+    await tx.query(SETTINGS, [String(timeoutMs), tenant]);
+    return;
+  }
+  const settings = [
+    `set local statement_timeout = ${timeoutMs}`,
+    "set local citus.propagate_set_commands = 'local'",
+    'set local enable_seqscan = off',
+    'set local jit = off',
+    "set local work_mem = '32MB'",
+    `set local ${TENANT_SETTING} = ${literal(tenant)}`,
+  ];
+  await tx.client.query({ text: `-- capture.search_settings\n${settings.join(';')}` });
+}
 
 /** Puts the found words between `<mark>` and `</mark>`, and escapes everything else for HTML. */
 export function toHtml(snippet: string): string {

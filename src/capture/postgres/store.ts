@@ -86,13 +86,17 @@ select not exists (select from pawl.capture_dirty d where d.line = $1::smallint 
   and not exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0 and d.id <= $2::bigint) as yes`,
 );
 
+// A plan for all values compares each row of the log with each key of an array, one by one: 1.3 s for a page of 2,000 keys while 38,000
+// changes wait. "is true" keeps the subquery from becoming a join, for which the planner may take a loop: its keys are hashed.
+const among = (key: string): string => `(${key} in (select u.key from pg_catalog.unnest($2::text[]) u (key))) is true`;
+
 const DIRTY_AMONG = statement(
   'capture.dirty_among',
   `
 select ${HAS_LINKS} as unknown,
   array(
-    select d.key from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0 and d.key = any ($2::text[])
-    union select r.key from pawl.capture_retry r where r.line = $1::smallint and r.key = any ($2::text[])) as keys`,
+    select d.key from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0 and ${among('d.key')}
+    union select r.key from pawl.capture_retry r where r.line = $1::smallint and ${among('r.key')}) as keys`,
 );
 
 /** The kinds of work that are waiting. */

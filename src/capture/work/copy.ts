@@ -1,7 +1,7 @@
 import { Conflict, ConnectionFailed } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import { now } from '../../base/time/clock.ts';
-import { isTransient, type PostgresEngine, type Transaction } from '../../engine/postgres/index.ts';
+import { BOTH, isTransient, type PostgresEngine, type Transaction } from '../../engine/postgres/index.ts';
 import type { Build } from '../declare/options.ts';
 import {
   type CopyStatements,
@@ -9,13 +9,15 @@ import {
   drawVersion,
   isOutOfService,
   logPosition,
+  readMade,
   readPlainly,
+  readStrays,
   takeKeys,
 } from '../postgres/copy.ts';
 import { beginEpoch, reach } from '../postgres/epoch.ts';
-import { type TargetStatements, writeRows } from '../postgres/target.ts';
+import { type RowsToWrite, type TargetStatements, writeRows } from '../postgres/target/statements.ts';
 import { type Destination, type TargetRow, WentBack } from './destination.ts';
-import { buildRows, type MadeRows, without } from './rows.ts';
+import { buildRows } from './rows.ts';
 
 export interface CopyParts {
   /** The database that has the copy. */
@@ -24,6 +26,8 @@ export interface CopyParts {
   readonly target: TargetStatements;
   readonly statements: CopyStatements;
   readonly key: string;
+  /** Its rows and what is known about them are on several nodes of Citus. */
+  readonly isDistributed: boolean;
   /** Undefined where a query makes the rows. */
   readonly build: Build | undefined;
 }
@@ -45,7 +49,7 @@ const ALL = { seesAll: true };
 const ROUNDS = 3;
 
 /** Rows that were made in the captured database, and a log position behind everything that they show. */
-interface Made extends MadeRows {
+interface Made extends RowsToWrite {
   readonly position: string;
 }
 
@@ -92,9 +96,11 @@ export class CopyTable implements Destination {
     const rows = await this.#there(() =>
       to.transaction((other) => other.query<{ key: string }>(statements.page, [after, limit]), ALL),
     );
-    const strays = await tx.query<{ key: string }>(statements.strays, [rows.map(({ key }) => key)]);
-    const gone = new Set(strays.map(({ key }) => key));
-    return rows.map(({ key }) => ({ key, stray: gone.has(key) }));
+    return readStrays(
+      tx,
+      statements,
+      rows.map(({ key }) => key),
+    );
   }
 
   async #draw(tx: Transaction): Promise<Draw> {
@@ -115,14 +121,14 @@ export class CopyTable implements Destination {
 
   /** @returns whether the rows were taken; false when another epoch has begun, or the other database may have lost writes */
   #deliver(draw: Draw, made: Made, keys: readonly string[]): Promise<boolean> {
-    const { to, target } = this.#parts;
+    const { to, target, isDistributed } = this.#parts;
     return this.#there(() =>
       to.transaction(
         async (other) => {
           const taken = await takeKeys(other, { draw, position: made.position, keys, timeoutMs: WRITE_MS });
           if (!taken.isCurrent) return false;
-          const isAll = taken.keys.length === keys.length;
-          await writeRows(other, target, made.json, without(made, taken.keys), isAll ? undefined : taken.keys);
+          if (isDistributed) await other.query(BOTH);
+          await writeRows(other, target, made, { keys: taken.keys, isAll: taken.keys.length === keys.length });
           return true;
         },
         { isolation: 'read committed', deadlineMs: ANSWER_MS, seesAll: true },
@@ -147,8 +153,7 @@ export class CopyTable implements Destination {
       const made = await buildRows(build, tx, { key, keys });
       return { ...made, position: await logPosition(tx) };
     }
-    const [row] = await tx.query<{ json: string; found: string[]; position: string }>(statements.make, [keys]);
-    return { json: row?.json ?? '[]', found: new Set(row?.found), position: row?.position ?? '0/0' };
+    return readMade(tx, statements, keys);
   }
 
   /** An error that no row causes is a reason to try again, and not to set entities aside. */

@@ -1,8 +1,8 @@
 import { Conflict } from '../../base/errors.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { Build } from '../declare/options.ts';
-import { type TargetStatements, writeRows } from '../postgres/target.ts';
-import { buildRows, without } from './rows.ts';
+import { type TargetStatements, writeRows } from '../postgres/target/statements.ts';
+import { buildRows } from './rows.ts';
 
 /** A row of the target, and whether its entity is gone. */
 export interface TargetRow {
@@ -45,7 +45,7 @@ export class OwnTable implements Destination {
       return;
     }
     const made = await buildRows(this.#build, tx, { key: this.#key, keys });
-    await writeRows(tx, this.#statements, made.json, without(made, keys));
+    await writeRows(tx, this.#statements, made, { keys, isAll: true });
   }
 
   async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {

@@ -1,19 +1,7 @@
 import { InvalidInput } from '../../base/errors.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { Build, ProjectedRow } from '../declare/options.ts';
-
-/** The rows of some entities, as the database reads them into the columns' own types. */
-export interface MadeRows {
-  /** A JSON array of objects. */
-  readonly json: string;
-  /** The keys that have a row. */
-  readonly found: ReadonlySet<string>;
-}
-
-/** The keys that have no row. */
-export function without({ found }: MadeRows, keys: readonly string[]): string[] {
-  return keys.filter((key) => !found.has(key));
-}
+import type { RowsToWrite } from '../postgres/target/statements.ts';
 
 /**
  * Calls `build` and checks its rows: at most one for each key that it was called with, and none for another key.
@@ -23,7 +11,7 @@ export async function buildRows(
   build: Build,
   tx: Transaction,
   { key: column, keys }: { key: string; keys: readonly string[] },
-): Promise<MadeRows> {
+): Promise<RowsToWrite> {
   const rows = await build(keys, tx);
   const asked = new Set(keys);
   const found = new Set<string>();

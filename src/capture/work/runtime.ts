@@ -1,6 +1,6 @@
 import type { CaptureStore } from '../postgres/store.ts';
 import type { SweepStore } from '../postgres/sweep.ts';
-import type { Target } from '../postgres/target.ts';
+import type { Target } from '../postgres/target/target.ts';
 import type { Destination } from './destination.ts';
 import type { FailedEntity, Projector } from './projector.ts';
 import type { Sweep } from './sweep.ts';

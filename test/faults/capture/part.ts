@@ -1,5 +1,5 @@
 import { type Runner, runner } from '../part.ts';
-import { checkCapture } from './check.ts';
+import { checkCapture } from './check/check.ts';
 import { planForced } from './forced.ts';
 import { planCapture } from './plan.ts';
 import { playCapture } from './play.ts';

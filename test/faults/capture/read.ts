@@ -1,6 +1,6 @@
 import type pg from 'pg';
+import type { CaptureHistory, ChangeRow, Difference, LogRow } from './check/history.ts';
 import { COPIED, PROJECTED } from './declaration.ts';
-import type { CaptureHistory, ChangeRow, Difference, LogRow } from './history.ts';
 import { ROW } from './schema.ts';
 
 type Rows = ReadonlyMap<string, string>;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres } from '../../../src/engine/postgres/index.ts';
-import { dumpInto } from '../../capture/dump.ts';
+import { dumpInto } from '../../capture/copy/dump.ts';
 import { holdBackWal, type WalHold } from '../../support/children/crash.ts';
 import { type Standby, startStandby } from '../../support/servers/standby.ts';
 import { SETTINGS } from '../ground.ts';

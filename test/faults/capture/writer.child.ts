@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { note, ready, url } from '../member/member-side.ts';
-import type { WriterEvent } from './history.ts';
+import type { WriterEvent } from './check/history.ts';
 import type { Work } from './plan.ts';
 
 const { WORK = '', FAULTS_LOG = '' } = process.env;

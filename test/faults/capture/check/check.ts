@@ -1,4 +1,4 @@
-import type { Violation } from '../plan.ts';
+import type { Violation } from '../../plan.ts';
 import type { CaptureHistory, ChangeRow, Difference, LogRow } from './history.ts';
 
 /** What cannot be, if every committed change is noted once and every consumer sees it. */

@@ -1,4 +1,4 @@
-import { type PostgresEngine, statement } from '../../src/engine/postgres/index.ts';
+import { type PostgresEngine, statement } from '../../../src/engine/postgres/index.ts';
 
 const LOG = [
   'pawl.capture_definition',

@@ -1,4 +1,4 @@
-import { Draw } from '../../support/random.ts';
+import { Draw } from '../../../support/random.ts';
 import type { CaptureHistory, Difference, LogRow } from './history.ts';
 
 /** What a careless capture might leave. */

@@ -1,9 +1,12 @@
-import { statement } from '../../engine/postgres/index.ts';
-import type { Difference } from '../declare/definition.ts';
-import type { Source } from '../declare/source.ts';
-import type { Reader, Table } from './catalog.ts';
+import { statement } from '../../../engine/postgres/index.ts';
+import type { Difference } from '../../declare/definition.ts';
+import type { Source } from '../../declare/source.ts';
+import type { Reader, Table } from '../catalog.ts';
 
 interface TargetDeclaration {
+  readonly root: Source;
+  /** The column with the key of the entity, if the primary key has one. */
+  readonly key: string | undefined;
   readonly into: string;
   readonly columns: Readonly<Record<string, string>>;
 }
@@ -24,12 +27,10 @@ where a.atttypid operator(pg_catalog.<>) pg_catalog.to_regtype(d.type)::oid`,
 export async function compareTypes(
   db: Reader,
   table: Table,
-  root: Source,
-  { into, columns }: TargetDeclaration,
+  { root, key, into, columns }: TargetDeclaration,
 ): Promise<Difference[]> {
   const found: Difference[] = [];
   const differ = (problem: string): void => void found.push({ kind: 'target', object: into, problem, sql: [] });
-  const [key] = table.primary_key;
   const there = table.columns.find(({ name }) => name === key)?.type;
   if (there !== undefined && !takes(bare(there), bare(root.type))) {
     differ(

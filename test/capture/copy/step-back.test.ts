@@ -1,14 +1,14 @@
 // Either database goes back in time, or is replaced by another one. The projection here has all rows of one table.
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type Capture, createCapture, type Follower, type Projection, sql } from '../../src/capture/index.ts';
-import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
-import { type PostgresEngine, postgres, statement, type Transaction } from '../../src/engine/postgres/index.ts';
-import { holdBackWal } from '../support/children/crash.ts';
-import { freshDatabase } from '../support/database.ts';
-import { until } from '../support/eventually.ts';
-import { type Backup, backUp, copyFolder } from '../support/servers/backup.ts';
-import { startTestServer } from '../support/servers/embedded.ts';
-import { startStandby } from '../support/servers/standby.ts';
+import { type Capture, createCapture, type Follower, type Projection, sql } from '../../../src/capture/index.ts';
+import type { EmbeddedPostgres } from '../../../src/engine/postgres/embedded/index.ts';
+import { type PostgresEngine, postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
+import { holdBackWal } from '../../support/children/crash.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+import { type Backup, backUp, copyFolder } from '../../support/servers/backup.ts';
+import { startTestServer } from '../../support/servers/embedded.ts';
+import { startStandby } from '../../support/servers/standby.ts';
 import { dumpInto } from './dump.ts';
 
 const QUICK = { fsync: 'off', autovacuum: 'off' };

@@ -1,13 +1,13 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { InvalidInput, SchemaMismatch } from '../../src/base/errors.ts';
-import { faults } from '../../src/base/fault.ts';
-import { createCapture, type Projection, Sql, sql } from '../../src/capture/index.ts';
-import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
-import { freshDatabase } from '../support/database.ts';
-import { until } from '../support/eventually.ts';
-import { spawnChild } from '../support/process.ts';
-import { startTestServer } from '../support/servers/embedded.ts';
-import { build, EXPECTED, openScene, type Scene, TARGET } from './scene.ts';
+import { InvalidInput, SchemaMismatch } from '../../../src/base/errors.ts';
+import { faults } from '../../../src/base/fault.ts';
+import { createCapture, type Projection, Sql, sql } from '../../../src/capture/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
+import { spawnChild } from '../../support/process.ts';
+import { startTestServer } from '../../support/servers/embedded.ts';
+import { build, EXPECTED, openScene, type Scene, TARGET } from '../scene.ts';
 
 interface CopyScene extends Scene {
   readonly to: PostgresEngine;

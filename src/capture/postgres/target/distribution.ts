@@ -1,0 +1,94 @@
+import { NotSupported } from '../../../base/errors.ts';
+import { id, only, statement, VERBATIM } from '../../../engine/postgres/index.ts';
+import type { Difference } from '../../declare/definition.ts';
+import { literal } from '../../declare/sql-text.ts';
+import type { Reader, Table } from '../catalog.ts';
+import { quoted, type TargetOptions } from './declared.ts';
+
+/** What Citus has of a table. */
+interface Place {
+  readonly citus: boolean;
+  /** How its rows are spread: 'h' by a hash, 'n' not at all. Null for a table that Citus does not know. */
+  readonly method: string | null;
+  readonly by: string | null;
+  readonly shards: number | null;
+  /** Its rows are on other nodes, too. */
+  readonly elsewhere: boolean;
+}
+
+const HAS_CITUS = statement(
+  'capture.has_citus',
+  "select exists (select from pg_catalog.pg_extension x where x.extname = 'citus'::name) as citus",
+);
+
+/** Sent where Citus is: elsewhere there is nothing of what it names. */
+const PLACE = `
+select d.partmethod::text as method, case when d.partmethod = 'h' then pg_catalog.column_to_column_name(d.logicalrelid, d.partkey) end as by,
+  (select count(*)::int from pg_catalog.pg_dist_shard s where s.logicalrelid::oid = d.logicalrelid::oid) as shards,
+  d.partmethod <> 'n' or d.repmodel <> 's' or d.colocationid <> 0 as elsewhere
+from pg_catalog.pg_dist_partition d where d.logicalrelid::oid = $1::oid`;
+
+async function readPlace(db: Reader, table: Table | undefined): Promise<Place> {
+  const { citus } = only(await db.query<{ citus: boolean }>(HAS_CITUS));
+  const nowhere = { citus, method: null, by: null, shards: null, elsewhere: false };
+  if (!citus || table === undefined) return nowhere;
+  const [place] = await db.query<Place>(statement('capture.target_place', PLACE, VERBATIM), [table.oid]);
+  return { ...nowhere, ...place };
+}
+
+/**
+ * Compares where the rows are with where they should be. A table that only this server has is distributed; any other change moves
+ * rows between nodes, and a person decides on that.
+ * @param key  the column with the key of the entity
+ * @throws NotSupported  a distributed table in a database without Citus
+ */
+export async function compareDistribution(
+  db: Reader,
+  table: Table | undefined,
+  key: string,
+  options: TargetOptions,
+): Promise<Difference[]> {
+  const { distribute, into, tenant, columns } = options;
+  const place = await readPlace(db, table);
+  const differ = (problem: string, sql: string[] = []): Difference[] => [
+    { kind: 'target', object: into, problem, sql },
+  ];
+  if (distribute === undefined) {
+    if (!place.elsewhere) return [];
+    return differ(
+      `Citus keeps its rows on other nodes${place.by === null ? '' : `, by ${place.by}`}; declare it with distribute, or run undistribute_table`,
+    );
+  }
+  if (!place.citus) {
+    throw new NotSupported(
+      `option "distribute" for project needs Citus, and the database of "${into}" does not have the extension; leave it out, or give the coordinator of a cluster in option "to"`,
+    );
+  }
+  const { by, shards } = distribute;
+  if (by === 'tenant' && table === undefined && !(tenant !== undefined && tenant in columns)) {
+    return differ(`it has no column ${tenant}, by which it is to be distributed; name it in columns, with its type`);
+  }
+  const column = by === 'tenant' && tenant !== undefined ? tenant : key;
+  const on = table === undefined ? quoted(into) : id(table.schema, table.name);
+  if (!place.elsewhere) return differ('its rows are all on this node', distributeText(on, column, shards));
+  if (place.method !== 'h' || place.by !== column) {
+    const is = place.method === 'h' ? `distributed by ${place.by}` : 'kept by Citus in another way';
+    return differ(`it is ${is}, and declared as distributed by ${column}; run undistribute_table, and apply() again`);
+  }
+  if (shards === undefined || place.shards === shards) return [];
+  return differ(
+    `it has ${place.shards} shards, and is declared with ${shards}; run alter_distributed_table, or declare ${place.shards}`,
+  );
+}
+
+/**
+ * One connection to each node: Citus refuses some statements, those on extensions among them, in a transaction that has used several in
+ * parallel.
+ */
+function distributeText(on: string, column: string, shards: number | undefined): string[] {
+  const count = shards === undefined ? '' : `, shard_count => ${shards}`;
+  return [
+    "set local citus.multi_shard_modify_mode = 'sequential'",
+    `select pg_catalog.create_distributed_table(${literal(on)}, ${literal(column)}${count})`,
+  ];
+}
