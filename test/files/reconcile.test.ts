@@ -22,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => engine.stop());
 
 /** Limits for tests in which a call hangs: long enough for the other calls on a busy machine. */
-const HANGING = { firstByte: 2500, idle: 2500, total: '20s' } as const;
+const HANGING = { firstByte: 5000, idle: 5000, total: '40s' } as const;
 
 async function on<Store extends TestStore>(
   opening: Promise<Store>,

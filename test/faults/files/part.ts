@@ -1,5 +1,5 @@
 import { type Runner, runner } from '../part.ts';
-import { checkFiles } from './check.ts';
+import { checkFiles } from './check/check.ts';
 import { planFiles } from './plan.ts';
 import { planForced, readPlant } from './plants.ts';
 import { playFiles } from './play.ts';

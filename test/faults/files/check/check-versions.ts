@@ -1,5 +1,5 @@
-import type { Violation } from '../plan.ts';
-import type { Wish } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import type { Wish } from '../history.ts';
 import type { Observation } from './observation.ts';
 
 /** Of the versions of documents: those that were answered are there, once, and nothing else. */

@@ -1,5 +1,5 @@
-import type { Violation } from '../plan.ts';
-import type { Wish } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import type { Wish } from '../history.ts';
 import type { Observation } from './observation.ts';
 
 /** Of reading: whole versions that were there, none older than one that was answered before, and no wrong byte. */

@@ -1,8 +1,8 @@
-import type { Violation } from '../plan.ts';
+import type { Violation } from '../../plan.ts';
+import type { FilesHistory } from '../history.ts';
 import { checkReads } from './check-reads.ts';
 import { checkStore } from './check-store.ts';
 import { checkVersions } from './check-versions.ts';
-import type { FilesHistory } from './history.ts';
 import { Observation } from './observation.ts';
 
 /** What in the history cannot have come from files that keep their promises. */

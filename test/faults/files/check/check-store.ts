@@ -1,4 +1,4 @@
-import type { Violation } from '../plan.ts';
+import type { Violation } from '../../plan.ts';
 import type { Observation } from './observation.ts';
 
 /** Of the bytes: kept objects are there, others are not, and unknown names are not touched. */

@@ -1,6 +1,6 @@
-import { Draw } from '../../support/random.ts';
-import type { DocumentRow, FilesHistory, ObjectRow, Wish } from './history.ts';
-import type { Deed } from './plan.ts';
+import { Draw } from '../../../support/random.ts';
+import type { DocumentRow, FilesHistory, ObjectRow, Wish } from '../history.ts';
+import type { Deed } from '../plan.ts';
 
 /** What files that are broken may do. */
 export const BUGS = [

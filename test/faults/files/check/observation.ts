@@ -1,5 +1,5 @@
-import type { Violation } from '../plan.ts';
-import type { FilesHistory, ObjectRow, Wish } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import type { FilesHistory, ObjectRow, Wish } from '../history.ts';
 
 /** The history by document. */
 export class Observation {
