@@ -11,7 +11,7 @@ declare
   v_outcome text := 'done';
   v_detail text;
 begin
-  select b.action, b.reason into v_bulk from pawl.http_bulk b
+  select b.action, b.reason, b.to_queue, b.to_kind into v_bulk from pawl.http_bulk b
   where b.id = p_bulk and b.holder = p_holder and b.ended_at is null for key share;
   if not found then
     return 'lost';
@@ -24,10 +24,15 @@ begin
     case v_bulk.action
       when 'retry' then v_detail := pawl.queue_retry_job(null, v_job);
       when 'cancel' then v_detail := pawl.queue_cancel_job(null, v_job, v_bulk.reason);
+      when 'redrive' then v_detail := format('job %s is new', pawl.redrive(jsonb_build_object('id', v_job::text)) ->> 'id');
+      when 'move' then v_detail := pawl.queue_move_job(null, v_job, v_bulk.to_queue, v_bulk.to_kind);
+      when 'erase' then v_detail := pawl.queue_erase_job(null, v_job);
     end case;
   exception when sqlstate 'PW001' or sqlstate 'PW002' or sqlstate 'PW003' then
     v_outcome := 'refused';
     v_detail := sqlerrm;
+  when lock_not_available then
+    return 'busy';
   end;
   if v_detail = 'busy' then
     return 'busy';

@@ -52,6 +52,49 @@ begin
   return v_ids;
 end $$;
 
+-- Makes an open batch for who has no declaration of its queue: {queue, parent?, onComplete?, onError?, onDone?}. A callback is checked by
+-- enqueuing it, which is taken back.
+create or replace function pawl.queue_batch_make(p_request jsonb) returns bigint
+language plpgsql as $$
+declare
+  v_callbacks jsonb := '{}';
+  v_name text;
+  v_request jsonb;
+begin
+  foreach v_name in array array['onComplete', 'onError', 'onDone'] loop
+    continue when coalesce(jsonb_typeof(p_request -> v_name), 'null') = 'null';
+    if jsonb_typeof(p_request -> v_name) <> 'object' then
+      raise exception '% must be a job, such as {"kind": "report"}, got %', v_name, left(p_request ->> v_name, 100) using errcode = 'PW001', column = v_name;
+    end if;
+    v_request := jsonb_build_object('queue', p_request -> 'queue') || (p_request -> v_name);
+    begin
+      perform pawl.enqueue(v_request);
+      raise exception 'it can be enqueued' using errcode = 'PWHTB';
+    exception
+      when sqlstate 'PWHTB' then
+        null;
+      when sqlstate 'PW001' or sqlstate 'PW002' then
+        raise exception '%: %', v_name, sqlerrm using errcode = 'PW001', column = v_name;
+    end;
+    v_callbacks := v_callbacks || jsonb_build_object(v_name, v_request);
+  end loop;
+  return pawl.queue_batch_new(jsonb_build_object('queue', p_request -> 'queue', 'parent', p_request -> 'parent', 'callbacks', v_callbacks));
+end $$;
+
+-- Makes jobs members of an open batch, which the caller has joined: what pawl.enqueue() has answered. A unique job that was there already
+-- does not become one.
+create or replace function pawl.queue_batch_members(p_batch bigint, p_answer jsonb) returns void
+language plpgsql /* planner: loop */ as $$
+begin
+  insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, members)
+  select j.shard, j.id / 256, p_batch, min(j.id), range_agg(int8range(j.id, j.id + 1)), range_agg(int8range(j.id, j.id + 1))
+  from (
+    select (a.value ->> 'id')::bigint as id, pawl.queue_shard_of((a.value ->> 'id')::bigint) as shard
+    from jsonb_array_elements(case jsonb_typeof(p_answer) when 'array' then p_answer else jsonb_build_array(p_answer) end) a
+    where not (a.value ->> 'duplicate')::boolean) j
+  group by j.shard, j.id / 256;
+end $$;
+
 -- From here on nothing is added: what is outstanding is all there is to wait for. Does nothing to a batch that is sealed.
 create or replace function pawl.queue_batch_seal(p_batch bigint) returns void
 language plpgsql /* planner: probe */ as $$
@@ -67,7 +110,7 @@ begin
     return;
   end if;
   v_over := pawl.queue_over(array[p_batch], array[0::bigint], array[0::bigint]);
-  perform pawl.queue_ended(s.shard, array[s.ids]) from unnest(v_over.shards, v_over.sets) s (shard, ids);
+  perform pawl.queue_ended(s.shard, array[s.ids], true) from unnest(v_over.shards, v_over.sets) s (shard, ids);
 end $$;
 
 -- Those of these batches that are over now: sealed, and nothing outstanding. Enqueues their callbacks.

@@ -1,4 +1,4 @@
--- What people and programs change by hand, as SQL: pawl.update, pawl.cancel, pawl.retry and pawl.erase, each for one job, which is named by its id or
+-- What people and programs change by hand, as SQL: pawl.update, pawl.cancel, pawl.retry, pawl.skip and pawl.erase, each for one job, which is named by its id or
 -- by its key. In whatever transaction calls them.
 --
 -- The job is {"id": "42"}, or {"queue", "key"} with an optional "kind": the newest job of the key that has not ended, and when all
@@ -34,47 +34,50 @@ end $$;
 -- Cancels a job, with a "reason" if one is given. "in-progress": its worker was told to stop it. PW003 when it has ended otherwise.
 create or replace function pawl.cancel(request jsonb) returns jsonb
 language plpgsql as $$
-declare
-  v_id bigint := pawl.queue_named('pawl.cancel', request, array['reason']);
-  v_status text;
-  v_begun timestamptz := clock_timestamp();
 begin
-  loop
-    v_status := pawl.queue_cancel_job(request ->> 'queue', v_id, request ->> 'reason');
-    if v_status <> 'busy' then
-      return jsonb_build_object('id', v_id::text, 'status', v_status);
-    end if;
-    perform pawl.queue_await_others(v_id, v_begun);
-  end loop;
+  return pawl.queue_change_by_hand('cancel', request, pawl.queue_named('pawl.cancel', request, array['reason']));
 end $$;
 
 -- A job that ended in error or was cancelled is new again; one that is delayed, or waits for its next attempt, is due now.
 create or replace function pawl.retry(request jsonb) returns jsonb
 language plpgsql as $$
-declare
-  v_id bigint := pawl.queue_named('pawl.retry', request, '{}');
-  v_begun timestamptz := clock_timestamp();
 begin
-  loop
-    if pawl.queue_retry_job(request ->> 'queue', v_id) <> 'busy' then
-      return jsonb_build_object('id', v_id::text, 'status', 'new');
-    end if;
-    perform pawl.queue_await_others(v_id, v_begun);
-  end loop;
+  return pawl.queue_change_by_hand('retry', request, pawl.queue_named('pawl.retry', request, '{}'));
+end $$;
+
+-- Skips a job that blocks its key: see block.sql. The status answered is "error". PW003 where it blocks none.
+create or replace function pawl.skip(request jsonb) returns jsonb
+language plpgsql as $$
+begin
+  return pawl.queue_change_by_hand('skip', request, pawl.queue_named('pawl.skip', request, '{}'));
 end $$;
 
 -- Erases a job that waits or has ended: see erase.sql. PW003 while it is in progress. The status answered is "erased".
 create or replace function pawl.erase(request jsonb) returns jsonb
 language plpgsql as $$
+begin
+  return pawl.queue_change_by_hand('erase', request, pawl.queue_named('pawl.erase', request, '{}'));
+end $$;
+
+-- One of the four changes above, tried again for 2 s while another transaction has the job, or a job of its key.
+create or replace function pawl.queue_change_by_hand(p_change text, p_request jsonb, p_id bigint) returns jsonb
+language plpgsql as $$
 declare
-  v_id bigint := pawl.queue_named('pawl.erase', request, '{}');
+  v_queue text := p_request ->> 'queue';
+  v_status text;
   v_begun timestamptz := clock_timestamp();
 begin
   loop
-    if pawl.queue_erase_job(request ->> 'queue', v_id) <> 'busy' then
-      return jsonb_build_object('id', v_id::text, 'status', 'erased');
+    v_status := case p_change
+      when 'cancel' then pawl.queue_cancel_job(v_queue, p_id, p_request ->> 'reason')
+      when 'retry' then pawl.queue_retry_job(v_queue, p_id)
+      when 'skip' then pawl.queue_skip_job(v_queue, p_id)
+      when 'erase' then pawl.queue_erase_job(v_queue, p_id)
+    end;
+    if v_status <> 'busy' then
+      return jsonb_build_object('id', p_id::text, 'status', v_status);
     end if;
-    perform pawl.queue_await_others(v_id, v_begun);
+    perform pawl.queue_await_others(p_id, v_begun);
   end loop;
 end $$;
 

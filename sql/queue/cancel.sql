@@ -50,6 +50,7 @@ begin
       insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason, error)
       values (clock_timestamp(), p_id, v_shard, v_job.queue, v_out.attempt, 'new', 'cancelled', case when p_expires then 'expired' else 'cancel' end, p_reason);
       delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
+      perform pawl.queue_note_untold(v_shard, array[p_id]);
       if v_key_name is not null then
         perform pawl.queue_replace_head(v_job.queue, v_shard, v_key_name, v_key.held, v_key.epoch, v_out.epoch);
       end if;
@@ -85,6 +86,8 @@ declare
   v_swept integer := 0;
 begin
   perform pawl.queue_expire(p_queue, 1000);
+  delete from pawl.queue_untold u where u.queue = p_queue and not exists (
+    select 1 from pawl.queue_worker w where w.queue = p_queue and w.tells and w.expires_at > clock_timestamp());
   for v_wish in
     select c.shard, c.id, c.reason, l.status from pawl.queue_cancel c
     cross join lateral (select j.* from pawl.queue_job j where j.shard = c.shard and j.id = c.id) j

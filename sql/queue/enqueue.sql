@@ -68,7 +68,7 @@ begin
     raise exception 'pawl.enqueue needs a queue and a kind, got %', left(request::text, 100) using errcode = 'PW001';
   end if;
   select * into v_queue from pawl.queue_definition where name = request ->> 'queue';
-  if not found then
+  if not found or (v_queue.removed_at is not null and pawl.queue_is_gone(v_queue)) then
     raise exception 'queue "%" does not exist; create it with createQueue(…) and register() it first', request ->> 'queue' using errcode = 'PW002';
   end if;
   select * into v_kind from pawl.queue_kind where queue = v_queue.id and name = request ->> 'kind';

@@ -17,6 +17,7 @@ begin
   end if;
   -- Of two at once the second finds no job. A retry by hand that is first has taken the dead row away, and the job is new below.
   perform from pawl.queue_job j where j.shard = v_shard and j.id = p_id for update;
+  perform pawl.queue_refuse_blocker(v_shard, p_id, 'erased');
   delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id;
   v_status := (pawl.queue_locate(p_queue, v_shard, p_id)).status;
   if v_status <> 'complete' then
@@ -90,8 +91,10 @@ begin
   end loop;
 end $$;
 
--- Erases or retries several jobs, each for itself. Answers {done, refused: their status does not allow it, busy}.
-create or replace function pawl.queue_change_many(p_queue text, p_action text, p_ids bigint[]) returns json
+-- Erases, retries or moves several jobs, each for itself; p_to and p_to_kind: where to. Answers {done, refused: their status does not allow it, busy}.
+create or replace function pawl.queue_change_many(
+  p_queue text, p_action text, p_ids bigint[], p_to text default null, p_to_kind text default null
+) returns json
 language plpgsql as $$
 declare
   v_id bigint;
@@ -102,13 +105,14 @@ declare
 begin
   foreach v_id in array p_ids loop
     begin
-      v_status := case p_action when 'erase' then pawl.queue_erase_job(p_queue, v_id) else pawl.queue_retry_job(p_queue, v_id) end;
+      v_status := case p_action when 'erase' then pawl.queue_erase_job(p_queue, v_id)
+        when 'move' then pawl.queue_move_job(p_queue, v_id, p_to, p_to_kind) else pawl.queue_retry_job(p_queue, v_id) end;
       if v_status = 'busy' then
         v_busy := v_busy + 1;
       else
         v_done := v_done + 1;
       end if;
-    exception when sqlstate 'PW002' or sqlstate 'PW003' then
+    exception when sqlstate 'PW001' or sqlstate 'PW002' or sqlstate 'PW003' then
       v_refused := v_refused + 1;
     end;
   end loop;

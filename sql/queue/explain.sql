@@ -14,8 +14,9 @@ declare
   v_ahead bigint;
   v_error record;
   v_wish record;
+  v_aside boolean := false;
 begin
-  select j.queue, j.kind, j.priority, j.key, q.keyed, q.paused_at, q.name, k.name as kind_name, k.after, k.after_error into v_job
+  select j.queue, j.kind, j.priority, j.key, j.options, q.keyed, q.paused_at, q.paused_parts, q.name, k.name as kind_name, k.after, k.after_error into v_job
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue join pawl.queue_kind k on k.id = j.kind
   where j.shard = v_shard and j.id = p_id;
   v_key_name := case when v_job.keyed then v_job.key end;
@@ -24,6 +25,10 @@ begin
   select c.at, c.reason into v_wish from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
   select t.at, t.reason, t.error into v_error from pawl.queue_transitions(v_shard, p_id) t
   where t.from_status = 'in-progress' order by t.at desc limit 1;
+  if v_at.place = 'delayed' then
+    select d.run_at >= pawl.queue_set_aside_at(0) into v_aside from pawl.queue_delayed d
+    where d.shard = v_shard and d.id <= p_id order by d.id desc limit 1;
+  end if;
   if v_at.status = 'new' then
     if v_key_name is not null then
       v_before := pawl.queue_key_owner(v_job.queue, v_shard, v_key_name, p_id);
@@ -53,9 +58,12 @@ begin
     'status', v_at.status, 'place', v_at.place, 'queue', v_job.name, 'kind', v_job.kind_name, 'key', v_job.key,
     'attempt', coalesce(v_at.attempt, 0), 'runAt', v_at.run_at, 'claimedAt', v_at.claimed_at, 'settledAt', v_at.settled_at, 'error', v_at.error,
     'now', clock_timestamp(), 'pausedAt', v_job.paused_at,
+    'own', case when v_job.options is not null then json_strip_nulls(json_build_object('attempts', v_job.options -> 'attempts',
+      'timeout', v_job.options -> 'timeout', 'backoff', v_job.options -> 'backoff', 'expiresAt', v_job.options -> 'expiresAt')) end,
+    'pausedParts', pawl.queue_shown_parts(v_job.paused_parts), 'tags', coalesce(v_job.options -> 'tags', '[]'), 'isSetAside', v_aside,
     'worker', case when v_worker.id is not null then json_build_object('id', v_worker.id::text, 'host', v_worker.host, 'pid', v_worker.pid, 'isLive', v_worker.is_live) end,
-    'parents', case when v_at.place = 'delayed' and v_at.run_at is null then pawl.queue_parents_left(v_shard, p_id) end,
-    'before', v_before, 'waits', v_waits, 'ahead', least(10000, v_ahead),
+    'parents', case when v_at.place = 'delayed' and v_at.run_at is null and not v_aside then pawl.queue_parents_left(v_shard, p_id) end,
+    'isBlocker', v_at.status = 'error' and pawl.queue_is_blocker(v_shard, p_id), 'before', v_before, 'waits', v_waits, 'ahead', least(10000, v_ahead),
     'failure', case when v_error.at is not null then json_build_object('at', v_error.at, 'reason', v_error.reason, 'error', v_error.error) end,
     'wish', case when v_wish.at is not null then json_build_object('at', v_wish.at, 'reason', v_wish.reason) end,
     'workers', (select count(*) from pawl.queue_worker w where w.queue = v_job.queue and w.expires_at > clock_timestamp()),
@@ -71,7 +79,7 @@ begin
 end $$;
 
 -- The job of a key that p_id has to wait for: {job, place, since, host, pid, lostSince, runAt}; null when there is none. Place 'open': its
--- handler runs in a transaction of that worker.
+-- handler runs in a transaction of that worker; 'blocked': it ended in error, and its key stands still.
 create or replace function pawl.queue_key_owner(p_queue smallint, p_shard smallint, p_key text, p_id bigint) returns json
 language plpgsql stable /* planner: probe */ as $$
 declare
@@ -81,6 +89,11 @@ declare
 begin
   select k.epoch, k.held into v_key from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = p_key;
   if v_key.held then
+    select json_build_object('job', lower(b.jobs)::text, 'place', 'blocked', 'since', b.since) into v_answer
+    from pawl.queue_blocked b where b.queue = p_queue and b.shard = p_shard and b.key = p_key;
+    if found then
+      return v_answer;
+    end if;
     select json_build_object('job', j.id::text, 'place', 'running', 'since', r.claimed_at, 'host', w.host, 'pid', w.pid) into v_answer
     from pawl.queue_running r
     cross join lateral unnest(r.ids) u (span)
@@ -94,7 +107,7 @@ begin
       (select r.id, 'ready' as place, null::timestamptz as run_at from pawl.queue_ready r
         where r.shard = p_shard and r.queue = p_queue and r.key = p_key and r.epoch = v_key.epoch limit 1)
       union all
-      (select d.id, 'delayed', d.run_at from pawl.queue_delayed d
+      (select d.id, 'delayed', case when d.run_at < pawl.queue_never() then d.run_at end from pawl.queue_delayed d
         where d.shard = p_shard and d.queue = p_queue and d.key = p_key and d.epoch = v_key.epoch limit 1)
     ) h where h.id <> p_id limit 1;
   else

@@ -7,7 +7,7 @@
 
 -- One job in a transaction of its own, which nothing keeps open: a lock that is taken here is gone in a moment. Hands the job
 -- over if a worker has an offer. What keeps a job from that:
---   something is ready that it would overtake, it has to wait for its turn in its key, or the queue is paused
+--   something is ready that it would overtake, it has to wait for its turn in its key, or the queue or a part of it is paused
 --   it has a key, and a kind of the queue coalesces or waits for another: one probe does not find what comes next of the key
 --   it has a single attempt, which would be lost if the worker has just died
 --   it does not fit into a notification
@@ -50,7 +50,7 @@ begin
         and (select w.wants_notify and w.expires_at > v_now from pawl.queue_worker w where w.id = o.worker)
         and exists (
           select 1 from pawl.queue_definition d join pawl.queue_kind k on k.queue = d.id
-          where d.id = p_queue and k.id = p_kind and d.paused_at is null and coalesce((p_options ->> 'attempts')::smallint, k.attempts, d.attempts) > 1
+          where d.id = p_queue and k.id = p_kind and d.paused_at is null and d.paused_parts is null and coalesce((p_options ->> 'attempts')::smallint, k.attempts, d.attempts) > 1
             and octet_length(p_payload::text) + coalesce(octet_length(to_json(p_key)::text), 0) + coalesce(octet_length(p_options::text), 0) <= 7500
             and not exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue offset 0))
       limit 1 for update of o skip locked)

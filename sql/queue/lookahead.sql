@@ -3,8 +3,9 @@
 
 -- The next ready jobs without a key, for a worker's lanes to take one by one with queue_take_row. It claims nothing. It brings back
 -- what is due and takes runs apart, so it has to be a transaction of its own. It stops before the first job with a key. Answers
--- [{priority, id, kind, origin, tid (where the row stands), payload}, …] in their order, at most p_rows of them;
--- without a payload where that is large; null where there is none, or the queue is paused.
+-- [{priority, id, kind, origin, tid and xmin (where the row stands, and since which transaction), payload}, …] in their order, at most
+-- p_rows of them; without a payload where that is large; null where there is none, or the queue or a part of it is
+-- paused: lanes then claim one by one.
 --
 -- Several workers share the rows out among themselves without a word: each job belongs to one of them, by a hash of its id. A worker
 -- reads its own jobs, and those of others that stand up to (p_front_priority, p_front): there it was itself a while ago, so their
@@ -20,6 +21,7 @@ declare
   v_workers int;
   v_nth int;
   v_suspects bigint[];
+  v_partly boolean;
   v_jobs text;
 begin
   if pawl.queue_prepare(p_queue, p_shard, p_worker) = 'paused' then
@@ -28,7 +30,10 @@ begin
   select greatest(count(*), 1), count(*) filter (where w.id < p_worker) into v_workers, v_nth from pawl.queue_worker w
   where w.queue = p_queue and w.hold = 'transaction' and w.expires_at > clock_timestamp();
   -- Jobs that dead workers ran are left to the rescue, which charges them: see queue_note_suspects.
-  select d.suspects into v_suspects from pawl.queue_definition d where d.id = p_queue;
+  select d.suspects, d.paused_parts is not null into v_suspects, v_partly from pawl.queue_definition d where d.id = p_queue;
+  if v_partly then
+    return null;
+  end if;
   perform from (
     select r.n, r.key from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r
@@ -56,14 +61,14 @@ begin
   -- A run that is left is another transaction's, which takes it apart, or has moved up since lanes took what stood before it. A worker
   -- alone keeps the order, and stops there; several have none between them.
   -- Large payloads, compressed or not, are told from the others without reading them.
-  select string_agg(format('{"priority":%s,"id":%s,"kind":%s,"origin":%s,"tid":"%s"%s}',
-    r.priority, r.id, j.kind, pawl.queue_origin(j.created_at, j.options), r.tid,
+  select string_agg(format('{"priority":%s,"id":%s,"kind":%s,"origin":%s,"tid":"%s","xmin":%s%s}',
+    r.priority, r.id, j.kind, pawl.queue_origin(j.created_at, j.options), r.tid, r.maker,
     case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',"payload":' || j.payload end), ',')
   into v_jobs
   from (
     select r.* from (
       select r.*, bool_or(r.key is not null or (r.n > 1 and v_workers = 1)) over (order by r.priority, r.id) as is_behind from (
-        select r.ctid as tid, r.xmax as taker, r.priority, r.id, r.n, r.key from pawl.queue_ready r
+        select r.ctid as tid, r.xmin as maker, r.xmax as taker, r.priority, r.id, r.n, r.key from pawl.queue_ready r
         where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r) r
     where not r.is_behind and r.n = 1 and r.id <> all (v_suspects)
       and (v_workers = 1 or abs(hashint8(r.id) % v_workers) = v_nth or (r.priority, r.id) <= (p_front_priority, p_front))

@@ -46,9 +46,9 @@ begin
     raise exception 'job % is %; only a job that waits, ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
   end if;
   perform pawl.queue_win_again(v_shard, p_id);
-  -- It has been cancelled before those that it comes after had ended. The lock keeps them from ending until this is written.
-  perform from pawl.queue_watch w where w.id = pawl.queue_watch_of(v_shard, p_id) and w.over_at is null for share;
-  if found then
+  if exists (select 1 from pawl.queue_watch w where w.id = pawl.queue_watch_of(v_shard, p_id) and w.over_at is null) then
+    -- It has been cancelled before those that it comes after had ended. What ends the last of them just now does not see it.
+    perform pawl.queue_look_again(v_shard, int8multirange(int8range(p_id, p_id + 1)));
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
     values (pawl.queue_never(), p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);
   elsif v_job.run_at > clock_timestamp() then
@@ -81,6 +81,7 @@ begin
   insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason)
   values (clock_timestamp(), p_id, v_shard, v_job.queue, 0, v_from, 'new', 'retry by hand');
   delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
+  perform pawl.queue_unblock_key(v_job.queue, v_shard, v_key_name, p_id);
   perform pawl.queue_wake(v_job.queue);
   return 'new';
 exception when lock_not_available then

@@ -21,6 +21,7 @@ begin
     return json_build_object('hasLost', v_lost);
   end if;
   perform pawl.queue_expire(p_queue, 1000);  -- what is claimed here has begun
+  update pawl.queue_definition d set removed_at = null where d.id = p_queue and d.removed_at is not null;
   insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold, wants_notify)
   values (p_queue, p_host, p_pid, p_limit, v_lease, v_now + v_lease, 'lease', false) returning id into v_worker;
   loop  -- jobs of keys that are busy are moved out of the way, a thousand at a time

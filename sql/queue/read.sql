@@ -48,7 +48,7 @@ begin
   into place, status, attempt, claimed_at, process_id, worker
   from pawl.queue_running r where r.shard = p_shard and r.ids @> p_id;
   if not found then
-    select 'delayed', 'new', run.attempt, nullif(run.run_at, pawl.queue_never()), run.epoch into place, status, attempt, run_at, epoch
+    select 'delayed', 'new', run.attempt, case when run.run_at < pawl.queue_never() then run.run_at end, run.epoch into place, status, attempt, run_at, epoch
     from (
       select d.id + d.n as past, d.attempt, d.run_at, d.epoch from pawl.queue_delayed d
       where d.shard = p_shard and d.id <= p_id order by d.id desc limit 1
@@ -155,12 +155,12 @@ language sql immutable as $$
   select case when p_unit then p_batch else (left(p_batch::text, 24) || lpad(to_hex(p_id % 281474976710656), 12, '0'))::uuid end
 $$;
 
--- Describes jobs that have just ended in error without their worker: {jobs: [{id, kind, key, attempt, error, origin, process, payload}],
+-- Describes jobs that have just ended without their worker: {jobs: [{id, kind, key, attempt, status, error, origin, process, payload}],
 -- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at the most, and one at the least; more: how many there are beyond.
 create or replace function pawl.queue_describe_ended(p_queue smallint, p_ids bigint[]) returns json
 language sql /* planner: batch */ as $$
   with ended as materialized (
-    select d.shard, d.id, k.name as kind, d.key, d.attempt, d.error, pawl.queue_origin(j.created_at, j.options)::json as origin, j.payload,
+    select d.shard, d.id, k.name as kind, d.key, d.attempt, d.status, d.error, pawl.queue_origin(j.created_at, j.options)::json as origin, j.payload,
       pawl.queue_process(t.process_id, d.id, k.coalesce <> 'none') as process,
       sum(pg_column_size(j.payload)) over (order by d.id) - pg_column_size(j.payload) as before
     from (select i.id from unnest(p_ids) i (id) order by i.id limit 1000) i
@@ -173,7 +173,7 @@ language sql /* planner: batch */ as $$
       where t.shard = d.shard and t.id = d.id and t.to_status = 'error' order by t.at desc limit 1) t on true
     where q.id = p_queue
   )
-  select json_build_object('jobs', json_agg(json_build_object('id', e.id, 'kind', e.kind, 'key', e.key, 'attempt', e.attempt, 'error', e.error,
+  select json_build_object('jobs', json_agg(json_build_object('id', e.id, 'kind', e.kind, 'key', e.key, 'attempt', e.attempt, 'status', e.status, 'error', e.error,
     'origin', e.origin, 'process', e.process, 'payload', e.payload) order by e.id), 'more', cardinality(p_ids) - count(*))
   from ended e where e.before < 16777216
 $$;
@@ -211,10 +211,10 @@ language plpgsql stable as $$
 declare
   v_id smallint;
 begin
-  select d.id into v_id from pawl.queue_definition d where d.name = p_name;
+  select d.id into v_id from pawl.queue_definition d where d.name = p_name and (d.removed_at is null or not pawl.queue_is_gone(d));
   if not found then
     raise exception 'queue "%" does not exist; there %', p_name, coalesce((
-      select 'are ' || string_agg('"' || x.name || '"', ', ') from (select d.name from pawl.queue_definition d order by d.name limit 20) x),
+      select 'are ' || string_agg('"' || x.name || '"', ', ') from (select d.name from pawl.queue_definition d where d.removed_at is null or not pawl.queue_is_gone(d) order by d.name limit 20) x),
       'is none yet: a queue is made known by its first enqueue, its first worker, or register()') using errcode = 'PW002';
   end if;
   return v_id;

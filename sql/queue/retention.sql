@@ -12,6 +12,7 @@ declare
   v_ones tid[];
   v_unique smallint[];
   v_lasting boolean;
+  v_blocked boolean;
 begin
   select clock_timestamp() - d.history into v_past from pawl.queue_definition d where d.id = p_queue;
   if v_past is null then
@@ -19,6 +20,7 @@ begin
   end if;
   v_unique := array(select k.id from pawl.queue_kind k where k.queue = p_queue and k.unique_key);
   v_lasting := exists (select 1 from pawl.queue_unique u where u.queue = p_queue);
+  v_blocked := exists (select 1 from pawl.queue_blocked b where b.queue = p_queue);  -- until it is retried or skipped, a job that blocks its key stays
   v_receipts := array(
     select r.ctid from pawl.queue_receipt r where r.queue = p_queue and r.settled_at < v_past order by r.settled_at limit p_limit);
   v_ones := array(
@@ -40,6 +42,7 @@ begin
         select d.shard, d.id from pawl.queue_dead d
         cross join lateral (select j.only_one from pawl.queue_job j where j.shard = d.shard and j.id = d.id) j
         where d.queue = p_queue and d.status = s.status and d.at < v_past and d.kind <> all (v_unique) and j.only_one is not true and not (v_lasting and pawl.queue_is_lasting(d.id))
+          and not (v_blocked and pawl.queue_is_blocker(d.shard, d.id))
         order by d.id limit p_limit for update of d skip locked) d) d
   ), job as (
     delete from pawl.queue_job j using settled s where j.shard = s.shard and j.id = s.id and j.only_one is not true

@@ -3,10 +3,13 @@
 -- next_at and enqueues in one transaction. The next_at that it read is the condition, so a tick is enqueued once.
 
 -- Writes a schedule: {queue, name, cron, timezone, kind, key, priority, payload, missed, missedFor: ms, overlap, jitter: ms, next: ms,
--- ofSet}. One that has the same pattern and zone already keeps its next tick: every process may declare it at its start.
+-- ofSet, byHand}. One that has the same pattern and zone already keeps its next tick: every process may declare it at its start.
 create or replace function pawl.queue_set_schedule(p_schedule json) returns void
 language plpgsql as $$
 begin
+  if (p_schedule ->> 'byHand')::boolean then
+    perform pawl.queue_check_schedule(p_schedule);
+  end if;
   insert into pawl.queue_schedule as s (queue, name, cron, timezone, kind, key, priority, payload, missed, missed_for, overlap, jitter, of_set, next_at)
   select pawl.queue_id(x.queue), x.name, x.cron, x.timezone, k.id, x.key, x.priority, coalesce(x.payload, 'null'), x.missed,
     x."missedFor" * interval '1 millisecond', coalesce(x.overlap, 'queue'), x.jitter * interval '1 millisecond', coalesce(x."ofSet", false),
@@ -20,6 +23,29 @@ begin
     payload = excluded.payload, missed = excluded.missed, missed_for = excluded.missed_for, overlap = excluded.overlap,
     jitter = excluded.jitter, of_set = excluded.of_set,
     next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_at else excluded.next_at end;
+end $$;
+
+-- Refuses what is set by hand, where no caller has the declaration of the queue at hand: a kind that it does not have, a missing key, and a
+-- schedule of a program's whole set, which that program would write over, or remove. The lock makes a set that is being declared wait.
+create or replace function pawl.queue_check_schedule(p_schedule json) returns void
+language plpgsql as $$
+declare
+  v_name text := p_schedule ->> 'queue';
+  v_queue smallint := pawl.queue_id(v_name);
+  v_needs_key boolean;
+begin
+  perform from pawl.queue_definition d where d.id = v_queue for no key update;
+  if exists (select 1 from pawl.queue_schedule s where s.queue = v_queue and s.name = p_schedule ->> 'name' and s.of_set) then
+    raise exception 'schedule "%" of queue "%" is of the set that a program declares by schedules(); change it there, or take another name',
+      p_schedule ->> 'name', v_name using errcode = 'PW003';
+  end if;
+  select k.needs_key into v_needs_key from pawl.queue_kind k where k.queue = v_queue and k.name = p_schedule ->> 'kind';
+  if not found then
+    raise exception 'queue "%" has no kind "%"; it has %', v_name, p_schedule ->> 'kind',
+      (select string_agg(k.name, ', ' order by k.name) from pawl.queue_kind k where k.queue = v_queue) using errcode = 'PW002';
+  elsif v_needs_key and p_schedule ->> 'key' is null then
+    raise exception 'kind "%" of queue "%" needs a key', p_schedule ->> 'kind', v_name using errcode = 'PW001', column = 'key';
+  end if;
 end $$;
 
 -- Writes all schedules of a queue that a program declares, and removes those of the last such set that this one no longer has:

@@ -244,6 +244,7 @@ begin
   from move v where not isempty(v.ids);
   if v_dead is not null then
     perform pawl.queue_dead_letters(p_shard, v_dead);
+    perform pawl.queue_block_keys(p_shard, v_dead);
   end if;
   return v_done;
 end $$;

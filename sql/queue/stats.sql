@@ -14,7 +14,8 @@ $$;
 create or replace function pawl.queue_figures(p_queues smallint[], p_most int) returns table (queue smallint, stats json)
 language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 declare
-  v_queues smallint[] := coalesce(p_queues, array(select d.id from pawl.queue_definition d));
+  v_queues smallint[] := coalesce(p_queues, array(
+    select d.id from pawl.queue_definition d where d.removed_at is null or not pawl.queue_is_gone(d)));
   v_now timestamptz := clock_timestamp();
   v_since timestamptz := v_now - interval '1 minute';
   v_running jsonb;
@@ -31,7 +32,8 @@ begin
     'ready', least(p_most, ready.n), 'delayed', delayed.n, 'parked', parked.n, 'inProgress', running.n,
     'completePerMinute', case when rate.batches < 1000 then rate.jobs
       else round(rate.jobs * 60 / greatest(0.001, extract(epoch from v_now - rate.since))) end,
-    'oldestReadyMs', oldest.ms, 'pausedAt', d.paused_at, 'workers', worker.n, 'slots', worker.slots)
+    'oldestReadyMs', oldest.ms, 'pausedAt', d.paused_at, 'pausedParts', pawl.queue_shown_parts(d.paused_parts), 'workers', worker.n, 'slots', worker.slots,
+    'blockedKeys', (select count(*) from (select from pawl.queue_blocked b where b.queue = d.id limit p_most) x))
   from unnest(v_queues) q (id)
   cross join lateral (select d.* from pawl.queue_definition d where d.id = q.id) d
   cross join lateral (

@@ -62,6 +62,7 @@ begin
   ) k;
   if ended <> '{}' then
     perform pawl.queue_dead_letters(null, ended);
+    perform pawl.queue_block_keys(null, ended);
   end if;
   -- The keys of the jobs just given back, and no others: this worker may hold more of them.
   perform pawl.queue_release_keys(k.queue, k.shard, k.keys, k.epochs)
@@ -174,7 +175,7 @@ begin
       insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
       values (v_job.id, clock_timestamp(), v_charge.shard, v_charge.queue, v_job.kind, v_at.attempt + 1, 'error', v_job.key, v_charge.error);
       v_dead := v_dead || v_job.id;
-      if v_job.key_name is not null then
+      if v_job.key_name is not null and not pawl.queue_block_keys(v_charge.shard, array[v_job.id]) then
         perform pawl.queue_replace_head(v_charge.queue, v_charge.shard, v_job.key_name, v_key.held, v_key.epoch, v_at.epoch);
       end if;
     end if;

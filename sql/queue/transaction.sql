@@ -45,7 +45,7 @@ begin
         select r.ctid as tid, r.id, r.priority, r.n, r.attempt from pawl.queue_ready r
         where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.id <> all (d.suspects)
         order by r.priority, r.id limit 1 for update skip locked) r
-      where d.id = p_queue and d.paused_at is null and f.plain
+      where d.id = p_queue and d.paused_at is null and d.paused_parts is null and f.plain
         and exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now)
         and (p_unblocked or not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now))
     ), gone as (
@@ -109,7 +109,8 @@ begin
           from pawl.queue_claim_keys(p_queue, p_shard, p_worker, 1, 1, v_now, v_keys, v_epochs, false) k;
           if v_got.taken > 0 then
             return concat('{"runs":[],"keys":[', substr(v_got.rest, 2), ']', ',"chains":' || v_got.chains, ',"processes":{', substr(v_got.processes, 2), '},"seen":', v_seen,
-              ',"last":{"priority":', p_priority, ',"id":', p_after, '}}');
+              ',"last":{"priority":', p_priority, ',"id":', p_after, '}',
+              ',"pausedParts":' || (select d.paused_parts from pawl.queue_definition d where d.id = p_queue), '}');
           elsif v_got.tried then
             raise exception using errcode = 'PW000';
           end if;
@@ -130,9 +131,10 @@ begin
           v_claim := nextval('pawl.queue_claim_id');
           return (
             select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
-              '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s%s}',
+              '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s%s%s}',
               v_claim, j.id, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.options), j.payload::text,
-              v_claim, gen_random_uuid(), j.priority, j.id, to_json(v_now), ',"blockedBy":"' || v_blocked_by || '"')
+              v_claim, gen_random_uuid(), j.priority, j.id, to_json(v_now), ',"blockedBy":"' || v_blocked_by || '"',
+              ',"pausedParts":' || (select d.paused_parts from pawl.queue_definition d where d.id = p_queue))
             from pawl.queue_job j where j.shard = p_shard and j.id = v_row.id);
         end if;
       exception when sqlstate 'PW000' then
@@ -151,19 +153,20 @@ end $$;
 -- Takes one job without a key that queue_peek_ready has read, from where its row stood: a fraction of what queue_claim_one costs,
 -- which has to check what is due, which workers there are and which sort of row comes first. Answers {claim, attempt, claimedAt}, and
 -- with p_reads the payload, which the peek has left out; null where the row is gone, has moved, is locked, or is a suspect, and
--- while the queue is paused. Vacuum gives a place to other rows: hence the id.
+-- while the queue or a part of it is paused. Vacuum gives a place to other rows, and to the same job
+-- after two updates: hence the id, and the transaction that wrote the row.
 --
 -- The same statement without a function, prepared by the worker, would take an eighth less. But its plan would be made without
 -- these settings, while the table may be empty, and then scan all of what it is full of until the next analyze.
-create or replace function pawl.queue_take_row(p_queue smallint, p_shard smallint, p_id bigint, p_tid tid, p_reads boolean) returns text
+create or replace function pawl.queue_take_row(p_queue smallint, p_shard smallint, p_id bigint, p_tid tid, p_xmin xid, p_reads boolean) returns text
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_answer text;
 begin
   delete from pawl.queue_ready r where r.ctid = (
     select r.ctid from pawl.queue_ready r
-    where r.ctid = p_tid and r.id = p_id and r.shard = p_shard and r.queue = p_queue and r.key is null and r.n = 1
-      and (select d.paused_at is null and p_id <> all (d.suspects) from pawl.queue_definition d where d.id = p_queue)
+    where r.ctid = p_tid and r.xmin = p_xmin and r.id = p_id and r.shard = p_shard and r.queue = p_queue and r.key is null and r.n = 1
+      and (select d.paused_at is null and d.paused_parts is null and p_id <> all (d.suspects) from pawl.queue_definition d where d.id = p_queue)
     for update skip locked)
   returning format('{"claim":%s,"attempt":%s,"claimedAt":%s}', nextval('pawl.queue_claim_id'), r.attempt + 1, to_json(clock_timestamp()))
   into v_answer;

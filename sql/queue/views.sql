@@ -24,8 +24,10 @@ from pawl.queue_job j cross join lateral pawl.queue_history(j.shard, j.id) h;
 create or replace view pawl.queue as
 select d.name, d.shards, d.keyed, d.attempts, d.history, d.paused_at, d.created_at,
   array(select k.name from pawl.queue_kind k where k.queue = d.id order by k.name) as kinds,
-  (select count(*)::int from pawl.queue_worker w where w.queue = d.id and w.expires_at > clock_timestamp()) as workers
-from pawl.queue_definition d;
+  (select count(*)::int from pawl.queue_worker w where w.queue = d.id and w.expires_at > clock_timestamp()) as workers,
+  pawl.queue_shown_parts(d.paused_parts) as paused_parts
+from pawl.queue_definition d
+where d.removed_at is null or not pawl.queue_is_gone(d);
 
 create or replace view pawl.worker as
 select w.id, d.name as queue, w.host, w.pid, w.hold, w.concurrency,

@@ -7,8 +7,9 @@
 -- Rows are locked last, parts before watches; parts by bucket, watch and first job.
 
 -- Jobs of a shard have ended, in this transaction. Answers the queues in which there may be something to claim now. Jobs that end
--- since others did are dealt with like those, by a loop: a chain of a thousand jobs would not fit on the stack.
-create or replace function pawl.queue_ended(p_shard smallint, p_ids int8multirange[]) returns smallint[]
+-- since others did are dealt with like those, by a loop: a chain of a thousand jobs would not fit on the stack. p_briefly: this
+-- transaction has locked watches before. Only who holds none waits for parts, or else two would wait for each other.
+create or replace function pawl.queue_ended(p_shard smallint, p_ids int8multirange[], p_briefly boolean default false) returns smallint[]
 language plpgsql /* planner: loop */ as $$
 declare
   v_shards smallint[] := array[p_shard];
@@ -21,7 +22,22 @@ begin
   while v_done < cardinality(v_sets) loop
     v_done := v_done + 1;
     continue when v_sets[v_done] is null;
-    v_step := pawl.queue_ended_step(v_shards[v_done], v_sets[v_done]);
+    if current_setting('transaction_isolation') <> 'read committed' then
+      -- Its snapshot may be older than the ends of other jobs: it would not see that nothing is left.
+      if exists (select 1 from pawl.queue_watch_part w where w.shard = v_shards[v_done]) then
+        perform pawl.queue_look_again(v_shards[v_done], v_sets[v_done]);
+      end if;
+      continue;
+    elsif v_done > 1 or p_briefly then
+      begin
+        v_step := pawl.queue_ended_briefly(v_shards[v_done], v_sets[v_done]);
+      exception when lock_not_available then
+        perform pawl.queue_look_again(v_shards[v_done], v_sets[v_done]);
+        continue;
+      end;
+    else
+      v_step := pawl.queue_ended_step(v_shards[v_done], v_sets[v_done]);
+    end if;
     v_queues := v_queues || v_step.queues;
     v_shards := v_shards || v_step.shards;
     v_sets := v_sets || v_step.sets;
@@ -31,6 +47,14 @@ begin
   end if;
   return v_queues;
 end $$;
+
+-- The same as queue_ended_step, unless that waits for a lock. A part is locked for the time of a commit; deadlocks are looked for later.
+create or replace function pawl.queue_ended_briefly(
+  p_shard smallint, p_ended int8multirange, out queues smallint[], out shards smallint[], out sets int8multirange[]
+)
+language sql set lock_timeout = '20ms' as $$
+  select s.queues, s.shards, s.sets from pawl.queue_ended_step(p_shard, p_ended) s
+$$;
 
 -- Takes these jobs out of what is waited for. Answers the queues of jobs that may run now, and jobs that have ended by it, by shard.
 create or replace function pawl.queue_ended_step(
@@ -108,9 +132,7 @@ create or replace function pawl.queue_over(
 language plpgsql /* planner: loop */ as $$
 declare
   v_mine bigint[];
-  v_run bigint[];
-  v_error bigint[];
-  v_cancel bigint[];
+  v_over bigint[];
   v_batches bigint[];
 begin
   queues := '{}';
@@ -131,28 +153,57 @@ begin
   update pawl.queue_watch w set errors = w.errors + u.errors, cancels = w.cancels + u.cancels
   from unnest(p_watches, p_errors, p_cancels) u (id, errors, cancels)
   where w.id = u.id and w.id = any (v_mine) and (u.errors > 0 or u.cancels > 0);
-  with over as materialized (
+  with over as (
     update pawl.queue_watch w set over_at = clock_timestamp(), check_at = null
     where w.id = any (v_mine) and not exists (select 1 from pawl.queue_watch_part p where p.watch = w.id offset 0)
-    returning w.id, case when w.errors > 0 and w.after_error <> 'run' then w.after_error
-      when w.cancels > 0 and w.after_cancel <> 'run' then w.after_cancel else 'run' end as fate
+    returning w.id
   )
-  select array_agg(o.id) filter (where o.fate = 'run'), array_agg(o.id) filter (where o.fate = 'error'), array_agg(o.id) filter (where o.fate = 'cancel')
-  into v_run, v_error, v_cancel from over o;
-  if v_run is not null then
-    queues := pawl.queue_free_children(v_run);
-  end if;
-  if v_error is not null then
-    select queue_over.shards || o.shards, queue_over.sets || o.sets into shards, sets from pawl.queue_end_children(v_error, 'error') o;
-  end if;
-  if v_cancel is not null then
-    select queue_over.shards || o.shards, queue_over.sets || o.sets into shards, sets from pawl.queue_end_children(v_cancel, 'cancelled') o;
+  select array_agg(o.id) into v_over from over o;
+  if v_over is not null then
+    select l.queues, queue_over.shards || l.shards, queue_over.sets || l.sets into queues, shards, sets from pawl.queue_let_go(v_over) l;
   end if;
 end $$;
 
+-- These watches are over, and their rows are locked: the jobs that waited for them run, or end in error or as cancelled. A job that
+-- somebody changes by hand just now is passed over: that transaction may stay open for as long as it likes, and what it leaves is
+-- not visible here. The next queue_look comes back for it. Answers as queue_ended_step.
+create or replace function pawl.queue_let_go(
+  p_watches bigint[], out queues smallint[], out shards smallint[], out sets int8multirange[]
+)
+language plpgsql /* planner: loop */ as $$
+declare
+  v_fate record;
+  v_left record;
+begin
+  queues := '{}';
+  shards := '{}';
+  sets := '{}';
+  for v_fate in
+    select f.fate, array_agg(f.id order by f.id) as ids from (
+      select w.id, case when w.errors > 0 and w.after_error <> 'run' then w.after_error
+        when w.cancels > 0 and w.after_cancel <> 'run' then w.after_cancel else 'run' end as fate
+      from pawl.queue_watch w where w.id = any (p_watches)) f
+    group by f.fate order by f.fate
+  loop
+    if v_fate.fate = 'run' then
+      v_left := pawl.queue_free_children(v_fate.ids);
+      queues := v_left.queues;
+    else
+      v_left := pawl.queue_end_children(v_fate.ids, case v_fate.fate when 'cancel' then 'cancelled' else 'error' end);
+      shards := shards || v_left.shards;
+      sets := sets || v_left.sets;
+    end if;
+    if v_left.passed then
+      update pawl.queue_watch w set check_at = clock_timestamp() + least(5000, 10 * 3 ^ least(w.checks, 10)) * interval '1 millisecond',
+        checks = least(w.checks + 1, 100) where w.id = any (v_fate.ids);
+      perform pg_notify('pawl_queue', 'look');
+    end if;
+  end loop;
+end $$;
+
 -- The jobs of these watches may run, or are delayed as they were asked to be. Those that were cancelled meanwhile are not there.
--- Answers their queues.
-create or replace function pawl.queue_free_children(p_watches bigint[]) returns smallint[]
+-- Answers their queues, and whether a job was passed over.
+create or replace function pawl.queue_free_children(p_watches bigint[], out queues smallint[], out passed boolean)
 language sql /* planner: loop */ as $$
   with mine as materialized (
     select d.tid from unnest(p_watches) w (id) cross join lateral (select c.* from pawl.queue_child c where c.watch = w.id offset 0) c
@@ -160,7 +211,9 @@ language sql /* planner: loop */ as $$
       select d.ctid as tid from pawl.queue_delayed d
       where d.shard = c.shard and d.id >= c.first and d.id < c.first + c.n and d.run_at = pawl.queue_never() offset 0) d
   ), gone as (
-    delete from pawl.queue_delayed d where d.ctid = any (array(select m.tid from mine m)) returning d.*
+    delete from pawl.queue_delayed d where d.ctid = any (array(
+      select d.ctid from pawl.queue_delayed d where d.ctid = any (array(select m.tid from mine m)) for update skip locked))
+    returning d.*
   ), child as materialized (
     select g.*, j.run_at > clock_timestamp() as is_later, j.run_at as due from gone g cross join lateral (
       select j.run_at from pawl.queue_job j where j.shard = g.shard and j.id = g.id limit 1) j
@@ -172,11 +225,14 @@ language sql /* planner: loop */ as $$
     select c.id, c.shard, c.queue, c.priority, c.kind, c.n, c.attempt, c.lost, c.epoch, c.key from child c where c.is_later is not true
     order by c.priority, c.id
   )
-  select coalesce(array_agg(distinct c.queue), '{}') from child c
+  select coalesce(array_agg(distinct c.queue), '{}'), count(*) < (select count(*) from mine) from child c
 $$;
 
--- The jobs of these watches end without having run. One that is the head of its key makes way for the next.
-create or replace function pawl.queue_end_children(p_watches bigint[], p_status text, out shards smallint[], out sets int8multirange[])
+-- The jobs of these watches end without having run. One that is the head of its key makes way for the next. Answers them by shard, and
+-- whether a job was passed over.
+create or replace function pawl.queue_end_children(
+  p_watches bigint[], p_status text, out shards smallint[], out sets int8multirange[], out passed boolean
+)
 language plpgsql /* planner: loop */ as $$
 declare
   v_heads json;
@@ -189,7 +245,9 @@ begin
       select d.ctid as tid from pawl.queue_delayed d
       where d.shard = c.shard and d.id >= c.first and d.id < c.first + c.n and d.run_at = pawl.queue_never() offset 0) d
   ), gone as (
-    delete from pawl.queue_delayed d using mine m where d.ctid = m.tid returning d.*, m.errors, m.cancels, m.after_error
+    delete from pawl.queue_delayed d using mine m, (
+      select d.ctid as tid from pawl.queue_delayed d where d.ctid = any (array(select m.tid from mine m)) for update skip locked) l
+    where d.ctid = l.tid and m.tid = l.tid returning d.*, m.errors, m.cancels, m.after_error
   ), job as materialized (
     select g.shard, g.queue, g.kind, g.attempt, g.epoch, g.key as line, i.id, j.key,
       case when g.errors > 0 and g.after_error <> 'run' then format('%s of the jobs that it comes after ended in error', g.errors)
@@ -209,13 +267,12 @@ begin
     select j.shard, range_agg(int8range(j.id, j.id + 1)) as ids from job j group by j.shard
   )
   select coalesce((select array_agg(s.shard order by s.shard) from set s), '{}'), coalesce((select array_agg(s.ids order by s.shard) from set s), '{}'),
-    (select json_agg(json_build_object('queue', j.queue, 'shard', j.shard, 'key', j.line, 'epoch', j.epoch) order by j.line) from job j where j.epoch is not null)
-  into shards, sets, v_heads;
-  if p_status = 'error' and sets <> '{}' then
-    perform pawl.queue_dead_letters(null, array(
-      select i.id from unnest(sets) m (ids) cross join lateral unnest(m.ids) s (span)
-      cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)));
-  end if;
+    (select json_agg(json_build_object('queue', j.queue, 'shard', j.shard, 'key', j.line, 'epoch', j.epoch) order by j.line) from job j where j.epoch is not null),
+    (select count(*) from gone) < (select count(*) from mine)
+  into shards, sets, v_heads, passed;
+  perform pawl.queue_note_untold(s.shard, array(
+    select i.id from unnest(s.ids) u (span) cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)))
+  from unnest(shards, sets) s (shard, ids);
   perform pawl.queue_promote_head(h.queue, h.shard, h.key, h.epoch)
   from json_to_recordset(v_heads) h (queue smallint, shard smallint, key text, epoch bigint);
   if p_status = 'error' then
@@ -306,7 +363,7 @@ begin
   from parent p;
   if not 'new' = any (v_statuses) and not 'in-progress' = any (v_statuses) then
     v_over := pawl.queue_over(array[v_watch], array[0::bigint], array[0::bigint]);
-    perform pawl.queue_ended(s.shard, array[s.ids]) from unnest(v_over.shards, v_over.sets) s (shard, ids);
+    perform pawl.queue_ended(s.shard, array[s.ids], true) from unnest(v_over.shards, v_over.sets) s (shard, ids);
     return v_over.queues;
   end if;
   -- With the commit: a settlement that has probed before does not see this watch.
@@ -316,43 +373,7 @@ begin
   return '{}';
 end $$;
 
--- Looks whether jobs have ended that new watches wait for: their settlements may have probed before the watch was committed. Only
--- when every transaction is over that ran while it was committed, nothing can have been missed. Answers how many milliseconds to
--- rest before the next poll; null when there is none. As a rule this reads an empty index.
-create or replace function pawl.queue_look(p_limit int) returns double precision
-language plpgsql /* planner: loop */ as $$
-declare
-  v_snapshot pg_snapshot := pg_current_snapshot();  -- before what is read: a later one says more than that is good for
-  v_watches bigint[];
-  v_ended record;
-begin
-  v_watches := array(select w.id from pawl.queue_watch w where w.check_at <= clock_timestamp() order by w.check_at limit p_limit);
-  if v_watches <> '{}' then
-    for v_ended in
-      select i.shard, range_agg(int8range(i.id, i.id + 1)) as ids from (
-        select p.shard, i.id from unnest(v_watches) u (id) join pawl.queue_watch_part p on p.watch = u.id
-        cross join lateral unnest(p.outstanding) s (span)
-        cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)) i
-      where case when i.shard = -1 then exists (select 1 from pawl.queue_watch b where b.id = i.id and b.over_at is not null)
-        else coalesce(pawl.queue_status(i.shard, i.id), 'gone') not in ('new', 'in-progress') end
-      group by i.shard order by i.shard
-    loop
-      perform pawl.queue_ended(v_ended.shard, array[v_ended.ids]);
-    end loop;
-    update pawl.queue_watch w set checks = least(w.checks + 1, 100), check_xid = coalesce(w.check_xid, pg_snapshot_xmax(pg_current_snapshot())),
-      check_at = case when w.check_xid <= pg_snapshot_xmin(v_snapshot) then null
-        else clock_timestamp() + least(5000, 10 * 3 ^ least(w.checks, 10)) * interval '1 millisecond' end
-    from (
-      select m.id from unnest(v_watches) u (id) join pawl.queue_watch m on m.id = u.id where m.check_at is not null
-      order by m.id desc for update of m skip locked) m
-    where w.id = m.id;
-  end if;
-  return (
-    select greatest(0, extract(epoch from w.check_at - clock_timestamp()) * 1000) from pawl.queue_watch w
-    where w.check_at is not null order by w.check_at limit 1);
-end $$;
-
--- The same for one job that completes in a transaction of its own, as each job does under the hold 'transaction'. One setting: more
+-- What queue_ended does, for one job that completes in a transaction of its own, as each job does under the hold 'transaction'. One setting: more
 -- of them would cost more than the probe.
 create or replace function pawl.queue_ended_alone(p_shard smallint, p_id bigint) returns void
 language plpgsql set enable_seqscan = off as $$

@@ -1,6 +1,6 @@
 -- What the processes tell the database: which queues exist, that they live, and how far their jobs have come.
 
--- Declares a queue: {name, shards, keyed, attempts, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
+-- Declares a queue: {name, shards, keyed, blocks, attempts, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
 -- afterError, attempts, needsKey, onError, rule: what is more than unique, debounce, debounceMax: seconds}]}. Answers {queue, kinds:
 -- {name: id}}. A kind that is not declared any more stays: its jobs may be
 -- outstanding. Writes nothing when nothing changed, so that a hundred starting processes do not queue up here.
@@ -10,12 +10,13 @@ declare
   v_queue pawl.queue_definition;
   v_history interval := make_interval(secs => (p_declared ->> 'history')::double precision);
   v_name text := p_declared ->> 'name';
+  v_blocks boolean := coalesce((p_declared ->> 'blocks')::boolean, false);
   v_timeout text;
 begin
   select * into v_queue from pawl.queue_definition where name = v_name;
   if not found then
-    insert into pawl.queue_definition (name, shards, keyed, attempts, history)
-    values (v_name, (p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, (p_declared ->> 'attempts')::smallint, v_history)
+    insert into pawl.queue_definition (name, shards, keyed, blocks, attempts, history)
+    values (v_name, (p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, v_blocks, (p_declared ->> 'attempts')::smallint, v_history)
     on conflict (name) do nothing;
     select * into v_queue from pawl.queue_definition where name = v_name;
   end if;
@@ -35,10 +36,11 @@ begin
     perform pawl.queue_require_drained(v_queue);
   end if;
   update pawl.queue_definition d set
-    shards = (p_declared ->> 'shards')::smallint, keyed = (p_declared ->> 'keyed')::boolean,
-    attempts = (p_declared ->> 'attempts')::smallint, history = v_history
-  where d.id = v_queue.id and (d.shards, d.keyed, d.attempts, d.history) is distinct from
-    ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, (p_declared ->> 'attempts')::smallint, v_history);
+    shards = (p_declared ->> 'shards')::smallint, keyed = (p_declared ->> 'keyed')::boolean, blocks = v_blocks,
+    attempts = (p_declared ->> 'attempts')::smallint, history = v_history, removed_at = null,
+    created_at = case when d.removed_at is null then d.created_at else clock_timestamp() end
+  where d.id = v_queue.id and (d.shards, d.keyed, d.blocks, d.attempts, d.history, d.removed_at) is distinct from
+    ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, v_blocks, (p_declared ->> 'attempts')::smallint, v_history, null::timestamptz);
 
   insert into pawl.queue_kind (queue, name)
   select v_queue.id, k.value ->> 'name' from json_array_elements(p_declared -> 'kinds') k
@@ -88,11 +90,11 @@ declare
   v_alive bigint[];
 begin
   with beat as (
-    select b.worker, b."wantsNotify" as wants_notify, coalesce(b.holding, '{}') as holding
-    from json_to_recordset(p_beats) b (worker bigint, "wantsNotify" boolean, holding bigint[])
+    select b.worker, b."wantsNotify" as wants_notify, coalesce(b.holding, '{}') as holding, coalesce(b.tells, false) as tells
+    from json_to_recordset(p_beats) b (worker bigint, "wantsNotify" boolean, holding bigint[], tells boolean)
   ), renewed as (
     update pawl.queue_worker w set
-      beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, wants_notify = b.wants_notify, holding = b.holding
+      beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, wants_notify = b.wants_notify, holding = b.holding, tells = b.tells
     from beat b where w.id = b.worker and w.lost_at is null returning w.id
   )
   select array_agg(r.id) into v_alive from renewed r;

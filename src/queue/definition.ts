@@ -90,6 +90,22 @@ export interface KindOptions {
   readonly idle?: Duration | undefined;
   /** The largest payload and result of a job of this kind, as JSON in UTF-8. Default 4 MiB; at most 32 MiB. */
   readonly maxBytes?: number | undefined;
+  /**
+   * The handler of this kind gets an array of up to `size` units, see `UnitBatch`, and takes one slot for all of them. Each has an
+   * outcome of its own. Only for workers with `hold: 'lease'`. Default: the handler gets one unit.
+   */
+  readonly batch?: BatchOptions | undefined;
+}
+
+/** How many units a batch handler gets. */
+export interface BatchOptions {
+  /** At most so many, 1 to 10,000. */
+  readonly size: number;
+  /**
+   * How long the first of them waits for others, when a slot is free and there are fewer than `size`; up to a minute. They count as in
+   * progress meanwhile. Default `'50ms'`.
+   */
+  readonly wait?: Duration | undefined;
 }
 
 /** The declaration of a queue. */
@@ -105,6 +121,14 @@ export interface QueueOptions<K extends Kinds = Kinds> {
   /** How long a settled job and its history are kept: a duration, or `'forever'`. Default `'90d'`. */
   readonly history?: Duration | undefined;
   readonly concurrency?: KeyConcurrency | undefined;
+  /**
+   * What becomes of the later jobs of a key when a job of it ends in `error`: they go on (`'continue'`, the default), or the key
+   * stops (`'block'`): they wait until somebody calls `queue.retry(id)` or `queue.skip(id)` for the job that failed. It stops in the
+   * transaction that ends the job, also when that was lost with its worker. A job that ends without an attempt does not stop its
+   * key: one that was cancelled or has expired, or whose predecessors (`after` at its enqueue) failed. It needs
+   * `concurrency: { perKey: 1 }`, and no kind may have `onError`, since a dead letter would wait behind the key.
+   */
+  readonly keyOnError?: 'continue' | 'block' | undefined;
 }
 
 export interface KeyConcurrency {
@@ -167,6 +191,9 @@ export interface Kind {
   readonly timeoutMs: number;
   readonly idleMs: number;
   readonly maxBytes: number;
+  readonly batch: { readonly size: number; readonly waitMs: number } | undefined;
+  /** A job that ends in error stops its key. */
+  readonly blocksKey: boolean;
 }
 
 /** A queue's declaration, checked and with all defaults. */
@@ -177,6 +204,8 @@ export interface Definition {
   readonly attempts: number;
   readonly historyMs: number;
   readonly keyed: boolean;
+  /** A job that ends in error stops its key. */
+  readonly blocksKeys: boolean;
 }
 
 const DEFAULTS = { shards: 1, attempts: 15, history: '90d' } as const;
@@ -196,6 +225,19 @@ const perKey = custom(
   { default: 1 },
 );
 
+const batchShape = {
+  size: integer({ min: 1, max: 10_000 }),
+  wait: duration({ min: 0, max: '1m', default: '50ms' }),
+};
+
+const batch: Check<Kind['batch']> = optional(
+  custom('{ size, wait }', (value, place) => {
+    const { size, wait } = checkOptions(`createQueue, ${place.field}`, value, batchShape);
+    if (size === undefined) throw refusal(place, value, '{ size, wait }, with a size');
+    return { size, waitMs: wait };
+  }),
+);
+
 const kindShape = {
   payload: schemaOption(),
   unique,
@@ -211,6 +253,7 @@ const kindShape = {
   timeout: duration({ min: 1, default: Infinity, infinite: true }),
   idle: duration({ min: 1, default: Infinity, infinite: true }),
   maxBytes: integer({ min: 1000, max: MOST_BYTES_EVER, default: MOST_BYTES }),
+  batch,
 };
 
 const shape = {
@@ -222,6 +265,7 @@ const shape = {
   }),
   history,
   concurrency: object({ perKey }),
+  keyOnError: oneOf(['continue', 'block'], { default: 'continue' }),
 };
 
 /** @throws InvalidInput when the declaration contradicts itself or has a bad option */
@@ -259,6 +303,8 @@ export function define(name: string, options: QueueOptions): Definition {
       timeoutMs: kind.timeout,
       idleMs: kind.idle,
       maxBytes: kind.maxBytes,
+      batch: kind.batch,
+      blocksKey: given.keyOnError === 'block',
     });
   }
   const keyed = given.concurrency.perKey === 1;
@@ -266,6 +312,7 @@ export function define(name: string, options: QueueOptions): Definition {
     checkKind(kind, names, keyed);
     checkPeriod(kind, given.history);
     checkDeadLetters(kind, kinds);
+    if (kind.blocksKey) checkBlocking(kind, keyed);
   }
   refuseCircle(kinds);
   return Object.freeze({
@@ -275,6 +322,7 @@ export function define(name: string, options: QueueOptions): Definition {
     attempts: given.retry.attempts,
     historyMs: given.history,
     keyed,
+    blocksKeys: given.keyOnError === 'block',
   });
 }
 
@@ -356,6 +404,24 @@ function checkDeadLetters({ name, onError, needsKey }: Kind, kinds: ReadonlyMap<
       );
     }
     seen.push(next.name);
+  }
+}
+
+/** A key that stops must be one that has an order, and no dead letter may wait behind it. */
+function checkBlocking({ name, onError }: Kind, keyed: boolean): void {
+  if (!keyed) {
+    throw new InvalidInput(
+      "keyOnError: 'block' needs concurrency: { perKey: 1 }, else the jobs of a key have no order",
+      {
+        field: 'keyOnError',
+      },
+    );
+  }
+  if (onError !== undefined) {
+    throw new InvalidInput(
+      `kind "${name}" has onError, and the queue keyOnError: 'block': a dead letter has the key of its job, and would wait behind it; leave one out`,
+      { field: `kinds.${name}.onError` },
+    );
   }
 }
 

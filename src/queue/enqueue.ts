@@ -1,13 +1,24 @@
 import { createHash } from 'node:crypto';
-import { InvalidInput, NotFound } from '../base/errors.ts';
-import { checkOptions, custom, optional, suggest } from '../base/options/options.ts';
+import { InvalidInput } from '../base/errors.ts';
+import { checkOptions, custom, optional } from '../base/options/options.ts';
 import { refusal, show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
 import { isTraceparent } from '../base/telemetry.ts';
 import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
-import type { Definition, Kind } from './definition.ts';
+import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
+import {
+  type FlowRow,
+  isDecided,
+  type JobInput,
+  kindOf,
+  type Row,
+  readJob,
+  refuseTime,
+  refuseUnique,
+  requireKey,
+} from './job-input.ts';
 import { type JobOptions, jobShape, ownOptions, refuseTwoTimes } from './job-options.ts';
 import type { NewJobs, QueueIds, QueueStore } from './store.ts';
 import { sending } from './tracing.ts';
@@ -33,12 +44,6 @@ export interface EnqueueResult {
 export interface EnqueuedIds extends Array<string> {
   /** Which of the jobs, by their index from 0, existed already: their ids are those of the jobs that are there. */
   readonly duplicates: readonly number[];
-}
-
-/** One job of `enqueueMany`. */
-export interface JobInput extends JobOptions {
-  readonly kind: string;
-  readonly payload?: unknown;
 }
 
 const TRACEPARENT = 'a traceparent such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"';
@@ -73,9 +78,9 @@ export class Producer {
     const given = checkOptions('enqueue', options, shape);
     const { key: name, priority, runAt, delay, tx, traceparent } = given;
     refuseTwoTimes(given);
-    const kind = this.#kind(kindName, undefined);
+    const kind = kindOf(this.#definition, kindName, undefined);
     await validate(kind.schema, payload, 'payload');
-    this.#requireKey(kind, name);
+    requireKey(this.#definition, kind, name);
     refuseTime(kind, runAt ?? delay);
     const registered = await this.#register();
     const row: Row = {
@@ -103,14 +108,14 @@ export class Producer {
 
   /** Checks a job like `one`, and writes nothing. @throws InvalidInput, NotFound */
   async check(kindName: string, payload: unknown, name: string | undefined): Promise<void> {
-    const kind = this.#kind(kindName, undefined);
+    const kind = kindOf(this.#definition, kindName, undefined);
     await validate(kind.schema, payload, 'payload');
-    this.#requireKey(kind, name);
+    requireKey(this.#definition, kind, name);
   }
 
   /** A payload as JSON, checked as for a job of this kind. @throws InvalidInput, NotFound */
   async json(kindName: string, payload: unknown): Promise<string> {
-    const kind = this.#kind(kindName, undefined);
+    const kind = kindOf(this.#definition, kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     return toJson(payload, 'payload', 'payload', kind.maxBytes);
   }
@@ -139,7 +144,7 @@ export class Producer {
     }
     // Everything is checked before anything is written.
     const rows: Row[] = [];
-    for (let index = 0; index < jobs.length; index += 1) rows.push(await this.#row(jobs[index], index));
+    for (let index = 0; index < jobs.length; index += 1) rows.push(await readJob(this.#definition, jobs[index], index));
     const registered = await this.#register();
     const { name } = this.#definition;
     return sending(name, rows.length, undefined, (trace) =>
@@ -179,7 +184,7 @@ export class Producer {
 
   /** Checks one job of a flow, and registers its queue. @param field  the node: `nodes[3]` */
   async node(job: JobInput, at: number, field: string): Promise<FlowRow> {
-    const row = await this.#row(job, at, field);
+    const row = await readJob(this.#definition, job, at, field);
     refuseUnique(row, field, 'a flow');
     await this.#register();
     const { name, shards } = this.#definition;
@@ -189,7 +194,7 @@ export class Producer {
 
   /** A checked request to pawl.enqueue(), for a job that is enqueued later. @param field  the option that asks for it */
   async later(job: JobInput, field: string): Promise<object> {
-    const row = await this.#row(job, 0, field);
+    const row = await readJob(this.#definition, job, 0, field);
     await this.#register();
     return this.#request(row);
   }
@@ -203,7 +208,7 @@ export class Producer {
     const { tx } = checkOptions('enqueueMany', options, manyShape);
     const rows: Row[] = [];
     for (let index = 0; index < jobs.length; index += 1) {
-      const row = await this.#row(jobs[index], index);
+      const row = await readJob(this.#definition, jobs[index], index);
       refuseUnique(row, `jobs[${index}]`, 'a batch');
       rows.push(row);
     }
@@ -212,59 +217,6 @@ export class Producer {
       add: (part) => this.#store.addInto(batch, registered.queue, part, tx),
       enqueueAll: () => Promise.resolve([]),
     });
-  }
-
-  #row(job: JobInput | undefined, at: number, field: string = `jobs[${at}]`): Row | Promise<Row> {
-    if (typeof job !== 'object' || job === null) {
-      throw new InvalidInput(`${field} must be an object such as { kind, payload }`, { field });
-    }
-    const { kind: kindName, payload, ...options } = job;
-    const { key: name, priority, runAt, delay, own } = readOptions(options, field);
-    const kind = this.#kind(kindName, field);
-    this.#requireKey(kind, name, field);
-    refuseTime(kind, runAt ?? delay, field);
-    const row = (): Row => ({
-      at,
-      kind,
-      key: name ?? null,
-      priority,
-      runAt,
-      delay: delay ?? kind.debounce?.waitMs ?? null,
-      own,
-      payload: toJson(payload, `${field}.payload`, `${field}.payload`, kind.maxBytes),
-    });
-    if (kind.schema === undefined) return row();
-    const valid: unknown = validate(kind.schema, payload, `${field}.payload`);
-    return valid instanceof Promise ? valid.then(row) : row();
-  }
-
-  /** @param of  the job among several: `jobs[3]` */
-  #kind(name: string, of: string | undefined): Kind {
-    const kind = this.#definition.kinds.get(name);
-    if (kind !== undefined) return kind;
-    const names = [...this.#definition.kinds.keys()];
-    if (typeof name !== 'string') {
-      const call =
-        of === undefined ? `enqueue takes (kind, payload, options): enqueue('${names[0]}', …)` : `${of}.kind is a text`;
-      throw new InvalidInput(`${call}, but was given ${show(name)} for the kind`, {
-        field: of === undefined ? 'kind' : `${of}.kind`,
-      });
-    }
-    const near = suggest(name, names);
-    const advice = near === undefined ? `it has ${names.join(', ')}` : `did you mean "${near}"?`;
-    throw new NotFound(
-      `${of === undefined ? '' : `${of}: `}queue "${this.#definition.name}" has no kind "${name}"; ${advice}`,
-    );
-  }
-
-  #requireKey(kind: Kind, name: string | undefined, of?: string): void {
-    if (name !== undefined || !kind.needsKey) return;
-    throw new InvalidInput(
-      `${of === undefined ? '' : `${of}: `}kind "${kind.name}" of queue "${this.#definition.name}" needs a key: enqueue(kind, payload, { key })`,
-      {
-        field: of === undefined ? 'key' : `${of}.key`,
-      },
-    );
   }
 
   /** Jobs without a key of one call go to one shard, those of the next call to the next shard. */
@@ -281,78 +233,13 @@ export class Producer {
   }
 }
 
-function refuseTime({ name, debounce }: Kind, time: Date | number | null | undefined, of?: string): void {
-  if (debounce === undefined || time === null || time === undefined) return;
-  throw new InvalidInput(
-    `${of === undefined ? '' : `${of}: `}kind "${name}" has debounce, which sets the time of a job; leave runAt and delay out`,
-    { field: of === undefined ? 'runAt' : `${of}.runAt` },
-  );
-}
-
 /** How checked jobs are written: plain ones, and those about which pawl.enqueue() decides. */
 interface Adding {
   readonly add: (part: NewJobs) => Promise<number[]>;
   readonly enqueueAll: (requests: readonly object[]) => Promise<readonly { id: string; duplicate: boolean }[]>;
 }
 
-/** A job that may be another one's duplicate cannot be a member: that one may have ended, or be a member elsewhere. */
-function refuseUnique(row: Row, field: string, where: string): void {
-  if (!isDecided(row)) return;
-  throw new InvalidInput(
-    `kind "${row.kind.name}" is unique or throttled, so ${field} may be no job of its own, which ${where} does not support; enqueue it first, and name its id in after`,
-    { field },
-  );
-}
-
-/** Whether the database decides if there is such a job already. */
-function isDecided({ kind }: Row): boolean {
-  return kind.unique !== undefined;
-}
-
-interface Row {
-  readonly at: number;
-  readonly kind: Kind;
-  readonly key: string | null;
-  readonly priority: number;
-  readonly runAt: Date | null;
-  readonly delay: number | null;
-  readonly own: object | undefined;
-  readonly payload: string;
-}
-
-/** A job of a flow. */
-export interface FlowRow extends Row {
-  readonly queue: string;
-  readonly shard: number;
-}
-
-interface RowOptions extends Pick<Row, 'priority' | 'runAt' | 'delay' | 'own'> {
-  readonly key: string | undefined;
-}
-
-const PLAIN: RowOptions = { key: undefined, priority: 0, runAt: null, delay: null, own: undefined };
-
-/** @throws InvalidInput */
-function readOptions(options: JobOptions, field: string): RowOptions {
-  const names = Object.keys(options);
-  if (names.length === 0) return PLAIN;
-  const stranger = names.find((name) => !Object.hasOwn(jobShape, name));
-  if (stranger !== undefined) {
-    const known = ['kind', 'payload', ...Object.keys(jobShape)].join(', ');
-    throw new InvalidInput(`unknown field "${stranger}" in ${field}; there are ${known}`, { field });
-  }
-  const given = checkOptions(`enqueueMany, ${field}`, options, jobShape);
-  if (given.after !== undefined) {
-    throw new InvalidInput(
-      `${field} comes after other jobs, which enqueueMany does not support; use flow() or enqueue()`,
-      { field },
-    );
-  }
-  refuseTwoTimes(given, field);
-  const { key, priority, runAt = null, delay = null } = given;
-  return { key, priority, runAt, delay, own: ownOptions(given) };
-}
-
+/** Jobs of one shard as columns, for one statement. */
 function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): NewJobs {
   const kinds = rows.map((row) => registered.kindId.get(row.kind.name) ?? -1);
   const priorities = rows.map((row) => row.priority);

@@ -2,22 +2,15 @@ import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { checkOptions } from '../base/options/options.ts';
 import { isObject } from '../base/options/shape.ts';
-import { currentTask } from '../base/work/current-task.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { type OpenTransaction, openTransaction, type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
-import {
-  type Definition,
-  define,
-  type Kinds,
-  type PayloadIn,
-  type PayloadOut,
-  type QueueOptions,
-} from './definition.ts';
+import { type Definition, define, type Kinds, type PayloadIn, type QueueOptions } from './definition.ts';
 import { DynamoQueue } from './dynamodb/queue.ts';
-import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from './enqueue.ts';
-import { readHandlers } from './handlers.ts';
+import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, Producer } from './enqueue.ts';
+import { type Handlers, readHandlers } from './handlers.ts';
 import type { JobRecord, JobStatus, JobTransition } from './job.ts';
 import { type JobTarget, readJobId } from './job-id.ts';
+import type { JobInput } from './job-input.ts';
 import { afterPolicy } from './job-options.ts';
 import type { Explanation } from './operate/explain.ts';
 import {
@@ -28,6 +21,8 @@ import {
   type DrainOptions,
   drain,
   type JobChange,
+  type MoveOptions,
+  moveAll,
   Operations,
   search,
   type TxOptions,
@@ -36,6 +31,7 @@ import type { ScheduleOptions, ScheduleRecord } from './operate/schedule.ts';
 import type { SearchOptions, SearchPage } from './operate/search.ts';
 import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } from './operate/set-schedule.ts';
 import { COUNT_LIMIT, type QueueStats } from './operate/stats.ts';
+import { type PartOptions, readPart } from './paused-part.ts';
 import { PostgresQueueFlows } from './postgres/flows.ts';
 import { type ChangedJob, PostgresQueueReader } from './postgres/reader.ts';
 import { PostgresQueueSchedules } from './postgres/schedules.ts';
@@ -45,19 +41,18 @@ import type { ClaimedUnit } from './pull/claimed-unit.ts';
 import { PullOwner } from './pull/owner.ts';
 import { type ClaimOptions, Puller } from './pull/pull.ts';
 import type { QueueIds } from './store.ts';
-import { type ReadTraces, traced } from './tracing.ts';
+import type { ReadTraces } from './tracing.ts';
 import { Batch, type BatchHome } from './watch/batch.ts';
 import { flowText, type GivenNode, readNodeName } from './watch/flow.ts';
 import { readWaitOptions, type WaitForOptions, type WaitTarget, waitFor } from './watch/wait-for.ts';
-import type { Handler } from './work/attempt.ts';
 import { readWorkOptions, type WorkOptions } from './work/options.ts';
 import type { WorkerEvents } from './work/report.ts';
-import type { Unit } from './work/unit.ts';
 import { Worker } from './work/worker.ts';
 
 export { JobFailed, NoRetry } from '../base/errors.ts';
 export type { Duration } from '../base/time/duration.ts';
 export type {
+  BatchOptions,
   DeadLetter,
   KeyConcurrency,
   KindOptions,
@@ -68,10 +63,12 @@ export type {
   RetryOptions,
 } from './definition.ts';
 export type { EnqueueItem } from './dynamodb/producing.ts';
-export { type DynamoHandlers, DynamoQueue } from './dynamodb/queue.ts';
-export type { EnqueuedIds, EnqueueOptions, EnqueueResult, JobInput } from './enqueue.ts';
+export { DynamoQueue } from './dynamodb/queue.ts';
+export type { EnqueuedIds, EnqueueOptions, EnqueueResult } from './enqueue.ts';
+export type { Handlers } from './handlers.ts';
 export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition, type ParentRecord } from './job.ts';
 export type { AnyJobTarget, JobTarget } from './job-id.ts';
+export type { JobInput } from './job-input.ts';
 export type { JobOptions } from './job-options.ts';
 export { createQueueAdmin, QueueAdmin, type ScheduleRunsOptions } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';
@@ -82,8 +79,10 @@ export type {
   CancelOptions,
   DrainOptions,
   JobChange,
+  MoveOptions,
   TxOptions,
 } from './operate/operations.ts';
+export type { RemovedQueue, RemoveOptions } from './operate/remove.ts';
 export {
   nextTicks,
   type ScheduledFor,
@@ -93,17 +92,26 @@ export {
 export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, searchFilter } from './operate/search.ts';
 export type { SchedulesOptions } from './operate/set-schedule.ts';
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './operate/stats.ts';
+export type { PartOptions, PausedPart } from './paused-part.ts';
+/** @internal */
+export { namePart } from './paused-part.ts';
 export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';
-export { type JobStanding, QueueOverview } from './postgres/overview.ts';
+export { type JobRelations, type JobStanding, QueueOverview, type RelatedJob } from './postgres/overview.ts';
 export type { ChangedJob, ReleasedWorker } from './postgres/reader.ts';
 export type { ScheduleRun } from './postgres/schedules.ts';
-export type { PublishedJob, TopicSubscription } from './postgres/topics.ts';
+export type { PublishedJob, TopicRecord, TopicSubscription } from './postgres/topics.ts';
 export { ClaimedUnit } from './pull/claimed-unit.ts';
 export type { ClaimOptions, ExtendedLease, FailedTo, FailOptions } from './pull/pull.ts';
 export { createTopic, type PublishOptions, Topic } from './topic/topic.ts';
 export type { DebounceOptions, UniqueOptions } from './unique.ts';
-export { Batch, type BatchProgress } from './watch/batch.ts';
+export { Batch, type BatchesOptions, type BatchProgress, type BatchRecord } from './watch/batch.ts';
+export type { HandBatch, HandCallback, HandJob, HandNode, HandOptions } from './watch/by-hand.ts';
+/** @internal */
+export { checkFlow } from './watch/by-hand.ts';
+/** @internal */
+export { arrangeNodes, readNodeName } from './watch/flow.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
+export type { UnitBatch } from './work/batch/unit-batch.ts';
 export type { OnceResult } from './work/once/tally.ts';
 export type { OnceOptions, StopOptions, WorkOptions } from './work/options.ts';
 export type { EndedEvent, WorkerEvents } from './work/report.ts';
@@ -112,14 +120,6 @@ export { guardHeld } from './work/transaction/guard.ts';
 export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';
 export { cancelled, discard, retryAfter, snooze, Verdict } from './work/verdict.ts';
 export { Worker } from './work/worker.ts';
-
-/**
- * One handler for each kind of a queue. Its return value is stored as the job's result; an error that it throws fails the
- * attempt.
- */
-export type Handlers<K extends Kinds> = {
-  readonly [N in keyof K]: (unit: Unit<PayloadOut<K[N]>>) => unknown;
-};
 
 /** A job of any kind of a queue, for `enqueueMany`. */
 export type JobOf<K extends Kinds> = {
@@ -359,13 +359,13 @@ export class Queue<K extends Kinds = never> {
    */
   work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
     const { settings, signal, onBlocked } = readWorkOptions(options, this.#definition, this.#engine.connections);
-    const read: ReadTraces = (ids, unit) =>
+    const traces: ReadTraces = (ids, unit) =>
       this.#store.traces(ids, settings.hold === 'transaction' ? unit.tx : undefined);
     const events = new Events<WorkerEvents>();
     const parts = {
       store: this.#store,
       definition: this.#definition,
-      handlers: this.#readHandlers(handlers, read, events),
+      ...readHandlers(this.#definition, handlers, { engine: this.#engine, events, traces }),
       settings,
       onBlocked,
     };
@@ -392,16 +392,30 @@ export class Queue<K extends Kinds = never> {
     return this.#reader.stats(this.name, COUNT_LIMIT);
   }
 
-  /** Stops claims of all workers in all processes until `resume()`, also across restarts. Claimed jobs are finished. */
-  async pause(): Promise<void> {
+  /**
+   * Stops claims of all workers in all processes until `resume()`, also across restarts. Claimed jobs are finished. No job starts that is
+   * enqueued after this has returned.
+   *
+   * With a kind, a key or a tag it does so for the jobs that have all of what is named, and the others go on. Workers set such jobs
+   * aside as they meet them: they are delayed until that part is resumed, uncharged, and hold their place in the order of their key, so that
+   * the jobs behind them in it wait, too. A queue has at most 100 paused parts.
+   * @throws InvalidInput  nothing is named, or not as a text @throws NotFound  no such kind @throws Conflict  100 parts are paused
+   */
+  async pause(part?: PartOptions<keyof K & string>): Promise<void> {
     await this.#register();
-    await this.#reader.pause(this.name);
+    if (part === undefined) await this.#reader.pause(this.name);
+    else await this.#reader.pausePart(this.name, readPart('pause', part));
   }
 
-  /** Ends a pause; workers claim jobs at once. Does nothing when the queue is not paused. */
-  async resume(): Promise<void> {
+  /**
+   * Ends a pause; workers claim jobs at once. Does nothing when the queue is not paused. A part is resumed by the same words with which it
+   * was paused; the pause of the whole queue is another one, and `resume()` ends only that.
+   * @throws InvalidInput
+   */
+  async resume(part?: PartOptions<keyof K & string>): Promise<void> {
     await this.#register();
-    await this.#reader.resume(this.name);
+    if (part === undefined) await this.#reader.resume(this.name);
+    else await this.#reader.resumePart(this.name, readPart('resume', part));
   }
 
   /**
@@ -478,12 +492,23 @@ export class Queue<K extends Kinds = never> {
   /**
    * Makes a job that ended in error or was cancelled new again, with all its attempts, as if it had never run. In its key it
    * takes its old place among the jobs that have not run yet. A job that is delayed or waits for its next attempt is due
-   * now, with the attempts that it has left.
+   * now, with the attempts that it has left. One that blocks its key (`keyOnError: 'block'`) runs before the later jobs of the key.
    * @throws Conflict  the job is in progress or complete
    * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
    */
   retry(job: JobTarget, options: TxOptions = {}): Promise<JobStatus> {
     return this.#operations.retry(job, options);
+  }
+
+  /**
+   * Lets a key go on past a job that blocks it (`keyOnError: 'block'`). The job stays in error. Where several jobs of one unit
+   * block the key, it goes on when each of them was retried or skipped.
+   * @returns the status of the job, which is `error`
+   * @throws Conflict  the job blocks no key: it has not ended in error, or was retried or skipped before
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
+   */
+  skip(job: JobTarget, options: TxOptions = {}): Promise<JobStatus> {
+    return this.#operations.skip(job, options);
   }
 
   /**
@@ -515,7 +540,7 @@ export class Queue<K extends Kinds = never> {
    */
   async purge(query: string, options: BulkOptions = {}): Promise<BulkResult> {
     await this.#register();
-    return changeAll(this.#reader, this.name, 'erase', query, options);
+    return changeAll(this.#reader, this.name, { what: 'erase' }, query, options);
   }
 
   /**
@@ -524,7 +549,19 @@ export class Queue<K extends Kinds = never> {
    */
   async retryAll(query: string, options: BulkOptions = {}): Promise<BulkResult> {
     await this.#register();
-    return changeAll(this.#reader, this.name, 'retry', query, options);
+    return changeAll(this.#reader, this.name, { what: 'retry' }, query, options);
+  }
+
+  /**
+   * Moves all jobs that a query of `search` finds to another queue: those that wait, ended in error or were cancelled. Each keeps its id,
+   * key, payload, time, priority, options and history, is new there, and has all its attempts before it. In pieces, as `purge`. Left are jobs
+   * in progress and complete ones, jobs that come after others that have not ended, and jobs that the kind there does not take.
+   * @param to  a queue of the same database, or its name
+   * @throws InvalidInput  the query is malformed, or `to` is this queue @throws NotFound  no such queue or kind
+   */
+  async move(query: string, to: AnyQueue | string, options: MoveOptions = {}): Promise<BulkResult> {
+    await this.#register();
+    return moveAll(this.#reader, this.name, query, { ...options, to: typeof to === 'string' ? to : to.name });
   }
 
   /**
@@ -599,18 +636,5 @@ export class Queue<K extends Kinds = never> {
       throw error;
     });
     return this.#registered;
-  }
-
-  /** Wraps a handler so that its start is told, and code inside it can ask for its job: the newest one of its unit. */
-  #known(handler: Handler, events: Events<WorkerEvents>): Handler {
-    return (unit) => {
-      if (events.has('started')) events.emit('started', { unit });
-      return currentTask.run(unit.job, this.#engine, handler, unit);
-    };
-  }
-
-  #readHandlers(handlers: Handlers<K>, read: ReadTraces, events: Events<WorkerEvents>): ReadonlyMap<string, Handler> {
-    const given = readHandlers(this.name, [...this.#definition.kinds.keys()], handlers);
-    return new Map(given.map(([kind, handler]) => [kind, traced(this.#known(handler, events), read)]));
   }
 }

@@ -3,6 +3,7 @@ import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus, ParentRecord } from './job.ts';
 import type { OwnOptions } from './job-options.ts';
+import type { StoredPart } from './paused-part.ts';
 
 /** The ids of a queue and its kinds in a database. */
 export interface QueueIds {
@@ -110,6 +111,8 @@ export interface ClaimAnswer {
   /** The pass has handled all rows up to here. */
   readonly last?: Cursor;
   readonly paused?: boolean;
+  /** The parts of the queue that are paused, where something was claimed: its jobs of theirs are to be set aside. */
+  readonly pausedParts?: readonly StoredPart[];
   /**
    * Claims whose jobs should start at once: a crash would cost their last attempt, or they were charged with a crash before.
    */
@@ -153,12 +156,14 @@ export interface PeekRequest {
   readonly front: Cursor;
 }
 
-/** A ready job without a key from a look-ahead. A job never changes after its enqueue. */
+/** A ready job without a key from a look-ahead. */
 export interface Candidate extends Cursor {
   readonly kind: number;
   readonly origin: Origin;
   /** The place of its row. */
   readonly tid: string;
+  /** The transaction that wrote the row: an updated job may come to stand at the same place again. */
+  readonly xmin: number;
   /** Undefined for a large payload, which the take reads. Null is a payload. */
   readonly payload?: unknown;
 }
@@ -247,18 +252,26 @@ export interface EndedJob {
   readonly kind: string;
   readonly key: string | null;
   readonly attempt: number;
-  readonly error: string;
+  readonly status: 'error' | 'cancelled';
+  /** Null only for a job that was cancelled without a reason. */
+  readonly error: string | null;
   readonly origin: Origin;
   /** The process id of its last attempt; null if the crash has rolled back the claim. */
   readonly process: string | null;
   readonly payload: unknown;
 }
 
+/** Jobs that ended without their worker, and how many more did than are listed. */
+export interface EndedJobs {
+  readonly jobs: readonly EndedJob[];
+  readonly more: number;
+}
+
 export interface RescueAnswer {
   /** Jobs that were taken from lost workers. */
   readonly jobs: number;
   /** Those of them that ended in error, and how many more did than are listed. */
-  readonly ended: { readonly jobs: readonly EndedJob[]; readonly more: number } | null;
+  readonly ended: EndedJobs | null;
   /** Pids of server processes with transactions of lost workers that this role may not end. */
   readonly unended: readonly number[];
 }
@@ -276,6 +289,8 @@ export interface Heartbeat {
   readonly worker: number;
   readonly wantsNotify: boolean;
   readonly holding: readonly number[];
+  /** Whether the program of this worker listens for ends of jobs. */
+  readonly tells: boolean;
 }
 
 export interface HeartbeatAnswer {
@@ -334,8 +349,8 @@ export interface QueueStore {
   /** Guards jobs until the caller's transaction ends. @throws LeaseLost when a job is no longer held under its claim */
   guard(held: readonly HeldJob[], tx: unknown): Promise<void>;
   removeWorker(worker: number): Promise<void>;
-  /** Gives back the jobs of lost workers, and ends the transactions that they left open. */
-  rescue(queue: number): Promise<RescueAnswer>;
+  /** Gives back the jobs of lost workers, and ends the transactions that they left open. The workers `mine` live: they are passed over. */
+  rescue(queue: number, mine: readonly number[]): Promise<RescueAnswer>;
   /**
    * Charges an attempt. @returns the jobs that were charged. @throws LockNotAvailable while another transaction holds one of
    * them

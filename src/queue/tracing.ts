@@ -11,6 +11,7 @@ import {
   writeTraceparent,
 } from '../base/telemetry.ts';
 import type { Handler } from './work/attempt.ts';
+import type { BatchHandler } from './work/batch/unit-batch.ts';
 import type { Unit } from './work/unit.ts';
 
 /** Returns the traces in which jobs were enqueued, by their ids. */
@@ -43,12 +44,28 @@ export async function sending<T>(
 export function traced(handler: Handler, read: ReadTraces): Handler {
   return (unit) => {
     const { api } = telemetry;
-    return api === undefined ? handler(unit) : process(api, unit, handler, read);
+    return api === undefined ? handler(unit) : process(api, [unit], () => handler(unit), read);
   };
 }
 
-async function process(api: TelemetryApi, unit: Unit, handler: Handler, read: ReadTraces): Promise<unknown> {
-  const { queue, jobs } = unit;
+/** The same for a batch handler: one span, which is linked to all of its jobs. */
+export function tracedBatch(handler: BatchHandler, read: ReadTraces): BatchHandler {
+  return (units) => {
+    const { api } = telemetry;
+    return api === undefined ? handler(units) : process(api, units, () => handler(units), read);
+  };
+}
+
+async function process(
+  api: TelemetryApi,
+  units: readonly Unit[],
+  handle: () => unknown,
+  read: ReadTraces,
+): Promise<unknown> {
+  const [unit] = units;
+  if (unit === undefined) return handle();
+  const { queue } = unit;
+  const jobs = units.flatMap((one) => one.jobs);
   const ids = jobs.map(({ id }) => id);
   // A failure to read the trace is no reason not to do the work.
   const parents = await read(ids, unit).catch(() => new Map<string, string>());
@@ -56,7 +73,7 @@ async function process(api: TelemetryApi, unit: Unit, handler: Handler, read: Re
   const attributes = {
     ...attributesOf(queue, 'process'),
     'pawl.job.kind': unit.kind,
-    'pawl.job.attempt': unit.attempt,
+    'pawl.job.attempt': units.reduce((most, { attempt }) => Math.max(most, attempt), 0),
     ...(jobs.length === 1 ? { 'messaging.message.id': unit.job.id } : { 'messaging.batch.message_count': jobs.length }),
   };
   const span = api.trace
@@ -65,7 +82,7 @@ async function process(api: TelemetryApi, unit: Unit, handler: Handler, read: Re
   const begun = performance.now();
   let failure: Attributes = {};
   try {
-    return await api.context.with(api.trace.setSpan(api.context.active(), span), () => handler(unit));
+    return await api.context.with(api.trace.setSpan(api.context.active(), span), handle);
   } catch (error) {
     failSpan(span, error);
     failure = { 'error.type': error instanceof Error ? error.name : '_OTHER' };

@@ -56,10 +56,22 @@ const ONE_EVER: UniqueRule = { by: 'key', while: 'ever' };
 export const unique: Check<UniqueRule | undefined> = optional(
   custom("{ by, while, per }, or 'key' for one job of a key, ever", (value, place) => {
     if (value === 'key') return ONE_EVER;
-    const { per, ...rest } = checkOptions(`createQueue, ${place.field}`, value, shape);
-    return per === undefined ? rest : { ...rest, per: `${per} milliseconds` };
+    return readRule(`createQueue, ${place.field}`, value);
   }),
 );
+
+/** The option `unique` of one job: {@link UniqueOptions}, true for one job of a key, ever, or false for a job in any case. */
+export const uniqueOfJob: Check<boolean | UniqueRule | undefined> = optional(
+  custom('true, false, or { by, while, per }', (value, place) => {
+    if (typeof value === 'boolean') return value;
+    return readRule(`enqueue, ${place.field}`, value);
+  }),
+);
+
+function readRule(call: string, value: unknown): UniqueRule {
+  const { per, ...rest } = checkOptions(call, value, shape);
+  return per === undefined ? rest : { ...rest, per: `${per} milliseconds` };
+}
 
 /** At most one job of a key in so long. */
 export function throttled(ms: number): UniqueRule {

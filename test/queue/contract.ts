@@ -1,16 +1,18 @@
 import { describe } from 'vitest';
 import { attemptPromises } from './contract/attempts.ts';
+import { batchPromises, noBatchPromises } from './contract/batch.ts';
 import { enqueuePromises } from './contract/enqueue.ts';
 import type { Fixture, Lacks } from './contract/fixture.ts';
 import { keyPromises } from './contract/keys.ts';
 import { oncePromises } from './contract/once.ts';
 import { workPromises } from './contract/work.ts';
 
-/** The promises of a queue, whatever its engine: called once for each engine and each hold. */
-export function queueContract(open: () => Promise<Fixture>, lacks: Lacks = {}): void {
+/** The promises of a queue, whatever its engine: called once for each engine and each hold. @param hold  that of its workers */
+export function queueContract(hold: Fixture['hold'], open: () => Promise<Fixture>, lacks: Lacks = {}): void {
   describe('enqueue', () => enqueuePromises(open, lacks));
   describe('keys', () => keyPromises(open, lacks));
   describe('attempts', () => attemptPromises(open));
   describe('once', () => oncePromises(open));
+  describe('batch handlers', () => (hold === 'lease' ? batchPromises(open, lacks) : noBatchPromises(open)));
   describe('workers', () => workPromises(open, lacks));
 }

@@ -63,6 +63,17 @@ union all
 select format('key %s is held, and none of its jobs is running', k.key)
 from pawl.queue_key k
 where k.held and not exists (select 1 from busy b where b.shard = k.shard and b.queue = k.queue and b.key = k.key)
+  and not exists (select 1 from pawl.queue_blocked b where b.shard = k.shard and b.queue = k.queue and b.key = k.key)
+union all
+select format('key %s is blocked, and claims may take it', b.key)
+from pawl.queue_blocked b where not exists (
+  select 1 from pawl.queue_key k where k.shard = b.shard and k.queue = b.queue and k.key = b.key and k.held)
+  or exists (select 1 from busy x where x.shard = b.shard and x.queue = b.queue and x.key = b.key)
+union all
+select format('job %s blocks key %s, and has not ended in error', i.id, b.key)
+from pawl.queue_blocked b cross join lateral unnest(b.jobs) u (span)
+cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
+where not exists (select 1 from pawl.queue_dead d where d.shard = b.shard and d.id = i.id and d.status = 'error')
 union all
 select format('key %s has running jobs, and is not held', b.key)
 from busy b where not exists (

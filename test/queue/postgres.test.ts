@@ -49,7 +49,7 @@ function fixture(hold: Fixture['hold']): Fixture {
 }
 
 describe.each(['lease', 'transaction'] as const)('hold: %s', (hold) => {
-  queueContract(() => Promise.resolve(fixture(hold)));
+  queueContract(hold, () => Promise.resolve(fixture(hold)));
 });
 
 test('pawl.enqueue() names the mistake in a request, and accepts no job that programs could not read', async () => {
@@ -97,7 +97,8 @@ test('settings of a database for its sessions change nothing', async () => {
       'array_nulls = off',
       'lock_timeout = 100',
       'statement_timeout = 2000',
-      'idle_in_transaction_session_timeout = 500',
+      // A busy process may stand still between two statements.
+      'idle_in_transaction_session_timeout = 3000',
     ]) {
       await session.run(`alter database "${odd.name}" set ${setting}`);
     }

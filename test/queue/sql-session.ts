@@ -11,6 +11,7 @@ export interface KindRow {
   readonly attempts?: number;
   /** What is more than unique: see sql/queue/unique.sql. */
   readonly rule?: object;
+  readonly onError?: string;
 }
 
 export interface QueueRow {

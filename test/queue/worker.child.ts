@@ -16,6 +16,7 @@ const {
   POLL = '200ms',
   PREFETCH,
   QUIET,
+  BLOCKS,
 } = process.env;
 const hold = HOLD === 'transaction' ? 'transaction' : 'lease';
 const engine = postgres(url, { max: Number(CONCURRENCY) + 4 });
@@ -25,7 +26,7 @@ const say = (message: object): void => console.log(JSON.stringify(message));
 const ran: number[] = [];
 
 const kinds = { ...FAULTS.kinds, fragile: { attempts: Number(FRAGILE) }, weary: WEARY };
-const queue = createQueue(engine, 'faults', { ...FAULTS, kinds });
+const queue = createQueue(engine, 'faults', { ...FAULTS, kinds, ...(BLOCKS && { keyOnError: 'block' }) });
 const handler = async (unit: Unit): Promise<void> => {
   const { ms = 0, dies = false, stops = false, guards = false } = (unit.payload ?? {}) as Orders;
   const id = Number(unit.job.id);

@@ -10,6 +10,7 @@ import { bandOf, jobNumber, pieceOf as numberOf } from './heads/place.ts';
 import {
   creation,
   delayOf,
+  emptyPiece,
   fieldsOf,
   headOf,
   type JobRow,
@@ -112,24 +113,44 @@ export async function addUnique(
   trace: string | undefined,
   isKeyed: boolean,
 ): Promise<{ readonly id: number; readonly isDuplicate: boolean }> {
-  const { shard } = batch;
   for (;;) {
     const there = fieldsOf(await rows.get(unique))['j'];
     if (there !== undefined) return { id: Number(there), isDuplicate: true };
-    const [piece] = piecesOf(batch, rows.engine.now(), isKeyed);
-    if (piece === undefined) throw new InvalidInput('a unique kind takes one job');
-    const number = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, 1));
-    const id = jobNumber(shard, number, 0);
-    const made = rowsOf(rows, shard, number, piece, trace);
-    const heads = made.delays.length === 0 ? [] : await keyHeads(rows, shard, number, piece);
-    const mark = { key: unique, written: creation({ j: id }) };
-    const isDone = await rows.together([mark, made.piece, ...made.keys, ...made.delays, ...heads]);
-    // Refused, and it is there under this very number: an earlier try was carried out.
-    const isOwn = isDone || fieldsOf(await rows.get(unique))['j'] === id;
-    if (!isOwn) continue;
-    if (made.delays.length > 0) await rows.change(headOf(rows.shard(shard)), delayTold());
-    return { id, isDuplicate: false };
+    const mark = (id: number): PartialWrite[] => [{ key: unique, written: creation({ j: id }) }];
+    const id = await addWith(rows, batch, trace, isKeyed, mark);
+    if (id !== undefined) return { id, isDuplicate: false };
   }
+}
+
+/**
+ * Adds one job together with other writes, or nothing.
+ * @returns its id; undefined when the condition of another write did not hold, or the head of its key has changed meanwhile
+ */
+export async function addWith(
+  rows: QueueRows,
+  batch: NewJobs,
+  trace: string | undefined,
+  isKeyed: boolean,
+  others: (id: number) => readonly PartialWrite[],
+): Promise<number | undefined> {
+  const { shard } = batch;
+  const [piece] = piecesOf(batch, rows.engine.now(), isKeyed);
+  if (piece === undefined) throw new InvalidInput('there is no job to add');
+  const number = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, 1));
+  const id = jobNumber(shard, number, 0);
+  const made = rowsOf(rows, shard, number, piece, trace);
+  const heads = made.delays.length === 0 ? [] : await keyHeads(rows, shard, number, piece);
+  const isDone = await rows.together([...others(id), made.piece, ...made.keys, ...made.delays, ...heads]);
+  // Refused, and it is there under this very number: an earlier try was carried out. Else no claim has to wait for the number.
+  if (!isDone && (await isFilled(rows, made.piece.key))) return undefined;
+  if (made.delays.length > 0) await rows.change(headOf(rows.shard(shard)), delayTold());
+  return id;
+}
+
+/** Fills a number that its producer does not use. @returns false when there are jobs under it */
+async function isFilled(rows: QueueRows, key: Key): Promise<boolean> {
+  const { isDone, item } = await rows.engine.update(key, emptyPiece(rows.engine.now()), 'NONE', rows.limits);
+  return isDone || fieldsOf(item)['n'] === 0;
 }
 
 async function takeNumbers(rows: QueueRows, shard: number, band: number, pieces: number): Promise<number> {

@@ -1,21 +1,22 @@
 import { NotSupported } from '../../base/errors.ts';
 import { Events } from '../../base/events.ts';
 import { checkOptions, optional, text } from '../../base/options/options.ts';
-import { currentTask } from '../../base/work/current-task.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
-import type { Definition, Kinds, PayloadIn, PayloadOut } from '../definition.ts';
-import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, type JobInput, Producer } from '../enqueue.ts';
-import { readHandlers } from '../handlers.ts';
+import type { Definition, Kinds, PayloadIn } from '../definition.ts';
+import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, Producer } from '../enqueue.ts';
+import { type Handlers, readHandlers } from '../handlers.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { readJobId } from '../job-id.ts';
+import type { JobInput } from '../job-input.ts';
 import type { Explanation } from '../operate/explain.ts';
 import { type CancelOptions, type DrainOptions, drain } from '../operate/operations.ts';
+import type { ScheduleOptions, ScheduleRecord } from '../operate/schedule.ts';
+import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } from '../operate/set-schedule.ts';
 import type { QueueStats } from '../operate/stats.ts';
 import type { QueueIds } from '../store.ts';
 import { isOneEver } from '../unique.ts';
-import type { Handler } from '../work/attempt.ts';
 import { readWorkOptions, type WorkOptions } from '../work/options.ts';
-import type { Unit } from '../work/unit.ts';
+import type { WorkerEvents } from '../work/report.ts';
 import { Worker } from '../work/worker.ts';
 import { type EnqueueItem, partsOf } from './producing.ts';
 import { DynamoQueueReader } from './reader.ts';
@@ -25,11 +26,6 @@ import { DynamoQueueStore, refuseOptions } from './store.ts';
 const MOST_BYTES = 300_000;
 
 const cancelShape = { reason: optional(text({ max: 1000 })) };
-
-/** One handler for each kind. */
-export type DynamoHandlers<K extends Kinds> = {
-  readonly [N in keyof K]: (unit: Unit<PayloadOut<K[N]>>) => unknown;
-};
 
 /**
  * A queue on DynamoDB: the same calls and promises as on Postgres, except that a job is enqueued in your transaction by `enqueueItems`,
@@ -129,21 +125,22 @@ export class DynamoQueue<K extends Kinds = never> {
    * @param handlers  one for each kind
    * @throws InvalidInput  a kind has no handler, or an option is bad @throws NotSupported  hold: 'transaction'
    */
-  work(handlers: DynamoHandlers<K>, options: WorkOptions = {}): Worker {
+  work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
     if (options.hold === 'transaction') {
       throw new NotSupported(
         "hold: 'transaction' needs a transaction that stays open, which DynamoDB does not have: use a lease",
       );
     }
     const { settings, signal, onBlocked } = readWorkOptions(options, this.#definition, Infinity);
+    const events = new Events<WorkerEvents>();
     const parts = {
       store: this.#store,
       definition: this.#definition,
-      handlers: this.#readHandlers(handlers),
+      ...readHandlers(this.#definition, handlers, { engine: this.#engine, events }),
       settings,
       onBlocked,
     };
-    return new Worker(parts, () => this.#register(), new Events(), this.#engine.logger, signal);
+    return new Worker(parts, () => this.#register(), events, this.#engine.logger, signal);
   }
 
   /** How many jobs are ready, delayed and in progress, and how many workers live. Reads the line: for people. */
@@ -153,13 +150,15 @@ export class DynamoQueue<K extends Kinds = never> {
   }
 
   /** Stops claims of all workers in all processes until `resume()`. Claimed jobs are finished. One write for each shard. */
-  async pause(): Promise<void> {
+  async pause(part?: undefined): Promise<void> {
+    refusePart(part);
     await this.#register();
     await this.#reader.setPause(true);
   }
 
   /** Ends a pause. Workers of other processes claim jobs at their next poll. */
-  async resume(): Promise<void> {
+  async resume(part?: undefined): Promise<void> {
+    refusePart(part);
     await this.#register();
     await this.#reader.setPause(false);
   }
@@ -196,6 +195,45 @@ export class DynamoQueue<K extends Kinds = never> {
     return this.#reader.retry(readJobId(id));
   }
 
+  /**
+   * Enqueues a job at each tick of a cron pattern, as long as a worker of this queue runs in some process: each tick once, however many
+   * processes there are. Declaring it again changes it, and keeps its next tick unless the pattern or the zone differs.
+   * @param name  1 to 100 characters, one schedule each
+   * @throws InvalidInput  names the field @throws NotFound  no such kind
+   */
+  async schedule<N extends keyof K & string>(
+    name: string,
+    options: ScheduleOptions & { readonly kind: N; readonly payload?: PayloadIn<K[N]> },
+  ): Promise<void> {
+    await this.#register();
+    await setSchedule(this.#store.schedules, this.#definition, name, options);
+    this.#store.household.lookAtSchedules();
+  }
+
+  /** Ends a schedule; the jobs that it has enqueued stay. @returns whether there was one */
+  async unschedule(name: string): Promise<boolean> {
+    readScheduleName('unschedule', name);
+    await this.#register();
+    return this.#store.schedules.remove(name);
+  }
+
+  /**
+   * This queue's schedules, by name. Given the whole set of a program's schedules, it declares them first, one after another, and removes
+   * those of an earlier set that this one no longer has. A set of a lower `version` than the last one changes nothing.
+   * @throws InvalidInput  names the field @throws NotFound  no such kind
+   */
+  async schedules(
+    all?: Readonly<Record<string, ScheduleOptions & { readonly kind: keyof K & string }>>,
+    options: SchedulesOptions = {},
+  ): Promise<ScheduleRecord[]> {
+    await this.#register();
+    if (all !== undefined) {
+      await setSchedules(this.#store.schedules, this.#definition, all, options);
+      this.#store.household.lookAtSchedules();
+    }
+    return this.#store.schedules.list();
+  }
+
   /** Not on DynamoDB, which has no index of words. @throws NotSupported */
   search(): Promise<never> {
     return Promise.reject(
@@ -216,19 +254,15 @@ export class DynamoQueue<K extends Kinds = never> {
     });
     return this.#registered;
   }
-
-  #readHandlers(handlers: DynamoHandlers<K>): ReadonlyMap<string, Handler> {
-    const given = readHandlers(this.name, [...this.#definition.kinds.keys()], handlers);
-    const inTask =
-      (handler: Handler): Handler =>
-      (unit) =>
-        currentTask.run(unit.job, this.#engine, handler, unit);
-    return new Map(given.map(([kind, handler]) => [kind, inTask(handler)]));
-  }
 }
 
 function refused(kind: string, what: string): NotSupported {
   return new NotSupported(`kind "${kind}" has ${what}, which queues on DynamoDB do not have`);
+}
+
+function refusePart(part: unknown): void {
+  if (part === undefined) return;
+  throw new NotSupported('a queue on DynamoDB is paused as a whole: call pause() and resume() without options');
 }
 
 function notInParts(): Promise<never> {
@@ -239,6 +273,11 @@ function notInParts(): Promise<never> {
 
 /** Payloads and results fit into a row. @throws NotSupported */
 function withinRows(definition: Definition): Definition {
+  if (definition.blocksKeys) {
+    throw new NotSupported(
+      "keyOnError: 'block' is not there on DynamoDB: the head of a key there names the job that comes next, and no job that has ended; retry from the handler, or keep the queue on Postgres",
+    );
+  }
   const kinds = new Map(
     [...definition.kinds].map(([name, kind]) => {
       if (kind.unique !== undefined && !isOneEver(kind.unique))

@@ -145,6 +145,9 @@ export class DynamoQueueReader {
       error: last?.error ?? null,
       now: iso(at),
       pausedAt: pause === undefined ? null : iso(pause),
+      pausedParts: [],
+      tags: [],
+      isSetAside: false,
       worker: null,
       before:
         job.status === 'new' && before !== undefined && retryAt <= at
@@ -236,6 +239,8 @@ export class DynamoQueueReader {
       oldestReadyMs: null,
       paused: pause !== undefined,
       pausedAt: pause === undefined ? null : new Date(pause),
+      pausedParts: [],
+      blockedKeys: 0,
       workers: workers.length,
       slots: workers.reduce((sum, { slots }) => sum + slots, 0),
     };

@@ -41,6 +41,13 @@ export function workerOf(queue: string, worker: number): Key {
   return { pk: workersKey(queue), sk: `w#${digits(worker, 16)}` };
 }
 
+/** A schedule, next to the declaration. */
+export function scheduleOf(queue: string, name: string): Key {
+  return { pk: queueKey(queue), sk: `${SCHEDULES.first}${name}` };
+}
+
+export const SCHEDULES = { first: 't#', last: 't#\u{10ffff}' } as const;
+
 /** The partition of a key: its head, and the jobs. */
 export function keyOf(shard: string, key: string): string {
   return `${shard}:k:${key}`;
@@ -54,6 +61,11 @@ export function uniqueOf(shard: string, kind: string, key: string): Key {
 /** The row of a piece, or of the jobs of one key among those of a piece. */
 export function pieceOf(pk: string, piece: number): Key {
   return { pk, sk: `j#${digits(piece, 12)}` };
+}
+
+/** Fills the number of a producer that was given up, or that does not use it. */
+export function emptyPiece(at: number): Written {
+  return creation({ n: 0, o: 'given up', t: at });
 }
 
 /** Where a job that was enqueued for later waits for its time. */

@@ -32,6 +32,7 @@ import {
   workerOf,
   workersKey,
 } from './rows.ts';
+import { DynamoSchedules } from './schedules.ts';
 import { statusOfJob } from './standing.ts';
 import { Claimer } from './work/claiming.ts';
 import type { HeldClaim } from './work/held.ts';
@@ -49,6 +50,7 @@ export class DynamoQueueStore implements PortedStore {
   readonly engine: PortedStore['engine'];
   readonly rows: QueueRows;
   readonly household: Household;
+  readonly schedules: DynamoSchedules;
   readonly #engine: DynamoEngine;
   readonly #definition: Definition;
   readonly #held = new Map<number, HeldClaim>();
@@ -63,6 +65,7 @@ export class DynamoQueueStore implements PortedStore {
     this.#definition = definition;
     this.rows = new QueueRows(engine, definition.name, timeoutMs);
     this.household = Household.of(engine, definition.name);
+    this.schedules = new DynamoSchedules(this.rows, definition, () => this.register(definition));
     this.engine = {
       isStopped: false,
       options: { logger: engine.logger },
@@ -79,6 +82,7 @@ export class DynamoQueueStore implements PortedStore {
   }
 
   ports(_queue: number, leaseMs: number): WorkerPorts {
+    this.household.ticks ??= this.schedules;
     return {
       keeper: keeperOf(leaseMs, (beats) => this.beat(beats)),
       group: this.household,

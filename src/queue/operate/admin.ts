@@ -1,18 +1,31 @@
 import { NotFound } from '../../base/errors.ts';
-import { checkOptions, integer, suggest } from '../../base/options/options.ts';
-import { toJson } from '../../base/storable.ts';
+import { checkOptions, integer, signal, suggest } from '../../base/options/options.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { EnqueueResult } from '../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { type AnyJobTarget, readJobId } from '../job-id.ts';
-import { type JobOptions, jobShape, refuseTwoTimes, requestOptions } from '../job-options.ts';
+import { type PartOptions, readPart } from '../paused-part.ts';
+import { PostgresQueueFlows } from '../postgres/flows.ts';
 import { type ChangedJob, PostgresQueueReader, type ReleasedWorker } from '../postgres/reader.ts';
 import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/schedules.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
+import { PostgresQueueTopics, type TopicRecord } from '../postgres/topics.ts';
 import { ClaimedUnit } from '../pull/claimed-unit.ts';
 import { PullOwner } from '../pull/owner.ts';
 import { type ClaimOptions, type ExtendedLease, type FailedTo, type FailOptions, Puller } from '../pull/pull.ts';
+import { type BatchesOptions, type BatchRecord, listBatches, readBatch } from '../watch/batch.ts';
+import {
+  addFlow,
+  addToBatch,
+  type HandBatch,
+  type HandJob,
+  type HandNode,
+  type HandOptions,
+  makeBatch,
+  readHandJob,
+} from '../watch/by-hand.ts';
+import { type WaitForOptions, waitFor } from '../watch/wait-for.ts';
 import { type CountOptions, count, type SearchCount } from './count.ts';
 import type { Explanation } from './explain.ts';
 import {
@@ -23,13 +36,17 @@ import {
   type DrainOptions,
   drain,
   type JobChange,
+  type MoveOptions,
+  moveAll,
   Operations,
   releaseWorker,
   search,
   type TxOptions,
 } from './operations.ts';
-import { nextTick, type ScheduleRecord } from './schedule.ts';
+import { type RemovedQueue, type RemoveOptions, removeQueue } from './remove.ts';
+import { nextTick, type ScheduleOptions, type ScheduleRecord } from './schedule.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
+import { setScheduleByHand } from './set-schedule.ts';
 import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './stats.ts';
 
 export interface ScheduleRunsOptions {
@@ -47,6 +64,7 @@ export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {
 
 /** Operates all queues of a database, for tools. A job's id alone identifies it. */
 export class QueueAdmin {
+  readonly #engine: PostgresEngine;
   readonly #reader: PostgresQueueReader;
   readonly #store: PostgresQueueStore;
   readonly #operations: Operations;
@@ -55,6 +73,7 @@ export class QueueAdmin {
 
   /** @internal */
   constructor(engine: PostgresEngine) {
+    this.#engine = engine;
     this.#reader = new PostgresQueueReader(engine);
     this.#store = new PostgresQueueStore(engine);
     this.#operations = new Operations(this.#reader, null);
@@ -84,7 +103,7 @@ export class QueueAdmin {
    * @throws NotFound  no such worker @throws InvalidInput
    * @throws LockNotAvailable  its row was locked for more than 5 s; nothing was changed
    */
-  release(worker: string): Promise<ReleasedWorker> {
+  releaseWorker(worker: string): Promise<ReleasedWorker> {
     return releaseWorker(this.#reader, worker);
   }
 
@@ -130,19 +149,46 @@ export class QueueAdmin {
     return (await this.#schedules.run(queue, name)) ?? this.#refuseSchedule(queue, name);
   }
 
+  /**
+   * Sets a schedule of a registered queue, new or in place of the one of this name; one that has the same pattern and zone keeps its
+   * next tick, and one that is paused stays so. The payload is checked when its jobs run, since only the program has its schema. A
+   * program that declares a schedule of this name by `schedule()` writes over it at its next start.
+   * @throws Conflict  it is of the set that a program declares by `schedules()` @throws NotFound  no such queue or kind
+   * @throws InvalidInput
+   */
+  setSchedule(queue: string, name: string, options: ScheduleOptions): Promise<void> {
+    return setScheduleByHand(this.#schedules, queue, name, options);
+  }
+
   /** Removes a schedule; a program that declares it at its start creates it again. @throws NotFound */
   async unschedule(queue: string, name: string): Promise<void> {
     if (!(await this.#schedules.remove(queue, name))) await this.#refuseSchedule(queue, name);
   }
 
-  /** Stops claims of all workers in all processes until `resume`; claimed jobs are finished. @throws NotFound */
-  pause(queue: string): Promise<void> {
-    return this.#reader.pause(queue);
+  /** Like {@link Queue.pause}. @throws InvalidInput, NotFound, Conflict */
+  async pause(queue: string, part?: PartOptions): Promise<void> {
+    if (part === undefined) await this.#reader.pause(queue);
+    else await this.#reader.pausePart(queue, readPart('pause', part));
   }
 
-  /** Ends a pause; workers claim jobs at once. @throws NotFound */
-  resume(queue: string): Promise<void> {
-    return this.#reader.resume(queue);
+  /** Like {@link Queue.resume}. @throws InvalidInput, NotFound */
+  async resume(queue: string, part?: PartOptions): Promise<void> {
+    if (part === undefined) await this.#reader.resume(queue);
+    else await this.#reader.resumePart(queue, readPart('resume', part));
+  }
+
+  /**
+   * Removes a queue that no program uses any more: its jobs, their history, its schedules, subscriptions and batches. In short steps, each in a
+   * transaction of its own: if this process dies, what is gone is gone, and a second call goes on. `force` removes a queue that is in use,
+   * too: it is paused, what runs is taken from its workers, what waits is cancelled, and its batches are sealed, so that who waits for them
+   * is told. Its name and the names of its kinds stay: a program that still has the queue, and enqueues or works, brings it back, without
+   * what it had.
+   * @returns how many of each were removed @throws NotFound
+   * @throws Conflict  without `force`: a worker lives, a job waits or is in progress, or a batch is open; none of these was touched
+   * @throws LockNotAvailable  for 5 s open transactions have held all jobs that are left; call it again
+   */
+  remove(queue: string, options: RemoveOptions = {}): Promise<RemovedQueue> {
+    return removeQueue(this.#engine, queue, options);
   }
 
   /** Like {@link Queue.get}. */
@@ -175,6 +221,11 @@ export class QueueAdmin {
     return this.#operations.retry(job, options);
   }
 
+  /** Like {@link Queue.skip}. */
+  skip(job: AnyJobTarget, options: TxOptions = {}): Promise<JobStatus> {
+    return this.#operations.skip(job, options);
+  }
+
   /** Like {@link Queue.redrive}. */
   redrive(letter: AnyJobTarget, options: TxOptions = {}): Promise<ChangedJob> {
     return this.#operations.redrive(letter, options);
@@ -187,12 +238,39 @@ export class QueueAdmin {
 
   /** Like {@link Queue.purge}. @throws NotFound, InvalidInput */
   purge(queue: string, query: string, options: BulkOptions = {}): Promise<BulkResult> {
-    return changeAll(this.#reader, queue, 'erase', query, options);
+    return changeAll(this.#reader, queue, { what: 'erase' }, query, options);
   }
 
   /** Like {@link Queue.retryAll}. @throws NotFound, InvalidInput */
   retryAll(queue: string, query: string, options: BulkOptions = {}): Promise<BulkResult> {
-    return changeAll(this.#reader, queue, 'retry', query, options);
+    return changeAll(this.#reader, queue, { what: 'retry' }, query, options);
+  }
+
+  /** Like {@link Queue.move}. @throws NotFound, InvalidInput */
+  move(queue: string, query: string, to: string, options: MoveOptions = {}): Promise<BulkResult> {
+    return moveAll(this.#reader, queue, query, { ...options, to });
+  }
+
+  /** Like {@link Queue.waitFor}, of a job by its id. @throws NotFound, JobFailed, Cancelled, TimedOut, InvalidInput */
+  async waitFor(id: string, options: WaitForOptions = {}): Promise<unknown> {
+    const { queue } = await this.#reader.get({ id: readJobId(id) });
+    return waitFor(this.#engine, queue, id, options);
+  }
+
+  /** How far a batch of any queue is. @throws NotFound, InvalidInput */
+  async batch(id: string): Promise<BatchRecord> {
+    return readBatch(this.#engine, readJobId(id));
+  }
+
+  /** Like {@link Batch.seal}. @throws NotFound, InvalidInput */
+  async sealBatch(id: string, options: { readonly signal?: AbortSignal | undefined } = {}): Promise<void> {
+    const { signal: abort } = checkOptions('sealBatch', options, { signal });
+    await new PostgresQueueFlows(this.#engine).seal(readJobId(id), abort);
+  }
+
+  /** The topics to which a queue is subscribed, or was once, by name. */
+  topics(): Promise<TopicRecord[]> {
+    return new PostgresQueueTopics(this.#engine).all();
   }
 
   /** Like {@link Queue.search}, in one queue or in all. */
@@ -227,11 +305,37 @@ export class QueueAdmin {
    * Adds a job to a registered queue. The payload is checked when the job runs, since only the program has its schema.
    * @throws NotFound, InvalidInput
    */
-  async enqueue(queue: string, kind: string, payload: unknown, options: JobOptions = {}): Promise<EnqueueResult> {
-    const given = checkOptions('enqueue', options, jobShape);
-    refuseTwoTimes(given);
-    const json: unknown = JSON.parse(toJson(payload, 'payload', 'payload'));
-    return this.#store.enqueue({ ...requestOptions(given), queue, kind, payload: json }, undefined);
+  async enqueue(queue: string, kind: string, payload: unknown, options: HandOptions = {}): Promise<EnqueueResult> {
+    return this.#store.enqueue(readHandJob(queue, { ...options, kind, payload }), undefined);
+  }
+
+  /**
+   * Like {@link Queue.flow}, of registered queues of any name: a statement for each layer of it, in a transaction of its own.
+   * @returns the id of each node, by its name @throws InvalidInput, NotFound
+   */
+  flow(nodes: readonly HandNode[]): Promise<Readonly<Record<string, string>>> {
+    return addFlow(this.#engine, nodes);
+  }
+
+  /**
+   * Like {@link Queue.batch}, with its first jobs, in one transaction. @returns the id of the open batch
+   * @throws InvalidInput, NotFound @throws Conflict  its parent is sealed
+   */
+  newBatch(queue: string, batch: HandBatch = {}, jobs: readonly HandJob[] = []): Promise<string> {
+    return makeBatch(this.#engine, queue, batch, jobs);
+  }
+
+  /**
+   * Adds jobs to an open batch, in its queue, all or none. A unique job that is there already does not become a member.
+   * @throws Conflict  the batch is sealed @throws NotFound, InvalidInput
+   */
+  async addToBatch(id: string, jobs: readonly HandJob[]): Promise<EnqueueResult[]> {
+    return addToBatch(this.#engine, await this.batch(id), jobs);
+  }
+
+  /** Batches of one queue, or of all, newest first. @throws NotFound  no such queue @throws InvalidInput */
+  batches(options: BatchesOptions = {}): Promise<BatchRecord[]> {
+    return listBatches(this.#engine, options);
   }
 
   /** Like {@link Queue.claim}, of a queue whose declaration is not at hand: no schema checks the payloads. @throws NotFound, InvalidInput */
@@ -251,7 +355,7 @@ export class QueueAdmin {
   }
 
   /** Gives the unit of this handle back, uncharged. @throws LeaseLost, InvalidInput */
-  giveBack(handle: string): Promise<void> {
+  release(handle: string): Promise<void> {
     return this.#puller.release(handle, true);
   }
 

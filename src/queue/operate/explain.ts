@@ -1,5 +1,8 @@
+import type { Backoff } from '../../base/time/backoff.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import type { JobStatus } from '../job.ts';
+import type { OwnOptions } from '../job-options.ts';
+import { namePart, partOf, type ShownPart } from '../paused-part.ts';
 import { COUNT_LIMIT } from './stats.ts';
 
 /** The reasons for the state of a job. */
@@ -21,13 +24,17 @@ export interface Reason {
     | 'backing_off'
     | 'no_handler'
     | 'queue_paused'
+    | 'part_paused'
     | 'behind_job'
+    | 'key_blocked'
+    | 'blocks_key'
     | 'waits_for_kind'
     | 'waits_for_jobs'
     | 'held'
     | 'no_worker'
     | 'workers_busy'
-    | 'next';
+    | 'next'
+    | 'own_options';
   readonly text: string;
   /** The job that it waits for. */
   readonly job?: string | undefined;
@@ -55,9 +62,15 @@ export interface Facts {
   readonly error: string | null;
   readonly now: string;
   readonly pausedAt: string | null;
+  readonly pausedParts: readonly ShownPart[];
+  readonly tags: readonly string[];
+  /** It waits until a part of the queue is resumed. */
+  readonly isSetAside: boolean;
   readonly worker: Place | null;
   /** The jobs that it comes after and that have not ended. */
   readonly parents: { readonly jobs: number; readonly first: string | null } | null;
+  /** It ended in error, and its key stands still. */
+  readonly isBlocker?: boolean;
   readonly before: Before | null;
   readonly waits: { readonly job: string; readonly kind: string; readonly place: string } | null;
   readonly ahead: number | null;
@@ -68,6 +81,8 @@ export interface Facts {
   readonly running: number;
   readonly holder: Place | null;
   readonly isHeld: boolean;
+  /** What was asked for this job alone; missing or null where nothing was. */
+  readonly own?: Pick<OwnOptions, 'attempts' | 'timeout' | 'backoff' | 'expiresAt'> | null;
 }
 
 interface Place {
@@ -79,7 +94,7 @@ interface Place {
 
 interface Before {
   readonly job: string;
-  readonly place: 'running' | 'open' | 'ready' | 'delayed';
+  readonly place: 'running' | 'open' | 'ready' | 'delayed' | 'blocked';
   readonly since?: string;
   readonly lostSince?: string | null;
   readonly host?: string;
@@ -89,8 +104,29 @@ interface Before {
 
 /** Puts the facts from the database into words. */
 export function explainFacts(id: string, facts: Facts): Explanation {
-  const reasons = facts.status === 'new' ? whyNew(facts) : [whyNot(id, facts), ...cancelling(facts)];
-  return { status: facts.status, reasons };
+  const reasons =
+    facts.status === 'new' ? whyNew(facts) : [whyNot(id, facts), ...blocking(id, facts), ...cancelling(facts)];
+  return { status: facts.status, reasons: [...reasons, ...own(facts)] };
+}
+
+/** What a person does not find in the declaration of its kind. Of no interest once it has completed. */
+function own({ own: asked, status }: Facts): Reason[] {
+  if (asked === undefined || asked === null || status === 'complete' || status === 'cancelled') return [];
+  const { attempts, timeout, backoff, expiresAt } = asked;
+  const parts = [
+    ...(attempts === undefined ? [] : [attempts === 1 ? '1 attempt' : `${attempts} attempts`]),
+    ...(timeout === undefined ? [] : [`a timeout of ${formatDuration(timeout)}`]),
+    ...(backoff === undefined ? [] : [waits(backoff)]),
+    ...(expiresAt === undefined ? [] : [`an end at ${expiresAt} unless it has begun`]),
+  ];
+  if (parts.length === 0) return [];
+  return [{ code: 'own_options', text: `it was given options of its own at its enqueue: ${parts.join(', ')}` }];
+}
+
+function waits({ kind, min, max }: Backoff): string {
+  const range =
+    kind === 'fixed' || min === max ? formatDuration(min) : `${formatDuration(min)} to ${formatDuration(max)}`;
+  return `a ${kind} backoff of ${range}`;
 }
 
 function whyNot(id: string, facts: Facts): Reason {
@@ -120,6 +156,12 @@ function whyNot(id: string, facts: Facts): Reason {
   }
 }
 
+function blocking(id: string, { isBlocker, key }: Facts): Reason[] {
+  if (isBlocker !== true) return [];
+  const text = `it blocks its key "${key}": the later jobs of that key wait until job ${id} is retried or skipped`;
+  return [{ code: 'blocks_key', text }];
+}
+
 function cancelling({ wish }: Facts): Reason[] {
   if (wish === null) return [];
   const why = wish.reason === null ? '' : `: ${wish.reason}`;
@@ -135,6 +177,7 @@ function whyNew(facts: Facts): Reason[] {
     ...parents(facts),
     ...blocked(facts),
     ...paused(facts),
+    ...partPaused(facts),
     ...workers(facts),
   ];
   if (reasons.length > 0) return reasons;
@@ -205,6 +248,11 @@ function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
     }
     return reasons;
   }
+  if (before.place === 'blocked') {
+    const text = `the key "${key}" is blocked by job ${before.job}, which ended in error; retry or skip it`;
+    const since = before.since === undefined ? undefined : new Date(before.since);
+    return [{ code: 'key_blocked', text, job: before.job, since }];
+  }
   const worker = before.host === undefined || before.pid === undefined ? undefined : `${before.host}:${before.pid}`;
   const doing = {
     running: `is in progress${worker === undefined ? '' : ` at ${worker}`} since ${before.since ?? 'a moment ago'}`,
@@ -220,6 +268,16 @@ function paused({ pausedAt, queue }: Facts): Reason[] {
   if (pausedAt === null) return [];
   const text = `queue "${queue}" has been paused since ${pausedAt}; resume it`;
   return [{ code: 'queue_paused', text, since: new Date(pausedAt) }];
+}
+
+function partPaused({ pausedParts, isSetAside, ...job }: Facts): Reason[] {
+  const part = partOf(pausedParts, job);
+  if (part !== undefined) {
+    const text = `${namePart(part)} of queue "${job.queue}" has been paused since ${part.since}; resume it`;
+    return [{ code: 'part_paused', text, since: new Date(part.since) }];
+  }
+  if (!isSetAside) return [];
+  return [{ code: 'next', text: 'it was set aside by a pause that has ended, and is about to be made ready' }];
 }
 
 function workers({ queue, workers: live, slots, running, ahead, place }: Facts): Reason[] {

@@ -1,4 +1,5 @@
-import { LockNotAvailable, TimedOut } from '../../base/errors.ts';
+import { InvalidInput, LockNotAvailable, NotFound, TimedOut } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
 import { bool, checkOptions, custom, duration, integer, optional, signal, text } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
@@ -8,7 +9,14 @@ import { type OpenTransaction, openTransaction } from '../../engine/postgres/ind
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { type AnyJobTarget, type JobTarget, readJobId, readJobTarget, readWorkerId } from '../job-id.ts';
 import { type JobOptions, jobShape, type OwnShape, ownOptions, ownShape } from '../job-options.ts';
-import type { ChangedJob, FoundPage, PostgresQueueReader, ReleasedWorker, RemainingWork } from '../postgres/reader.ts';
+import type {
+  ChangedJob,
+  FoundPage,
+  ManyChange,
+  PostgresQueueReader,
+  ReleasedWorker,
+  RemainingWork,
+} from '../postgres/reader.ts';
 import { type Explanation, explainFacts } from './explain.ts';
 import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCursor } from './search.ts';
 import { COUNT_LIMIT, type QueueStats } from './stats.ts';
@@ -36,6 +44,11 @@ export type CheckPayload = (kind: string, payload: unknown) => Promise<string>;
 export interface BulkOptions {
   /** Ends it after the piece that is under way. What is done stays done. */
   readonly signal?: AbortSignal | undefined;
+}
+
+export interface MoveOptions extends BulkOptions {
+  /** The kind of all moved jobs in the other queue. By default that of the same name. */
+  readonly toKind?: string | undefined;
 }
 
 /** What became of the jobs that a query found. */
@@ -68,6 +81,8 @@ const changeShape = {
   delay: optional(duration()),
   priority: optional(integer({ min: -32_768, max: 32_767 })),
 };
+const moveShape = { to: text(), toKind: optional(text({ max: 100 })), signal };
+const CALLS = { retry: 'retryAll', erase: 'purge', move: 'move' } as const;
 const drainShape = { timeout: duration({ default: '30s', infinite: true }), delayed: bool({ default: false }), signal };
 const searchShape = {
   limit: integer({ min: 1, max: 1000, default: 50 }),
@@ -144,6 +159,11 @@ export class Operations {
     return (await this.#reader.change('retry', readJobTarget('retry', this.#queue, job), {}, tx)).status;
   }
 
+  async skip(job: AnyJobTarget | JobTarget, options: TxOptions): Promise<JobStatus> {
+    const { tx } = checkOptions('skip', options, txShape);
+    return (await this.#reader.change('skip', readJobTarget('skip', this.#queue, job), {}, tx)).status;
+  }
+
   async redrive(letter: AnyJobTarget | JobTarget, options: TxOptions): Promise<ChangedJob> {
     const { tx } = checkOptions('redrive', options, txShape);
     const { id, status } = await this.#reader.change('redrive', readJobTarget('redrive', this.#queue, letter), {}, tx);
@@ -161,15 +181,33 @@ export async function releaseWorker(reader: PostgresQueueReader, id: string): Pr
   );
 }
 
+/** Moves all jobs that a query finds: see {@link Queue.move}. @throws NotFound  there is no such queue, or it has no such kind */
+export async function moveAll(
+  reader: PostgresQueueReader,
+  queue: string,
+  query: string,
+  given: { readonly to: string } & MoveOptions,
+): Promise<BulkResult> {
+  const { to, toKind, signal: abort } = checkOptions('move', given, moveShape);
+  if (to === queue) throw new InvalidInput(`the jobs are in queue "${to}" already; name another one`, { field: 'to' });
+  const there = (await reader.list()).find(({ name }) => name === to);
+  if (there === undefined)
+    throw new NotFound(`there is no queue "${to}" to move jobs to; a program that has it registers it first`);
+  if (toKind !== undefined && !there.kinds.includes(toKind)) {
+    throw new NotFound(`queue "${to}" has no kind "${toKind}"; it has ${there.kinds.join(', ')}`);
+  }
+  return changeAll(reader, queue, { what: 'move', to, toKind }, query, { signal: abort });
+}
+
 /** Changes all jobs that a query finds, in pieces: see {@link Queue.retryAll}. */
 export async function changeAll(
   reader: PostgresQueueReader,
   queue: string | null,
-  what: 'retry' | 'erase',
+  change: ManyChange,
   query: string,
   options: BulkOptions,
 ): Promise<BulkResult> {
-  const { signal: abort } = checkOptions(what === 'retry' ? 'retryAll' : 'purge', options, { signal });
+  const { signal: abort } = checkOptions(CALLS[change.what], options, { signal });
   const parsed = parseQuery(query);
   const total = { done: 0, left: 0 };
   let before: string | null = null;
@@ -177,7 +215,8 @@ export async function changeAll(
     abort?.throwIfAborted();
     const page: FoundPage = await reader.search({ ...parsed, queue, before, limit: PIECE, budget: PIECE_MS });
     if (page.ids.length > 0) {
-      const { done, refused, busy } = await reader.changeMany(queue, what, page.ids);
+      const { done, refused, busy } = await reader.changeMany(queue, change, page.ids);
+      if (faults.armed) await faults.reach('queue.changed_some');
       total.done += done;
       total.left += refused + busy;
     }

@@ -54,6 +54,8 @@ export interface ScheduleRecord {
   readonly lastAt: Date | null;
   /** Since when it is paused; null when it is not. */
   readonly pausedAt: Date | null;
+  /** It is of the whole set that a program declares by `schedules()`; only there it can be changed. */
+  readonly ofSet: boolean;
 }
 
 /** The schedule and the tick of a job. */

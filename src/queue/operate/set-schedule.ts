@@ -1,5 +1,15 @@
 import { InvalidInput, NotFound } from '../../base/errors.ts';
-import { checkOptions, custom, duration, integer, oneOf, optional, suggest, text } from '../../base/options/options.ts';
+import {
+  checkOptions,
+  custom,
+  duration,
+  integer,
+  type OptionValues,
+  oneOf,
+  optional,
+  suggest,
+  text,
+} from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import { validate } from '../../base/options/schema.ts';
 import { isObject } from '../../base/options/shape.ts';
@@ -7,7 +17,6 @@ import { toJson } from '../../base/storable.ts';
 import type { Definition } from '../definition.ts';
 import { jobShape } from '../job-options.ts';
 import { label } from '../label.ts';
-import type { PostgresQueueSchedules } from '../postgres/schedules.ts';
 import { nextTick, type ScheduleOptions } from './schedule.ts';
 
 const MISSED = "one of 'skip', 'last', 'all' and { all: '1d' }";
@@ -40,6 +49,39 @@ const shape = {
 const nameShape = { name: label };
 const setShape = { version: optional(integer({ min: 0, max: Number.MAX_SAFE_INTEGER })) };
 
+/** A checked schedule, as it is written; times in ms. */
+export interface NewSchedule {
+  readonly queue: string;
+  readonly name: string;
+  readonly cron: string;
+  readonly timezone: string;
+  readonly kind: string;
+  readonly payload: unknown;
+  readonly key?: string | undefined;
+  readonly priority: number;
+  readonly missed: 'skip' | 'last' | 'all';
+  readonly missedFor?: number | undefined;
+  readonly overlap: 'queue' | 'skip';
+  readonly jitter?: number | undefined;
+  readonly next: number;
+  /** No caller has the declaration at hand: the database checks the kind, and refuses what is of a program's set. */
+  readonly byHand?: true;
+}
+
+/** All schedules that a program declares. */
+export interface NewSchedules {
+  readonly queue: string;
+  readonly version: number | null;
+  readonly schedules: readonly NewSchedule[];
+}
+
+/** Where schedules are written. */
+export interface ScheduleRows {
+  now(): Promise<number>;
+  set(schedule: NewSchedule): Promise<void>;
+  setAll(set: NewSchedules): Promise<void>;
+}
+
 export interface SchedulesOptions {
   /**
    * Rises with each version of your program, such as the time of its build: where a set of a higher version was declared, this
@@ -55,7 +97,7 @@ export function readScheduleName(call: string, name: unknown): string {
 
 /** Checks a schedule against its queue's declaration and writes it. @throws InvalidInput, NotFound */
 export async function setSchedule(
-  store: PostgresQueueSchedules,
+  store: ScheduleRows,
   definition: Definition,
   name: string,
   options: ScheduleOptions,
@@ -63,9 +105,21 @@ export async function setSchedule(
   await store.set(await readSchedule(definition, name, options, await store.now()));
 }
 
+/** Writes a schedule of a queue whose declaration is not at hand. @throws InvalidInput, NotFound, Conflict */
+export async function setScheduleByHand(
+  store: ScheduleRows,
+  queue: string,
+  name: string,
+  options: ScheduleOptions,
+): Promise<void> {
+  readScheduleName('setSchedule', name);
+  const given = checkOptions('setSchedule', options, shape);
+  await store.set({ ...toWrite(queue, name, given, await store.now()), byHand: true });
+}
+
 /** Checks all schedules of a queue and writes them as its whole set. @throws InvalidInput, NotFound */
 export async function setSchedules(
-  store: PostgresQueueSchedules,
+  store: ScheduleRows,
   definition: Definition,
   all: Readonly<Record<string, ScheduleOptions>>,
   options: SchedulesOptions,
@@ -77,7 +131,7 @@ export async function setSchedules(
     });
   }
   const now = await store.now();
-  const schedules: object[] = [];
+  const schedules: NewSchedule[] = [];
   for (const [name, one] of Object.entries(all)) schedules.push(await readSchedule(definition, name, one, now));
   await store.setAll({ queue: definition.name, version: version ?? null, schedules });
 }
@@ -87,7 +141,7 @@ async function readSchedule(
   name: string,
   options: ScheduleOptions,
   now: number,
-): Promise<object> {
+): Promise<NewSchedule> {
   readScheduleName('schedule', name);
   const given = checkOptions('schedule', options, shape);
   const kind = definition.kinds.get(given.kind);
@@ -101,10 +155,14 @@ async function readSchedule(
     throw new InvalidInput(`kind "${kind.name}" of queue "${definition.name}" needs a key`, { field: 'key' });
   }
   await validate(kind.schema, given.payload, 'payload');
+  return toWrite(definition.name, name, given, now);
+}
+
+function toWrite(queue: string, name: string, given: OptionValues<typeof shape>, now: number): NewSchedule {
   const payload: unknown = JSON.parse(toJson(given.payload, 'payload', 'payload'));
   const next = nextTick(given.cron, given.timezone, now);
   if (next === undefined) {
     throw new InvalidInput(`cron "${given.cron}" has no tick in the time to come`, { field: 'cron' });
   }
-  return { ...given, ...given.missed, payload, queue: definition.name, name, next };
+  return { ...given, ...given.missed, payload, queue, name, next };
 }

@@ -1,3 +1,5 @@
+import type { PausedPart } from '../paused-part.ts';
+
 /** Counting stops here, which bounds its cost: 10,000 means "10,000 or more". */
 export const COUNT_LIMIT = 10_000;
 
@@ -22,6 +24,10 @@ export interface QueueStats {
   readonly oldestReadyMs: number | null;
   readonly paused: boolean;
   readonly pausedAt: Date | null;
+  /** Parts of the queue that are paused; their jobs count as delayed once a worker has met them. */
+  readonly pausedParts: readonly PausedPart[];
+  /** Keys that stand still behind a job that ended in error (`keyOnError: 'block'`). */
+  readonly blockedKeys: number;
   /** The number of live workers. */
   readonly workers: number;
   /** The sum of their concurrency. */
@@ -38,6 +44,8 @@ export interface QueueRecord {
   /** How long settled jobs are kept; null: for ever. */
   readonly historyMs: number | null;
   readonly pausedAt: Date | null;
+  /** Parts of it that are paused. */
+  readonly pausedParts: readonly PausedPart[];
   readonly createdAt: Date;
   readonly kinds: readonly string[];
   /** The number of live workers. */

@@ -1,7 +1,9 @@
 import { type AnswerOptions, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import type { EndedJob } from '../store.ts';
 import { alone, type Runner } from './runner.ts';
 
 const SWEEP = statement('queue.sweep_cancels', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
+const TAKE_UNTOLD = statement('queue.take_untold', 'select pawl.queue_take_untold($1::smallint) as ended');
 const SWEEP_WATCHES = statement('queue.sweep_watches', 'select pawl.queue_sweep_watches() as swept');
 const LOOK = statement('queue.look', 'select pawl.queue_look(1000) as rest');
 const INDEX = statement('queue.index', 'select pawl.queue_index($1::int) as answer');
@@ -31,6 +33,12 @@ export class PostgresQueueChores {
   /** Carries out cancellations whose job has moved since. Usually it reads an empty table. */
   async sweepCancels(queue: number): Promise<void> {
     await this.#alone.query(SWEEP, [queue]);
+  }
+
+  /** Ends of jobs that waited, for this process to tell; null when there is none. Usually it reads an empty table. */
+  async takeUntold(queue: number): Promise<{ readonly jobs: readonly EndedJob[] | null } | null> {
+    const [row] = await this.#alone.query<{ ended: { jobs: EndedJob[] | null } | null }>(TAKE_UNTOLD, [queue]);
+    return row?.ended ?? null;
   }
 
   /** Finds ends of jobs that new watches may have missed. @returns milliseconds until the next poll */

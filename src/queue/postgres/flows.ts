@@ -2,6 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LockNotAvailable } from '../../base/errors.ts';
 import { type PostgresEngine, type Statement, statement } from '../../engine/postgres/index.ts';
 
+/** What those without the declaration of a queue send, in one transaction. */
+export const ENQUEUE: Statement = statement('queue.enqueue_by_hand', 'select pawl.enqueue($1::jsonb) as answer');
+export const BATCH_JOIN: Statement = statement('queue.batch_join', 'select pawl.queue_batch_join($1::bigint)');
+export const BATCH_MEMBERS: Statement = statement(
+  'queue.batch_members',
+  'select pawl.queue_batch_members($1::bigint, $2::jsonb)',
+);
+export const BATCH_MAKE: Statement = statement(
+  'queue.batch_make',
+  'select pawl.queue_batch_make($1::jsonb)::text as id',
+);
+
 const ADD_FLOW: Statement = statement('queue.add_flow', 'select pawl.queue_add_flow($1::json)::text as ids');
 const BATCH_NEW: Statement = statement('queue.batch_new', 'select pawl.queue_batch_new($1::jsonb)::text as id');
 const BATCH_SEAL: Statement = statement('queue.batch_seal', 'select pawl.queue_batch_seal($1::bigint)');
@@ -12,6 +24,14 @@ const BRIEFLY: Statement = statement(
 const BATCH_PROGRESS: Statement = statement(
   'queue.batch_progress',
   'select pawl.queue_batch_progress($1::bigint) as progress',
+);
+
+const BATCHES: Statement = statement(
+  'queue.batches',
+  `
+select w.id::text as id, pawl.queue_batch_progress(w.id) as progress from pawl.queue_watch w
+where w.sort = 'batch' and ($1::text is null or w.queue = pawl.queue_id($1::text)) and ($2::bigint is null or w.id < $2::bigint)
+order by w.id desc limit $3::int`,
 );
 
 /** How far a batch is, as the database tells it. */
@@ -53,8 +73,8 @@ export class PostgresQueueFlows {
    * transaction that adds to the batch and stays open would keep its jobs from being settled.
    * @throws NotFound
    */
-  async seal(batch: string): Promise<void> {
-    while (!(await this.#trySeal(batch))) await sleep(25);
+  async seal(batch: string, signal?: AbortSignal): Promise<void> {
+    while (!(await this.#trySeal(batch))) await sleep(25, undefined, signal === undefined ? {} : { signal });
   }
 
   async #trySeal(batch: string): Promise<boolean> {
@@ -76,6 +96,15 @@ export class PostgresQueueFlows {
   async progress(batch: string): Promise<BatchRow | undefined> {
     const [row] = await this.#engine.query<{ progress: BatchRow | null }>(BATCH_PROGRESS, [batch]);
     return row?.progress ?? undefined;
+  }
+
+  /** Newest first. @throws NotFound  no such queue */
+  async batches(
+    queue: string | null,
+    before: string | null,
+    limit: number,
+  ): Promise<{ id: string; progress: BatchRow }[]> {
+    return this.#engine.query<{ id: string; progress: BatchRow }>(BATCHES, [queue, before, limit]);
   }
 
   /** One call with one parameter, in the caller's transaction or its own. */

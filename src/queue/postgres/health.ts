@@ -6,9 +6,19 @@ export interface QueueHealth {
   readonly lostWorkers: readonly LostWorker[];
   /** Keys that count as busy although no worker has a job of theirs, or that wait behind a job that does not exist. */
   readonly strandedKeys: readonly { readonly queue: string; readonly key: string }[];
+  /** Keys that stand still behind a job that ended in error (`keyOnError: 'block'`): 100 at most, the oldest first. */
+  readonly blockedKeys: readonly BlockedKey[];
   /** Queues with ready jobs and without a live worker. */
   readonly unattended: readonly string[];
   readonly paused: readonly string[];
+}
+
+export interface BlockedKey {
+  readonly queue: string;
+  readonly key: string;
+  /** The first of the jobs to retry or to skip. */
+  readonly job: string;
+  readonly since: Date;
 }
 
 export interface LostWorker {
@@ -36,6 +46,7 @@ with running as materialized (
   from pawl.queue_key k join pawl.queue_definition d on d.id = k.queue
   where case when k.held
     then not exists (select 1 from running r where r.shard = k.shard and r.queue = k.queue and r.key = k.key)
+      and not exists (select 1 from pawl.queue_blocked b where b.shard = k.shard and b.queue = k.queue and b.key = k.key)
     else not exists (select 1 from pawl.queue_ready r where r.shard = k.shard and r.queue = k.queue and r.key = k.key and r.epoch = k.epoch)
       and not exists (select 1 from pawl.queue_delayed w where w.shard = k.shard and w.queue = k.queue and w.key = k.key and w.epoch = k.epoch)
     end
@@ -59,13 +70,17 @@ select pg_catalog.json_build_object(
           (select from pawl.queue_ready r where r.shard = s::smallint and r.queue = d.id limit 1)
           union all
           (select from pawl.queue_running r where r.shard = s::smallint and r.queue = d.id limit 1)) x)), '[]'),
+  'blockedKeys', coalesce((
+    select pg_catalog.json_agg(pg_catalog.json_build_object('queue', d.name, 'key', b.key, 'job', pg_catalog.lower(b.jobs)::text, 'since', b.since) order by b.since, b.key)
+    from (select * from pawl.queue_blocked x order by x.since, x.key limit 100) b join pawl.queue_definition d on d.id = b.queue), '[]'),
   'paused', coalesce((select pg_catalog.json_agg(d.name order by d.name) from pawl.queue_definition d where d.paused_at is not null), '[]')
 ) as health`,
   { prepare: false },
 );
 
 /** As the database gives it: JSON has no times. */
-interface HealthJson extends Omit<QueueHealth, 'lostWorkers'> {
+interface HealthJson extends Omit<QueueHealth, 'lostWorkers' | 'blockedKeys'> {
+  readonly blockedKeys: readonly (Omit<BlockedKey, 'since'> & { readonly since: string })[];
   readonly lostWorkers: readonly (Omit<LostWorker, 'lostAt'> & { readonly lostAt: string })[];
 }
 
@@ -77,6 +92,10 @@ interface HealthJson extends Omit<QueueHealth, 'lostWorkers'> {
 export async function readQueueHealth(engine: PostgresEngine): Promise<QueueHealth> {
   const [row] = await engine.query<{ health: HealthJson }>(HEALTH);
   if (row === undefined) throw new Error('the database returned no row where there is always one');
-  const { lostWorkers, ...rest } = row.health;
-  return { ...rest, lostWorkers: lostWorkers.map((worker) => ({ ...worker, lostAt: new Date(worker.lostAt) })) };
+  const { lostWorkers, blockedKeys, ...rest } = row.health;
+  return {
+    ...rest,
+    lostWorkers: lostWorkers.map((worker) => ({ ...worker, lostAt: new Date(worker.lostAt) })),
+    blockedKeys: blockedKeys.map((blocked) => ({ ...blocked, since: new Date(blocked.since) })),
+  };
 }

@@ -24,6 +24,8 @@ from pg_catalog.unnest($1::bigint[]) u (id) cross join lateral (
 
 const TRACE = statement('queue.trace', 'select t.parent from pawl.queue_trace t where t.id = $1::bigint');
 
+const RELATIONS = statement('queue.relations', 'select pawl.queue_relations($1::bigint) as answer');
+
 /** Jobs of the same key around one job, and those that ran in one unit with it. */
 const SIBLINGS = statement(
   'queue.siblings',
@@ -98,6 +100,29 @@ export interface JobStanding {
   readonly progressAt: Date | null;
 }
 
+/** A job that another one has to do with. */
+export interface RelatedJob {
+  readonly id: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly status: JobStatus;
+}
+
+/** What a job has to do with others; fifty of each at most. */
+export interface JobRelations {
+  /** The jobs that it comes after. */
+  readonly parents: readonly RelatedJob[];
+  /** Jobs that come after it, and wait for it. */
+  readonly children: readonly RelatedJob[];
+  /** What becomes of it if one of its parents ended in error, or was cancelled; null without parents. */
+  readonly afterError: string | null;
+  readonly afterCancel: string | null;
+  /** Batches that it comes after. */
+  readonly afterBatches: readonly string[];
+  /** Batches that wait for it. */
+  readonly batches: readonly string[];
+}
+
 /** Jobs of all queues, and figures of queues over time, for the HTTP API. */
 export class QueueOverview {
   readonly #reads: PostgresEngine;
@@ -121,6 +146,11 @@ export class QueueOverview {
   async trace(job: string): Promise<string | undefined> {
     const [row] = await this.#reads.query<{ parent: string }>(TRACE, [job]);
     return row?.parent;
+  }
+
+  async relations(job: string): Promise<JobRelations | undefined> {
+    const [row] = await this.#reads.query<{ answer: JobRelations }>(RELATIONS, [job]);
+    return row?.answer;
   }
 
   siblings(job: string): Promise<Row[]> {

@@ -10,6 +10,7 @@ import type { NamedJob } from '../job-id.ts';
 import type { OwnOptions } from '../job-options.ts';
 import type { Facts } from '../operate/explain.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../operate/stats.ts';
+import { type PausedPart, type ShownPart, toPausedPart } from '../paused-part.ts';
 import { alone } from './runner.ts';
 
 /** The columns of pawl.job under the names of JobRecord. */
@@ -34,7 +35,7 @@ const LIST = statement(
   'queue.list',
   `
 select name, shards, keyed, attempts, pg_catalog.to_json(extract(epoch from history) * 1000::numeric) as "historyMs", ${instant('paused_at')} as "pausedAt",
-  ${instant('created_at')} as "createdAt", kinds, workers
+  ${instant('created_at')} as "createdAt", kinds, workers, paused_parts as "pausedParts"
 from pawl.queue
 order by name`,
 );
@@ -48,18 +49,28 @@ where $1::text is null or queue = $1::text
 order by queue, id`,
 );
 const PAUSE = statement('queue.pause', 'select pawl.queue_pause($1::text)');
+const PAUSE_PART = statement(
+  'queue.pause_part',
+  'select pawl.queue_pause_part($1::text, $2::text, $3::text, $4::text)',
+);
+const RESUME_PART = statement(
+  'queue.resume_part',
+  'select pawl.queue_resume_part($1::text, $2::text, $3::text, $4::text, 1000) as back',
+);
 const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
 /** What is changed by hand, as SQL has it: see sql/queue/by_hand.sql. */
-const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry' | 'redrive' | 'erase', Statement>> = {
+const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry' | 'skip' | 'redrive' | 'erase' | 'move', Statement>> = {
   update: statement('queue.update', 'select pawl.update($1::jsonb)::text as answer'),
   cancel: statement('queue.cancel', 'select pawl.cancel($1::jsonb)::text as answer'),
   retry: statement('queue.retry', 'select pawl.retry($1::jsonb)::text as answer'),
+  skip: statement('queue.skip', 'select pawl.skip($1::jsonb)::text as answer'),
   redrive: statement('queue.redrive', 'select pawl.redrive($1::jsonb)::text as answer'),
+  move: statement('queue.move', 'select pawl.move($1::jsonb)::text as answer'),
   erase: statement('queue.erase', 'select pawl.erase($1::jsonb)::text as answer'),
 };
 const CHANGE_MANY = statement(
   'queue.change_many',
-  'select pawl.queue_change_many($1::text, $2::text, $3::bigint[]) as answer',
+  'select pawl.queue_change_many($1::text, $2::text, $3::bigint[], $4::text, $5::text) as answer',
 );
 /** Of a bulk, before a transaction that stays open has one of its jobs; see pawl.queue_isolate(). */
 const ISOLATE = statement('queue.isolate', 'select pawl.queue_isolate($1::jsonb)');
@@ -111,6 +122,13 @@ export interface ChangedJob {
   readonly status: JobStatus;
 }
 
+/** What is done to many jobs; `to` and `toKind` of a move. */
+export interface ManyChange {
+  readonly what: 'retry' | 'erase' | 'move';
+  readonly to?: string | undefined;
+  readonly toKind?: string | undefined;
+}
+
 /** What became of many jobs. */
 export interface ManyChanged {
   readonly done: number;
@@ -124,7 +142,12 @@ interface JobRow extends Omit<JobRecord, 'schedule' | 'expiresAt' | 'tags' | 'me
   readonly options: OwnOptions | null;
 }
 
-interface StatsRow extends Omit<QueueStats, 'paused' | 'pausedAt'> {
+interface QueueRow extends Omit<QueueRecord, 'pausedParts'> {
+  readonly pausedParts: readonly ShownPart[];
+}
+
+interface StatsRow extends Omit<QueueStats, 'paused' | 'pausedAt' | 'pausedParts'> {
+  readonly pausedParts: readonly ShownPart[];
   readonly pausedAt: string | null;
 }
 
@@ -152,8 +175,9 @@ export class PostgresQueueReader {
   /** Counts stop at `most`. @throws NotFound */
   async stats(queue: string, most: number): Promise<QueueStats> {
     const [row] = await this.engine.query<{ answer: StatsRow }>(STATS, [queue, most]);
-    const { pausedAt, ...stats } = only(row).answer;
-    return { ...stats, paused: pausedAt !== null, pausedAt: pausedAt === null ? null : new Date(pausedAt) };
+    const { pausedAt, pausedParts, ...stats } = only(row).answer;
+    const since = pausedAt === null ? null : new Date(pausedAt);
+    return { ...stats, paused: pausedAt !== null, pausedAt: since, pausedParts: pausedParts.map(toPausedPart) };
   }
 
   /** @throws NotFound */
@@ -162,8 +186,9 @@ export class PostgresQueueReader {
     return only(row);
   }
 
-  list(): Promise<QueueRecord[]> {
-    return this.engine.query<QueueRecord>(LIST);
+  async list(): Promise<QueueRecord[]> {
+    const rows = await this.engine.query<QueueRow>(LIST);
+    return rows.map((row) => ({ ...row, pausedParts: row.pausedParts.map(toPausedPart) }));
   }
 
   workers(queue: string | null): Promise<WorkerRecord[]> {
@@ -200,6 +225,19 @@ export class PostgresQueueReader {
     await this.engine.query(RESUME, [queue]);
   }
 
+  /** @throws NotFound, Conflict */
+  async pausePart(queue: string, { kind, key, tag }: Omit<PausedPart, 'since'>): Promise<void> {
+    await alone(this.engine).query(PAUSE_PART, [queue, kind, key, tag]);
+  }
+
+  /** In pieces; what a process that dies leaves is brought back by the workers. @throws NotFound */
+  async resumePart(queue: string, { kind, key, tag }: Omit<PausedPart, 'since'>): Promise<void> {
+    for (;;) {
+      const [row] = await alone(this.engine).query<{ back: string | number }>(RESUME_PART, [queue, kind, key, tag]);
+      if (Number(only(row).back) === 0) return;
+    }
+  }
+
   /** `busy`: another transaction holds the worker's row now. @throws NotFound */
   async release(worker: string): Promise<ReleasedWorker | 'busy'> {
     const [row] = await alone(this.engine).query<{ released: ReleasedWorker | null }>(RELEASE, [worker]);
@@ -207,8 +245,13 @@ export class PostgresQueueReader {
   }
 
   /** Each job for itself, in one transaction. `busy`: another one holds it. */
-  async changeMany(queue: string | null, what: 'retry' | 'erase', ids: readonly string[]): Promise<ManyChanged> {
-    const [row] = await alone(this.engine).query<{ answer: ManyChanged }>(CHANGE_MANY, [queue, what, ids]);
+  async changeMany(
+    queue: string | null,
+    { what, to, toKind }: ManyChange,
+    ids: readonly string[],
+  ): Promise<ManyChanged> {
+    const values = [queue, what, ids, to ?? null, toKind ?? null];
+    const [row] = await alone(this.engine).query<{ answer: ManyChanged }>(CHANGE_MANY, values);
     return only(row).answer;
   }
 

@@ -25,7 +25,7 @@ select q.name as queue, s.name, s.cron, s.timezone, k.name as kind, s.key, s.pri
   pg_catalog.to_json(extract(epoch from s.missed_for) * 1000::numeric) as "missedForMs", s.overlap,
   pg_catalog.to_json(extract(epoch from s.jitter) * 1000::numeric) as "jitterMs",
   ${instant("case when s.paused_at is null then nullif(s.next_at, 'infinity') end")} as "nextAt", ${instant('s.last_at')} as "lastAt",
-  ${instant('s.paused_at')} as "pausedAt"
+  ${instant('s.paused_at')} as "pausedAt", s.of_set as "ofSet"
 from pawl.queue_schedule s
 join pawl.queue_definition q on q.id = s.queue
 join pawl.queue_kind k on k.id = s.kind

@@ -1,5 +1,5 @@
 import type { Settlement } from '../store.ts';
-import { type FailureRun, toRuns } from '../work/failure-runs.ts';
+import { type FailureRun, toRuns } from '../work/settle/failure-runs.ts';
 
 /** The parameters of `SETTLE`. */
 export function settleValues(settlement: Settlement): unknown[] {

@@ -102,6 +102,9 @@ export const WAKE: Statement = statement('queue.wake', 'select pawl.queue_wake($
 export const ADD_WORKER: Statement = statement(
   'queue.add_worker',
   `
+with back as (
+  update pawl.queue_definition d set removed_at = null where d.id = ${HERE} and d.removed_at is not null
+)
 insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold)
 values (${HERE}, $2, $3, $4, $5::double precision * interval '1 millisecond', clock_timestamp() + $5::double precision * interval '1 millisecond', $6)
 returning id::text`,
@@ -128,7 +131,7 @@ export const REMOVE_WORKER: Statement = statement(
 );
 export const RESCUE: Statement = statement(
   'queue.rescue',
-  'select r.jobs, r.ended, pawl.queue_open_lanes($1::smallint) as unended from pawl.queue_rescue($1::smallint) r',
+  'select r.jobs, r.ended, pawl.queue_open_lanes($1::smallint) as unended from pawl.queue_rescue($1::smallint, $2::bigint[]) r',
 );
 export const CHARGE: Statement = statement('queue.charge', 'select pawl.queue_charge($1::json) as charged');
 export const PRUNE: Statement = statement('queue.prune', 'select pawl.queue_prune($1::smallint, $2::int) as jobs');

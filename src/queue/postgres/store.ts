@@ -86,6 +86,7 @@ export class PostgresQueueStore implements QueueStore {
       name: definition.name,
       shards: definition.shards,
       keyed: definition.keyed,
+      blocks: definition.blocksKeys,
       attempts: definition.attempts,
       history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
       kinds: [...definition.kinds.values()].map((kind) => ({
@@ -342,8 +343,8 @@ export class PostgresQueueStore implements QueueStore {
     await this.engine.query(sql.REMOVE_WORKER, [worker], { deadlineMs: STOP_MS });
   }
 
-  async rescue(queue: number): Promise<RescueAnswer> {
-    const [row] = await this.#keys.query<RescueAnswer>(sql.RESCUE, [queue]);
+  async rescue(queue: number, mine: readonly number[]): Promise<RescueAnswer> {
+    const [row] = await this.#keys.query<RescueAnswer>(sql.RESCUE, [queue, mine]);
     return only(row);
   }
 

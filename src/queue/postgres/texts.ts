@@ -1,5 +1,5 @@
 import type { Blocker, ClaimOneRequest, Cursor, Settlement } from '../store.ts';
-import { toRuns } from '../work/failure-runs.ts';
+import { toRuns } from '../work/settle/failure-runs.ts';
 import { resultsText, sharedText, withErrorsOnce } from './settle-values.ts';
 
 // Calls as text for the simple protocol, in which one message has several statements.

@@ -18,6 +18,23 @@ where s.topic = $1::text
 order by d.name, k.name`,
 );
 
+const ALL = statement(
+  'queue.topics',
+  `
+select t.name, coalesce((
+  select pg_catalog.json_agg(pg_catalog.json_build_object('queue', d.name, 'kind', k.name) order by d.name, k.name)
+  from pawl.queue_subscription s join pawl.queue_definition d on d.id = s.queue join pawl.queue_kind k on k.id = s.kind
+  where s.topic = t.name), '[]') as subscriptions
+from pawl.queue_topic t
+order by t.name`,
+);
+
+/** A topic to which a queue is subscribed, or was once. */
+export interface TopicRecord {
+  readonly name: string;
+  readonly subscriptions: readonly TopicSubscription[];
+}
+
 /** A queue, and the kind of the job that it gets. */
 export interface TopicSubscription {
   readonly queue: string;
@@ -53,6 +70,10 @@ export class PostgresQueueTopics {
   async subscribe(topic: string, { queue, kind }: TopicSubscription, isOn: boolean): Promise<boolean | 'busy'> {
     const [row] = await alone(this.#engine).query<{ changed: boolean | null }>(SUBSCRIBE, [topic, queue, kind, isOn]);
     return row?.changed ?? 'busy';
+  }
+
+  all(): Promise<TopicRecord[]> {
+    return this.#engine.query<TopicRecord>(ALL);
   }
 
   list(topic: string): Promise<TopicSubscription[]> {

@@ -6,6 +6,7 @@ import { toJson } from '../../base/storable.ts';
 import { BACKOFF, type Backoff, delay } from '../../base/time/backoff.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import { namePart, pausedPartOf, setAsideMs } from '../paused-part.ts';
 import { type Extension, PostgresQueuePull, type PulledOutcome } from '../postgres/pull.ts';
 import { PredecessorFailed } from '../work/attempt.ts';
 import { countUnits, readClaim } from '../work/claim-reader.ts';
@@ -93,13 +94,20 @@ export class Puller {
       hasLost ||= pulled.hasLost;
       const { worker, answer, kinds = {}, expiresAt = 0 } = pulled;
       if (worker === undefined || answer === undefined || countUnits(answer) === 0) continue;
+      let isPartlyPaused = false;
       const kindName = new Map(Object.entries(kinds).map(([kind, name]) => [Number(kind), name]));
       const read = readClaim(answer, { shard, definition: NO_KINDS, registered: { kindName }, owner });
       for (const unit of read.units) {
         const one = toPulled(unit, worker, expiresAt);
-        if (unit.brokenBy === null) units.push(one);
+        const part = answer.pausedParts && pausedPartOf(answer.pausedParts, unit);
+        if (part !== undefined) {
+          isPartlyPaused = true;
+          await this.release(one.handle, false, { reason: `paused: ${namePart(part)}`, wait: setAsideMs(part) });
+        } else if (unit.brokenBy === null) units.push(one);
         else await this.fail(one.handle, new PredecessorFailed(unit.brokenBy), {});
       }
+      // Behind what was set aside there may be others.
+      if (isPartlyPaused) at -= 1;
     }
     return { units, id, hasLost };
   }

@@ -1,7 +1,9 @@
 import { NotFound } from '../../base/errors.ts';
+import { checkOptions, integer, optional, text } from '../../base/options/options.ts';
 import type { OpenTransaction, PostgresEngine } from '../../engine/postgres/index.ts';
-import type { JobInput } from '../enqueue.ts';
-import { PostgresQueueFlows } from '../postgres/flows.ts';
+import { readJobId } from '../job-id.ts';
+import type { JobInput } from '../job-input.ts';
+import { type BatchRow, PostgresQueueFlows } from '../postgres/flows.ts';
 
 /** How far a batch is. Members are its jobs, and the batches in it. */
 export interface BatchProgress {
@@ -81,23 +83,64 @@ export class Batch<J extends JobInput = JobInput, C extends object = object> {
 
   /** @throws NotFound  there is no such batch, or its history is over */
   async progress(): Promise<BatchProgress> {
-    const row = await new PostgresQueueFlows(this.#home.engine).progress(this.id);
-    if (row === undefined)
-      throw new NotFound(`there is no batch ${this.id}; it was never committed, or its history is over`);
-    const { total, outstanding, errors, cancelled, sealedAt, doneAt, problem } = row;
-    return {
-      total,
-      outstanding,
-      complete: total - outstanding - errors - cancelled,
-      errors,
-      cancelled,
-      sealedAt: sealedAt === null ? null : new Date(sealedAt),
-      doneAt: doneAt === null ? null : new Date(doneAt),
-      problem,
-    };
+    const { id: _id, queue: _queue, ...progress } = await readBatch(this.#home.engine, this.id);
+    return progress;
   }
 
   toJSON(): object {
     return { batch: this.id };
   }
+}
+
+/** A batch of any queue. */
+export interface BatchRecord extends BatchProgress {
+  readonly id: string;
+  /** The queue that it was made in. */
+  readonly queue: string;
+}
+
+/** @throws NotFound  there is no such batch, or its history is over */
+export async function readBatch(engine: PostgresEngine, id: string): Promise<BatchRecord> {
+  const row = await new PostgresQueueFlows(engine).progress(id);
+  if (row === undefined) throw new NotFound(`there is no batch ${id}; it was never committed, or its history is over`);
+  return toRecord(id, row);
+}
+
+export interface BatchesOptions {
+  /** Batches of this queue. Default: of all. */
+  readonly queue?: string | undefined;
+  /** The last batch of the page before. */
+  readonly before?: string | undefined;
+  /** 1 to 200; default 20. */
+  readonly limit?: number | undefined;
+}
+
+const listShape = {
+  queue: optional(text({ min: 1, max: 100 })),
+  before: optional(text({ min: 1, max: 19 })),
+  limit: integer({ min: 1, max: 200, default: 20 }),
+};
+
+/** Newest first. @throws NotFound  no such queue @throws InvalidInput */
+export async function listBatches(engine: PostgresEngine, options: BatchesOptions): Promise<BatchRecord[]> {
+  const { queue = null, before, limit } = checkOptions('batches', options, listShape);
+  const last = before === undefined ? null : readJobId(before);
+  const rows = await new PostgresQueueFlows(engine).batches(queue, last, limit);
+  return rows.map(({ id, progress }) => toRecord(id, progress));
+}
+
+function toRecord(id: string, row: BatchRow): BatchRecord {
+  const { queue, total, outstanding, errors, cancelled, sealedAt, doneAt, problem } = row;
+  return {
+    id,
+    queue,
+    total,
+    outstanding,
+    complete: total - outstanding - errors - cancelled,
+    errors,
+    cancelled,
+    sealedAt: sealedAt === null ? null : new Date(sealedAt),
+    doneAt: doneAt === null ? null : new Date(doneAt),
+    problem,
+  };
 }

@@ -2,7 +2,8 @@ import { InvalidInput } from '../../base/errors.ts';
 import { suggest } from '../../base/options/options.ts';
 import { show } from '../../base/options/refusal.ts';
 import { isObject } from '../../base/options/shape.ts';
-import { compact, type FlowRow } from '../enqueue.ts';
+import { compact } from '../enqueue.ts';
+import type { FlowRow } from '../job-input.ts';
 import type { AfterFailure } from '../job-options.ts';
 
 /** A checked node, with the nodes that it comes after, by their places. */
@@ -89,6 +90,23 @@ function head(group: readonly Node[], placeOf: (nth: number) => number): object 
 }
 
 function inLayers(given: readonly GivenNode[]): Node[] {
+  const arranged = arrangeNodes(given);
+  return given.map(({ name, row, afterError = 'error', afterCancel = 'cancel' }, nth) => {
+    const { after = [], jobs = [], batches = [], layer = 0 } = arranged[nth] ?? {};
+    return { name, row, after, jobs, batches, afterError, afterCancel, layer };
+  });
+}
+
+/** A name, and what it comes after. */
+export type NamedNode = Pick<GivenNode, 'name' | 'after'>;
+
+/**
+ * What each node comes after, sorted, and its layer, which is higher than those of the nodes before it.
+ * @throws InvalidInput  two nodes of one name, an unknown one, or a cycle, by its names
+ */
+export function arrangeNodes(
+  given: readonly NamedNode[],
+): { after: number[]; jobs: string[]; batches: string[]; layer: number }[] {
   const places = new Map<string, number>();
   for (const [nth, { name }] of given.entries()) {
     if (places.has(name))
@@ -100,15 +118,12 @@ function inLayers(given: readonly GivenNode[]): Node[] {
     given,
     parents.map(({ after }) => after),
   );
-  return given.map(({ name, row, afterError = 'error', afterCancel = 'cancel' }, nth) => {
-    const { after = [], jobs = [], batches = [] } = parents[nth] ?? {};
-    return { name, row, after, jobs, batches, afterError, afterCancel, layer: layers[nth] ?? 0 };
-  });
+  return parents.map((one, nth) => ({ ...one, layer: layers[nth] ?? 0 }));
 }
 
 /** Names of nodes, ids of jobs and batches. */
 function sortParents(
-  { name, after }: GivenNode,
+  { name, after }: NamedNode,
   nth: number,
   places: ReadonlyMap<string, number>,
 ): { after: number[]; jobs: string[]; batches: string[] } {
@@ -132,7 +147,7 @@ function sortParents(
 }
 
 /** The layer of each node. Iterative: a chain of ten thousand nodes would not fit on the stack. */
-function layersOf(given: readonly GivenNode[], after: readonly (readonly number[])[]): number[] {
+function layersOf(given: readonly NamedNode[], after: readonly (readonly number[])[]): number[] {
   const layers: number[] = given.map(() => 0);
   const open = after.map((parents) => parents.length);
   const children: number[][] = given.map(() => []);
@@ -151,7 +166,7 @@ function layersOf(given: readonly GivenNode[], after: readonly (readonly number[
 
 /** Every node that is left has a parent that is left: going from one to the next comes back to one that was passed. */
 function refuseCycle(
-  given: readonly GivenNode[],
+  given: readonly NamedNode[],
   after: readonly (readonly number[])[],
   open: readonly number[],
 ): never {

@@ -21,7 +21,7 @@ export interface Outcome {
   readonly result: string | undefined;
   /** True: nothing may be written any more, since another worker may own the unit. */
   readonly isLost: boolean;
-  /** True: a job will be retried, so that the rest of its key has to wait for it. */
+  /** True: a job will be retried, or stops its key, so that the rest of the key has to wait for it. */
   readonly isRetried: boolean;
 }
 
@@ -173,7 +173,7 @@ function unbegun(unit: Unit, kind: Kind): Outcome {
     complete: [],
     result: undefined,
     isLost: false,
-    isRetried: all.some(({ to }) => to === 'release'),
+    isRetried: all.some(({ to }) => to === 'release') || stopsKey(unit, kind, all),
   };
 }
 
@@ -192,8 +192,13 @@ function succeeded(unit: Unit, kind: Kind, value: unknown): Outcome {
     complete: unit.jobs.filter((job) => !given.has(job)),
     result,
     isLost: false,
-    isRetried: givenUp.some(({ to }) => to === 'retry'),
+    isRetried: givenUp.some(({ to }) => to === 'retry') || stopsKey(unit, kind, givenUp),
   };
+}
+
+/** Whether an error among these stops the key of the unit. */
+function stopsKey(unit: Unit, kind: Kind, failures: readonly JobFailure[]): boolean {
+  return kind.blocksKey && unit.key !== null && failures.some(({ to }) => to === 'error');
 }
 
 /** The outcome of an attempt whose handler threw, or that was ended from outside. */
@@ -213,7 +218,7 @@ function failed(unit: Unit, kind: Kind, error: unknown): Outcome {
     }
     return failure(job, kind, thrown, words);
   });
-  const isRetried = all.some(({ to }) => to === 'retry' || to === 'release');
+  const isRetried = all.some(({ to }) => to === 'retry' || to === 'release') || stopsKey(unit, kind, all);
   return { failed: all, complete: [], result: undefined, isLost: false, isRetried };
 }
 

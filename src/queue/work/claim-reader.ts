@@ -97,7 +97,8 @@ function addRun(
   claim.left += n;
   for (let index = 0; index < n; index += 1) {
     const job = new Job(first + index, claim, attempt, origin, payloads[index]);
-    units.push(new Unit(holder.owner, name, null, [job], held));
+    // Not `[job]`: a literal would be made in the old generation; see PendingSettlement.
+    units.push(new Unit(holder.owner, name, null, Array.of(job), held));
   }
 }
 

@@ -1,4 +1,4 @@
-import { LeaseLost } from '../../base/errors.ts';
+import { Cancelled, LeaseLost } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
 import type { EndedJob } from '../store.ts';
 import type { FailedJob, WorkerEvents } from './report.ts';
@@ -11,12 +11,18 @@ export function reportLost(events: Events<WorkerEvents>, ended: EndedJob, owner:
   events.emit('ended', { unit: failed.unit, job: failed.job, status: 'error', error: failed.error ?? null });
 }
 
+/** Emits the end of a job that no worker had: it was cancelled by hand, has expired, or ended with what it comes after. */
+export function reportEndedWaiting(events: Events<WorkerEvents>, ended: EndedJob, owner: UnitOwner): void {
+  const { unit, job } = toFailedJob(ended, owner);
+  events.emit('ended', { unit, job, status: ended.status, error: ended.error });
+}
+
 /**
  * The `failed` event for a job of a lost worker that ended in error, on the worker that found it. The job is alone in a unit
  * that is over, so that nothing can be written under it.
  */
 export function toFailedJob(
-  { id, kind, key, attempt, error, origin, process, payload }: EndedJob,
+  { id, kind, key, attempt, status, error, origin, process, payload }: EndedJob,
   owner: UnitOwner,
 ): FailedJob {
   const claim = { id: 0, shard: 0, processId: process ?? '', isAlone: true, left: 0 };
@@ -24,6 +30,6 @@ export function toFailedJob(
   // The database returns the full process id, whether the job was alone in its unit or not.
   const unit = new Unit(owner, kind, key, [job], { epoch: null, brokenBy: null, isCoalesced: true });
   unit.isOver = true;
-  unit.abort(new LeaseLost(error));
-  return { unit, job, to: 'error', error };
+  unit.abort(status === 'error' ? new LeaseLost(error ?? 'lost') : new Cancelled(error ?? 'cancelled'));
+  return { unit, job, to: status, error: error ?? undefined };
 }

@@ -1,4 +1,5 @@
 import { NotSupported } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
 import { within } from '../../base/time/clock.ts';
@@ -8,6 +9,7 @@ import type { PostgresEngine, Session } from '../../engine/postgres/index.ts';
 import { Indexer } from '../operate/indexer.ts';
 import { Scheduler } from '../operate/scheduler.ts';
 import { PostgresQueueChores } from '../postgres/chores.ts';
+import { PostgresQueueSchedules } from '../postgres/schedules.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
 import type { EndedJob, Heartbeat, HeartbeatAnswer, RescueAnswer } from '../store.ts';
 
@@ -21,6 +23,10 @@ export interface LeaseHolder extends Holder {
   cancel(job: number, reason: string | null): void;
   /** Whether the `failed` event has a listener. */
   readonly reportsFailures: boolean;
+  /** Whether the `ended` event has a listener. */
+  readonly tellsEnds: boolean;
+  /** Called when jobs of its queue ended that no worker had: cancelled by hand, expired, or ended with what they come after. */
+  jobsEndedWaiting(jobs: readonly EndedJob[]): void;
   /** Called when jobs of lost workers of its queue ended in error. */
   jobsEnded(jobs: readonly EndedJob[]): void;
 }
@@ -92,8 +98,7 @@ export class Keeper {
       unref: true,
     });
     this.#scheduler ??= new Scheduler({
-      engine: this.#store.engine,
-      deadlineMs: answerDeadline(this.#leaseMs),
+      rows: new PostgresQueueSchedules(this.#store.engine, { deadlineMs: answerDeadline(this.#leaseMs) }),
       queues: () => this.#queues(),
       onError: (error) => this.#report(error),
     });
@@ -180,7 +185,7 @@ export class Keeper {
     const failures: unknown[] = [];
     for (const queue of this.#queues()) {
       // Each chore on its own: an error in one does not stop the others.
-      for (const chore of [this.#rescueJobs, this.#sweepCancels, ...(prunes ? [this.#prune] : [])]) {
+      for (const chore of [this.#rescueJobs, this.#sweepCancels, this.#tellEnds, ...(prunes ? [this.#prune] : [])]) {
         await chore(queue).catch((error: unknown) => failures.push(error));
       }
     }
@@ -190,7 +195,8 @@ export class Keeper {
   }
 
   readonly #rescueJobs = async (queue: number): Promise<void> => {
-    const { jobs, ended, unended } = await this.#store.rescue(queue);
+    if (faults.armed) await faults.reach('queue.before_rescue');
+    const { jobs, ended, unended } = await this.#store.rescue(queue, this.#living(queue));
     if (jobs > 0) probe.hit('queue.rescued', { queue, jobs });
     if (ended !== null) this.#reportEnded(queue, ended);
     this.#reportUnended(unended);
@@ -209,6 +215,17 @@ export class Keeper {
 
   readonly #sweepCancels = (queue: number): Promise<void> => this.#chores.sweepCancels(queue);
 
+  /** One worker in one process tells each end. */
+  readonly #tellEnds = async (queue: number): Promise<void> => {
+    const teller = [...this.#workers].find((worker) => worker.queue === queue && worker.tellsEnds);
+    if (teller === undefined) return;
+    for (;;) {
+      const untold = await this.#chores.takeUntold(queue);
+      if (untold === null) return;
+      teller.jobsEndedWaiting(untold.jobs ?? []);
+    }
+  };
+
   readonly #prune = async (queue: number): Promise<void> => {
     while (this.#workers.size > 0 && (await this.#store.prune(queue)) > 0);
   };
@@ -223,6 +240,15 @@ export class Keeper {
         `lost workers have left transactions open that this role may not end, or that do not end: their jobs wait until ` +
           `a superuser calls pg_terminate_backend for ${fresh.join(', ')}; workers of the same role, or with pg_signal_backend, do so themselves`,
       ),
+    );
+  }
+
+  /** The workers of this process, whatever their lease: if it stood still since its last heartbeat, all of theirs may be over. */
+  #living(queue: number): number[] {
+    const keepers = Keeper.#keepers.get(this.#store.engine)?.values() ?? [];
+    const workers = Array.from(keepers, (keeper) => [...keeper.#workers]).flat();
+    return workers.flatMap((worker) =>
+      worker.queue === queue && worker.workerId !== undefined ? [worker.workerId] : [],
     );
   }
 

@@ -15,19 +15,23 @@ import type { ConditionCheckItem } from '../../engine/dynamodb/index.ts';
 import { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
 import type { ParentRecord } from '../job.ts';
+import { namePart, pausedPartOf, type StoredPart, setAsideMs } from '../paused-part.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import type { ClaimAnswer, EndedJob, Heartbeat, HeldJob, JobHandoff, QueueIds } from '../store.ts';
 import { logAbandoned } from './abandoned.ts';
 import { breakSuccessors, type Handler, type Outcome, startAttempt } from './attempt.ts';
+import { BatchRun } from './batch/batch-run.ts';
+import { Gatherer, ReadyBatch } from './batch/gatherer.ts';
+import type { BatchHandler } from './batch/unit-batch.ts';
 import { type ClaimedUnits, countUnits, hasJobs, readClaim } from './claim-reader.ts';
-import { reportLost } from './failed-job.ts';
+import { reportEndedWaiting, reportLost } from './failed-job.ts';
 import { Keeper, type LeaseHolder } from './keeper.ts';
 import { Quiet } from './once/quiet.ts';
 import { countOutcome, type Tally } from './once/tally.ts';
 import type { GroupPort, KeeperPort, PortedStore, WorkerPorts } from './ports.ts';
 import { reportFailures, reportOutcome, type WorkerEvents } from './report.ts';
 import { Scan } from './scan.ts';
-import { Settler } from './settler.ts';
+import { Settler } from './settle/settler.ts';
 import { type Claim, type Job, type Unit, type UnitOwner, unitOf } from './unit.ts';
 import { type GroupMember, WorkerGroup } from './worker-group.ts';
 
@@ -47,6 +51,8 @@ export interface WorkerParts<S = PostgresQueueStore | PortedStore> {
   readonly definition: Definition;
   readonly registered: QueueIds;
   readonly handlers: ReadonlyMap<string, Handler>;
+  /** Those of kinds with `batch`. */
+  readonly batchHandlers: ReadonlyMap<string, BatchHandler>;
   readonly settings: WorkerSettings;
   readonly events: Events<WorkerEvents>;
   /** Counts the outcomes of its handlers. */
@@ -64,14 +70,16 @@ const UNKNOWN_KIND_MS = 30_000;
  * {@link ClaimLoop} decides when it polls, and how much runs. The path of a job: `claim`, `post`, `begin`, `#finish`, which
  * passes the outcome to the settler.
  */
-export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSource<Unit, ClaimAnswer, JobHandoff> {
+export class LeaseWorker
+  implements UnitOwner, LeaseHolder, GroupMember, ClaimSource<Unit | ReadyBatch, ClaimAnswer, JobHandoff>
+{
   readonly events: Events<WorkerEvents>;
   /** Units whose handler runs, each with the function that ends it from outside. */
   readonly running: Map<Unit, ((why: unknown) => void) | undefined> = new Map();
   readonly isExclusive = false;
   readonly settler: Settler;
   readonly #parts: WorkerParts;
-  readonly #loop: ClaimLoop<Unit, ClaimAnswer, JobHandoff>;
+  readonly #loop: ClaimLoop<Unit | ReadyBatch, ClaimAnswer, JobHandoff>;
   readonly #keeper: KeeperPort;
   readonly #group: GroupPort;
   readonly #scans: readonly [Scan, ...Scan[]];
@@ -83,6 +91,16 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   #scan: Scan;
   /** The number of claimed units that have not finished. */
   #held = 0;
+  /** Undefined: no kind has a batch handler. */
+  readonly #gatherer: Gatherer | undefined;
+  /** Batch handlers that run. */
+  readonly #batches = new Set<BatchRun>();
+  /** Of the units that run, those that take no slot: another one of their batch does. */
+  #sharing = 0;
+  /** The parts of the queue that are paused, by the last claim that brought something; undefined: none. */
+  #pausedParts: readonly StoredPart[] | undefined;
+  /** How many units of theirs the last claim has brought: with so many more the next one comes past them. */
+  #setAside = 0;
   /** True: jobs were given back that idle workers could run now. */
   #hasReleased = false;
 
@@ -98,6 +116,10 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
       store instanceof PostgresQueueStore
         ? portsOn(store, registered.queue, settings.leaseMs)
         : store.ports(registered.queue, settings.leaseMs);
+    const { handlers, batchHandlers } = parts;
+    this.#gatherer = Gatherer.for(definition, batchHandlers, handlers.size === 0, (gathered) =>
+      this.#loop.addNext(gathered),
+    );
     this.#keeper = ports.keeper;
     this.#group = ports.group;
     this.#loop = new ClaimLoop(
@@ -107,6 +129,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
         ports.handoff({
           id: () => loop.id,
           isFree: () => loop.acceptsHandoff,
+          isAsleep: () => loop.isAsleep,
           onHandoff: (job) => loop.receive(job),
           onError: (error) => this.onError(error),
         }),
@@ -156,7 +179,11 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   othersEnded(task: object | undefined): Promise<void> | undefined {
     const unit = unitOf(task, this.running.keys());
-    return unit && this.#drain.waitInside(unit);
+    if (unit === undefined) return undefined;
+    // The other units of its batch end when it returns.
+    const batch = [...this.#batches].find(({ units }) => units.includes(unit));
+    for (const other of batch?.units ?? []) void this.#drain.waitInside(other);
+    return this.#drain.waitInside(unit);
   }
 
   // For {@link GroupMember}.
@@ -192,14 +219,21 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     await this.#parts.store.progress(job.claim.shard, job.claim.id, job.number, json);
   }
 
-  async guard(unit: Unit, tx: unknown): Promise<void> {
-    this.#requireLease(unit);
-    // Set before the statement is sent: the settlement of the unit has to know it.
-    unit.isGuarded = true;
+  guard(unit: Unit, tx: unknown): Promise<void> {
+    return this.guardAll([unit], tx);
+  }
+
+  async guardAll(units: readonly Unit[], tx: unknown): Promise<void> {
+    for (const unit of units) {
+      this.#requireLease(unit);
+      // Set before the statement is sent: the settlement of the unit has to know it.
+      unit.isGuarded = true;
+    }
     // The process of another library may die when the server closes its connection; the engine's own connections survive
     // that.
     const idleMs = tx instanceof Transaction ? this.#parts.settings.leaseMs : undefined;
-    await this.#parts.store.guard(heldJobs(unit, idleMs), tx);
+    const held = units.flatMap((unit) => heldJobs(unit, idleMs));
+    await this.#parts.store.guard(held, tx);
   }
 
   guardItems(unit: Unit): readonly ConditionCheckItem[] {
@@ -230,7 +264,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   heartbeat(): Heartbeat | undefined {
     const { id, wantsNotify } = this.#loop;
-    return id === undefined ? undefined : { worker: id, wantsNotify, holding: [] };
+    return id === undefined ? undefined : { worker: id, wantsNotify, holding: [], tells: this.tellsEnds };
   }
 
   lost(reason: LeaseLost): void {
@@ -239,6 +273,9 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.running.clear();
     this.#claims.clear();
     this.#held = 0;
+    this.#sharing = 0;
+    this.#batches.clear();
+    this.#gatherer?.clear();
     this.#loop.reset();
     // Later outcomes of handlers are ignored: the settler has dropped their claims.
     for (const [unit, fail] of running) {
@@ -251,11 +288,18 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   }
 
   cancel(job: number, reason: string | null): void {
-    for (const first of [...this.running.keys(), ...this.#loop.following, ...this.#loop.waiting]) {
+    for (const first of this.#units()) {
       for (let unit: Unit | undefined = first; unit !== undefined; unit = unit.next) {
         if (unit.jobs.some(({ number }) => number === job)) unit.cancel(job, reason);
       }
     }
+  }
+
+  /** All units that it holds, except those that come after another one of their key. */
+  #units(): readonly Unit[] {
+    const { following, waiting } = this.#loop;
+    const unbegun = [...following, ...waiting].flatMap((one) => (one instanceof ReadyBatch ? one.units : [one]));
+    return [...this.running.keys(), ...unbegun, ...(this.#gatherer?.units ?? [])];
   }
 
   get reportsFailures(): boolean {
@@ -264,6 +308,14 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   jobsEnded(jobs: readonly EndedJob[]): void {
     for (const job of jobs) reportLost(this.events, job, this);
+  }
+
+  get tellsEnds(): boolean {
+    return this.events.has('ended');
+  }
+
+  jobsEndedWaiting(jobs: readonly EndedJob[]): void {
+    for (const job of jobs) reportEndedWaiting(this.events, job, this);
   }
 
   onError(error: unknown): void {
@@ -283,14 +335,27 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   capacity(prefetch: number): number {
     const { concurrency } = this.#parts.settings;
     const { following, waiting } = this.#loop;
-    const free = Math.max(0, concurrency - this.running.size - following.length - waiting.length);
+    if (this.#setAside > 0) return Math.min(PREFETCH_MAX, concurrency + 2 * this.#setAside);
+    const free = Math.max(0, concurrency - this.slotsTaken - following.length - waiting.length);
+    if (this.#gatherer !== undefined) return this.#capacityToGather(this.#gatherer, free, prefetch);
     if (this.#held > concurrency + prefetch / 2) return free;
     return Math.max(free, concurrency + prefetch - this.#held);
   }
 
+  /** What is gathered takes no slot yet, and what a batch handler works on takes one: there is room for what is still to come. */
+  #capacityToGather({ room, count }: Gatherer, free: number, prefetch: number): number {
+    const { concurrency } = this.#parts.settings;
+    const toCome = free > 0 ? room : 0;
+    return toCome + Math.max(free, concurrency + prefetch - (this.#held - this.#sharing - count));
+  }
+
+  get slotsTaken(): number {
+    return this.running.size - this.#sharing;
+  }
+
   claim(worker: number, limit: number, offer: Offer | undefined): Promise<ClaimAnswer> {
     this.#quiet.recordPoll(this.#isBusy);
-    const slots = Math.max(0, this.#parts.settings.concurrency - this.running.size);
+    const slots = Math.max(0, this.#parts.settings.concurrency - this.slotsTaken);
     const { shard, cursor, rows } = this.#scan;
     return this.#parts.store.claim(
       { queue: this.queue, shard, worker, limit, slots, rows, chain: this.#chain, cursor },
@@ -307,7 +372,10 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     const { runs, seen } = answer;
     if (probe.listening) probe.hit('queue.claimed', { shard, worker: this.#loop.id, rows: runs.length, seen });
     this.#group.notePolled(this, countUnits(answer) >= limit);
-    if (hasJobs(answer)) this.#add(this.#read(answer, shard));
+    this.#setAside = 0;
+    if (!hasJobs(answer)) return;
+    this.#pausedParts = answer.pausedParts;
+    this.#add(this.#read(answer, shard));
   }
 
   #read(answer: ClaimAnswer, shard: number): ClaimedUnits {
@@ -330,18 +398,42 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
       );
   }
 
-  begin(unit: Unit): void {
-    const { definition, handlers } = this.#parts;
+  begin(unit: Unit | ReadyBatch): void {
+    if (unit instanceof ReadyBatch) return this.#beginBatch(unit);
+    const part = this.#pausedParts && pausedPartOf(this.#pausedParts, unit);
+    if (part !== undefined) this.#setUnitAside(unit, part);
+    else if (this.#gatherer?.add(unit) !== true) this.#start(unit, this.#parts.handlers);
+  }
+
+  #beginBatch({ kind, units }: ReadyBatch): void {
+    const handler = this.#parts.batchHandlers.get(kind);
+    if (handler === undefined) throw new Error('only kinds with a batch handler are gathered');
+    const batch = new BatchRun(kind, units, handler);
+    this.#batches.add(batch);
+    this.#sharing += units.length - 1;
+    for (const unit of units) this.#start(unit, new Map([[kind, (seen) => batch.join(unit, seen)]]), batch);
+  }
+
+  #start(unit: Unit, handlers: ReadonlyMap<string, Handler>, batch?: BatchRun): void {
     this.running.set(unit, undefined);
     const { generation } = this.#loop;
-    const fail = startAttempt(unit, definition, handlers, (outcome) => {
+    const fail = startAttempt(unit, this.#parts.definition, handlers, (outcome) => {
       this.running.delete(unit);
+      if (batch !== undefined) this.#endInBatch(unit, batch);
       if (generation === this.#loop.generation) this.#finish(unit, outcome);
     });
     if (fail === undefined) {
       this.running.delete(unit);
       this.#releaseUnknownKind(unit);
     } else if (this.running.has(unit)) this.running.set(unit, fail);
+  }
+
+  #endInBatch(unit: Unit, batch: BatchRun): void {
+    const isLast = batch.end(unit);
+    // After the loss of the lease it counts for nothing.
+    if (!this.#batches.has(batch)) return;
+    if (isLast) this.#batches.delete(batch);
+    else this.#sharing -= 1;
   }
 
   #finish(unit: Unit, outcome: Outcome): void {
@@ -387,6 +479,7 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
 
   /** All shards were polled, and none has anything. */
   #endRound(): void {
+    if (this.#quiet.isAwaited) this.#gatherer?.hurry();
     if (this.#quiet.recordEmptyRound() && !this.#isBusy) this.wake();
   }
 
@@ -407,9 +500,11 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
     this.#group.notePolled(this, true);
   }
 
-  release(units: readonly Unit[], why: 'stopped' | 'stalled'): void {
+  release(units: readonly (Unit | ReadyBatch)[], why: 'stopped' | 'stalled'): void {
     const reason = why === 'stopped' ? 'worker stopped' : 'claimed too far ahead';
-    for (const unit of units) this.#releaseChain(unit, reason, true);
+    for (const one of units) {
+      for (const unit of one instanceof ReadyBatch ? one.units : [one]) this.#releaseChain(unit, reason, true);
+    }
     if (why === 'stalled') this.#wakeOthers();
     else this.#hasReleased = true;
   }
@@ -419,6 +514,14 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
       this.#held -= 1;
       this.settler.release(unit, reason, givesUp && unit.next === undefined);
     }
+  }
+
+  /** Gives back a unit of a part of the queue that is paused, until that is resumed. */
+  #setUnitAside(unit: Unit, part: StoredPart): void {
+    this.#held -= 1;
+    this.#setAside += 1;
+    this.#releaseChain(unit.next, 'behind a job of its key', false);
+    this.settler.release(unit, `paused: ${namePart(part)}`, true, setAsideMs(part));
   }
 
   /** Gives back a unit of an unknown kind, for a newer version of the program. */
@@ -469,6 +572,8 @@ export class LeaseWorker implements UnitOwner, LeaseHolder, GroupMember, ClaimSo
   }
 
   drain(time: Budget): Promise<void> {
+    // Not before the last poll has ended, which would claim it again.
+    if (this.#gatherer !== undefined) this.release(this.#gatherer.clear(), 'stopped');
     const reason = new Stopped('the worker is being stopped and its time is over');
     return this.#drain.run({
       time,

@@ -1,4 +1,4 @@
-import { InvalidInput } from '../../base/errors.ts';
+import { InvalidInput, NotSupported } from '../../base/errors.ts';
 import {
   type Check,
   checkOptions,
@@ -90,6 +90,7 @@ export function readWorkOptions(
   connections: number,
 ): { settings: WorkerSettings; signal: AbortSignal | undefined; onBlocked: 'exit' | undefined } {
   const given = checkOptions('work', options, shape);
+  refuseBatches(given.hold, definition);
   const once = [...definition.kinds.values()].some((kind) => kind.attempts === 1);
   // The heartbeat has a connection of its own; everything else can share another one.
   const needed = given.hold === 'transaction' ? given.concurrency + 2 : 2;
@@ -109,6 +110,15 @@ export function readWorkOptions(
     prefetch: once ? 0 : given.prefetch,
   };
   return { settings: Object.freeze(settings), signal: given.signal, onBlocked: given.onBlocked };
+}
+
+function refuseBatches(hold: 'lease' | 'transaction', { name, kinds }: Definition): void {
+  const batched = [...kinds.values()].find(({ batch }) => batch !== undefined);
+  if (hold === 'lease' || batched === undefined) return;
+  throw new NotSupported(
+    `kind "${batched.name}" of queue "${name}" has batch, and with hold: 'transaction' each job has a transaction of its own, which ` +
+      "ends with it: use hold: 'lease' and units.guard(tx), or leave batch out",
+  );
 }
 
 /** @throws InvalidInput */

@@ -32,6 +32,7 @@ export interface WorkerPorts {
   handoff(worker: {
     readonly id: () => number | undefined;
     readonly isFree: () => boolean;
+    readonly isAsleep: () => boolean;
     readonly onHandoff: (job: JobHandoff) => void;
     readonly onError: (error: unknown) => void;
   }): HandoffPort;

@@ -20,7 +20,8 @@ export interface WorkerEvents {
   failed: FailedJob;
   /**
    * A job has ended, as `complete`, `error` or `cancelled`: the end of what `completed` and `failed` tell, also for jobs of
-   * lost workers. Not emitted for a job that is cancelled, or expires, while it waits.
+   * lost workers. Of a job that ends while it waits (cancelled by hand, expired, or ended with the jobs that it comes after), one worker
+   * of one process tells it within seconds, if it has a listener by then: `unit` is over, as for `failed`.
    */
   ended: EndedEvent;
   /** Outcomes came too late and were not written: other workers own these claims. */

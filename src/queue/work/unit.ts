@@ -26,6 +26,8 @@ export interface UnitOwner {
   /** @param json  the progress as JSON */
   progress(unit: Unit, job: Job, json: string): Promise<void>;
   guard(unit: Unit, tx: unknown): Promise<void>;
+  /** The same for many units, in one round trip. Without it, one after another. */
+  guardAll?(units: readonly Unit[], tx: unknown): Promise<void>;
   parents(job: Job): Promise<readonly ParentRecord[]>;
   /** On DynamoDB only. */
   guardItems?(unit: Unit): readonly ConditionCheckItem[];
@@ -43,7 +45,7 @@ export class Job<P = unknown> {
   #payload: P;
   #unit: Unit<P> | undefined;
   /** When it may not begin any more, by the monotonic clock. */
-  readonly #expiresAt: number;
+  readonly #expiresAt: number | undefined;
 
   /** @internal */
   constructor(number: number, claim: Claim, attempt: number, origin: Origin, payload: P) {
@@ -52,8 +54,9 @@ export class Job<P = unknown> {
     this.attempt = attempt;
     this.#origin = origin;
     this.#payload = payload;
-    this.#expiresAt =
-      typeof origin === 'number' || origin.expiresIn === undefined ? Infinity : performance.now() + origin.expiresIn;
+    if (typeof origin !== 'number' && origin.expiresIn !== undefined) {
+      this.#expiresAt = performance.now() + origin.expiresIn;
+    }
   }
 
   get payload(): P {
@@ -97,7 +100,7 @@ export class Job<P = unknown> {
 
   /** Whether it has not begun by its `expiresAt`. @internal */
   get isExpired(): boolean {
-    return this.#expiresAt !== Infinity && this.attempt === 1 && performance.now() >= this.#expiresAt;
+    return this.#expiresAt !== undefined && this.attempt === 1 && performance.now() >= this.#expiresAt;
   }
 
   /** @internal */
@@ -108,8 +111,9 @@ export class Job<P = unknown> {
   /** The form for `JSON.stringify`, and so for logs. */
   toJSON(): object {
     const { id, attempt, enqueuedAt, schedule, meta, payload } = this;
-    const { queue, kind, key } = this.#unit ?? {};
-    return { id, queue, kind, key, attempt, enqueuedAt, schedule, meta, payload };
+    const unit = this.#unit;
+    const place = unit && { queue: unit.queue, kind: unit.kind, key: unit.key };
+    return { id, ...place, attempt, enqueuedAt, ...(schedule && { schedule }), ...(meta && { meta }), payload };
   }
 }
 
@@ -291,6 +295,16 @@ export class Unit<P = unknown> {
   async guard(tx: OpenTransaction): Promise<void> {
     this.#requireOpen();
     await this.#owner.guard(this as Unit, tx);
+  }
+
+  /** `guard` for the units of a batch handler. @internal */
+  static async guardAll(units: readonly Unit[], tx: OpenTransaction): Promise<void> {
+    for (const unit of units) unit.#requireOpen();
+    const [first] = units;
+    if (first === undefined) return;
+    const owner = first.#owner;
+    if (owner.guardAll !== undefined) await owner.guardAll(units, tx);
+    else for (const unit of units) await unit.guard(tx);
   }
 
   /**

@@ -10,7 +10,7 @@ import { notStarted, startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import type { QueueIds } from '../store.ts';
-import type { Handler } from './attempt.ts';
+import type { UnitBatch } from './batch/unit-batch.ts';
 import { LeaseWorker, type WorkerParts } from './lease-worker.ts';
 import { newTally, type OnceResult } from './once/tally.ts';
 import { type OnceOptions, readOnceOptions, readStopOptions, type StopOptions } from './options.ts';
@@ -50,11 +50,11 @@ export class Worker implements AsyncDisposable {
     const { onBlocked, ...parts } = given;
     const queue = parts.definition.name;
     this.#watch = onBlocked === 'exit' ? watchEventLoop(parts.settings.leaseMs) : undefined;
-    const handlers = this.#watch === undefined ? parts.handlers : watched(queue, parts.handlers, this.#watch);
+    const handlers = this.#watch === undefined ? parts : watched(queue, parts, this.#watch);
     this.started = this.#start(async () => {
       const registered = await register();
       const store = parts.store.within(answerDeadline(parts.settings.leaseMs));
-      const all = { ...parts, handlers, store, registered, events, tally: this.#tally };
+      const all = { ...parts, ...handlers, store, registered, events, tally: this.#tally };
       if (all.settings.hold === 'lease' || !(store instanceof PostgresQueueStore)) return new LeaseWorker(all);
       return new TransactionWorker({ ...all, store });
     });
@@ -151,9 +151,14 @@ export class Worker implements AsyncDisposable {
 /** The same handlers, recorded for the watchdog while they run. */
 function watched(
   queue: string,
-  handlers: ReadonlyMap<string, Handler>,
+  { handlers, batchHandlers }: Pick<WorkerParts, 'handlers' | 'batchHandlers'>,
   watch: EventLoopWatch,
-): ReadonlyMap<string, Handler> {
+): Pick<WorkerParts, 'handlers' | 'batchHandlers'> {
   const name = ({ kind, job }: Unit): string => `job ${job.id} of queue "${queue}", kind "${kind}"`;
-  return new Map([...handlers].map(([kind, handler]) => [kind, watch.around(name, handler)]));
+  const nameAll = (units: UnitBatch): string =>
+    `jobs ${units.map(({ job }) => job.id).join(', ')} of queue "${queue}", kind "${units[0]?.kind}"`;
+  return {
+    handlers: new Map([...handlers].map(([kind, handler]) => [kind, watch.around(name, handler)])),
+    batchHandlers: new Map([...batchHandlers].map(([kind, handler]) => [kind, watch.around(nameAll, handler)])),
+  };
 }

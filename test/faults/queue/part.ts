@@ -1,5 +1,5 @@
 import { type Runner, runner } from '../part.ts';
-import { checkQueue } from './check.ts';
+import { checkQueue } from './check/check.ts';
 import { planForced } from './forced.ts';
 import { planQueue } from './plan.ts';
 import { readPlant } from './plants.ts';

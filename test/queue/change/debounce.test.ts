@@ -58,6 +58,7 @@ async function place(id: string): Promise<string> {
   );
 }
 
+// Invariants J7.
 test.each(['latest', 'all'] as const)(
   "2,000 saves by 50 producers make one or two runs, coalesce: '%s'",
   async (coalesce) => {
@@ -86,7 +87,6 @@ test.each(['latest', 'all'] as const)(
     if (coalesce === 'all') expect(runs.reduce((sum, { n }) => sum + n, 0)).toBe(2000);
     expect(await breaches(session.client)).toEqual([]);
   },
-  30_000,
 );
 
 test('jobs wait until their key gets some rest, and then run together', async () => {
@@ -134,6 +134,7 @@ test('other keys and other kinds of the key do not wait with it', async () => {
   expect((await queue.get(held.id)).status).toBe('new');
 });
 
+// Invariants J7.
 test('a save that is committed late runs after it, and none is lost', async () => {
   const queue = newQueue({ debounce: '50ms', coalesce: 'all' });
   const seen: unknown[] = [];

@@ -133,6 +133,7 @@ describe('two transactions', () => {
   });
 });
 
+// Invariants J6.
 test.each([{ by: 'key' }, { by: 'payload' }, { by: ['id'] }] as const)(
   'of 50 producers at once, some of which roll back, never two are outstanding, and none is lost: $by',
   async ({ by }) => {

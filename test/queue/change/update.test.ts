@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Conflict, InvalidInput, NotFound } from '../../../src/base/errors.ts';
+import { Conflict, InvalidInput, LockNotAvailable, NotFound } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue, createQueueAdmin, type Queue, type Unit, type WorkOptions } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -92,7 +92,8 @@ describe.each(['lease', 'transaction'] as const)('with hold %s', (hold) => {
         await queue.update(id, { payload: `second ${n}` });
         told.set(id, `second ${n}`);
       } catch (error) {
-        expect(error).toBeInstanceOf(Conflict);
+        // It runs, or a transaction that takes it just now did not end in time.
+        expect(error instanceof Conflict || error instanceof LockNotAvailable, String(error)).toBe(true);
         told.set(id, `first ${n}`);
       }
     };

@@ -1,6 +1,10 @@
 import { expect, test } from 'vitest';
 import { eventually } from '../../support/eventually.ts';
+import { LONG } from '../../support/long.ts';
 import { AT_ONCE, type Fixture, gate, type Lacks, start } from './fixture.ts';
+
+/** For five keys on twelve slots. */
+const MANY = LONG ? 200 : 100;
 
 export function keyPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): void {
   // Invariant P3.
@@ -19,14 +23,14 @@ export function keyPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): vo
       busy.delete(key);
     };
     for (let n = 0; n < 2; n += 1) await start(fixture, queue, { a: handler, b: handler }, { concurrency: 6 });
-    const jobs = Array.from({ length: 200 }, (_, n) => ({
+    const jobs = Array.from({ length: MANY }, (_, n) => ({
       kind: n % 2 === 0 ? ('a' as const) : ('b' as const),
       payload: n,
       key: `k${n % 5}`,
       priority: n % 3,
     }));
     await queue.enqueueMany(jobs);
-    await eventually(() => expect([...ran.values()].flat()).toHaveLength(200));
+    await eventually(() => expect([...ran.values()].flat()).toHaveLength(MANY));
     expect(overlaps).toBe(0);
     for (const order of ran.values()) expect(order).toEqual(order.toSorted((a, b) => a - b));
   });

@@ -14,10 +14,17 @@ import {
   rescued,
   type SeenPiece,
   type ShardClaim,
+  type ShardHead,
   type Span,
   settledFrom,
 } from '../../../src/queue/dynamodb/heads/head.ts';
-import { type KeyOutcome, keySettled, readKeyHead, taking } from '../../../src/queue/dynamodb/heads/key-head.ts';
+import {
+  type FilledGap,
+  type KeyOutcome,
+  keySettled,
+  readKeyHead,
+  taking,
+} from '../../../src/queue/dynamodb/heads/key-head.ts';
 import { JOBS } from '../../../src/queue/dynamodb/heads/place.ts';
 import type { Protocol, Step } from '../../support/history/explore.ts';
 
@@ -48,6 +55,9 @@ export type Plant =
   | 'the poke comes before the job of the key'
   | 'a job that comes late is taken for over'
   | 'missing pieces are not noted'
+  | 'gaps are not noted'
+  | 'a taker forgets pokes'
+  | 'an old claim takes a key'
   | 'the living are rescued without a sign'
   | 'an empty piece replaces what is there';
 
@@ -68,7 +78,7 @@ interface Chain {
 
 type At = 'rest' | 'claim' | 'next' | 'take' | 'run' | 'settle' | 'settle key' | 'rescue';
 
-interface Worker {
+export interface Worker {
   readonly id: number;
   readonly at: At;
   readonly isDead: boolean;
@@ -78,11 +88,15 @@ interface Worker {
   readonly request: Write | null;
   readonly running: number | null;
   readonly chain: Chain | null;
-  readonly requests: number;
+  /** How far its claim has found the line claimed, and the pieces before that were missing. */
+  readonly frontier: number;
+  readonly missing: readonly number[];
+  /** It was taken for dead and has claimed since. */
+  readonly isTired: boolean;
 }
 
 /** One write: to the head of the shard, or to that of a key. */
-interface Write {
+export interface Write {
   readonly row: string;
   readonly change: Change;
   /** The producers whose jobs are over when it is carried out. */
@@ -109,21 +123,23 @@ export interface QueueState {
   readonly problem?: string;
 }
 
-const HEAD = 'head';
+export const HEAD = 'head';
+/** Instead of the number of a producer that has not begun yet. */
+const UNBORN = -1;
 const LIMIT = 4;
 const CHAIN = 2;
 
 export function queueModel(options: QueueModelOptions): Protocol<QueueState> {
   const { crashes = 0, losses = 0, doubles = 0, suspicions = 0, failures = 0, voids = 0 } = options;
-  const worker = (id: number): Worker => ({ ...RESTING, id, isDead: false, requests: 0 });
+  const worker = (id: number): Worker => ({ ...RESTING, id, isDead: false, isTired: false });
   return {
     start: {
       rows: {},
       pieces: {},
       later: {},
-      alive: Array.from({ length: options.workers }, (_, id) => id + 1),
-      producers: options.producers.map(() => ({ at: 'begin', piece: 0, after: [], isDead: false })),
-      workers: Array.from({ length: options.workers }, (_, id) => worker(id + 1)),
+      alive: Array.from({ length: options.workers }, (_, at) => idOf(at)),
+      producers: options.producers.map(() => ({ at: 'begin', piece: UNBORN, after: [], isDead: false })),
+      workers: Array.from({ length: options.workers }, (_, at) => worker(idOf(at))),
       over: options.producers.map(() => 0),
       records: [],
       flying: [],
@@ -144,13 +160,20 @@ export function queueModel(options: QueueModelOptions): Protocol<QueueState> {
   };
 }
 
-const RESTING = {
+/** Ids are told from all other numbers by their size: see `alike.ts`. */
+function idOf(worker: number): number {
+  return 7001 + worker;
+}
+
+export const RESTING = {
   at: 'rest',
   claim: null,
   todo: [],
   request: null,
   running: null,
   chain: null,
+  frontier: 0,
+  missing: [],
 } as const;
 
 /** Nothing is claimed, given back or in the line, except numbers of dead producers. */
@@ -200,6 +223,11 @@ function producerSteps(state: QueueState, index: number, options: QueueModelOpti
     state.left.crashes === 0 ? [] : [become('dies', { isDead: true }, spend(state, 'crashes'))];
   switch (me.at) {
     case 'begin': {
+      // Producers of the same key run the same program: the first of them begins first.
+      const isSecond = state.producers.some(
+        (other, at) => at < index && other.piece === UNBORN && !other.isDead && options.producers[at] === key,
+      );
+      if (isSecond) return [];
       const before = state.rows[HEAD] ?? {};
       const rows = { ...state.rows, [HEAD]: applied(before, numbersTaken(0, 1)) ?? before };
       const piece = Number(before['q0'] ?? 0) + 1;
@@ -270,7 +298,7 @@ function workerSteps(state: QueueState, index: number, options: QueueModelOption
     all.push(
       become(
         'learns that it was taken for dead',
-        { ...RESTING, id },
+        { ...RESTING, id, isTired: false },
         { alive: [...state.alive, id].sort((a, b) => a - b) },
       ),
     );
@@ -305,19 +333,20 @@ function restSteps(
   const all: Step<QueueState>[] = [];
   const line = piecesFrom(state, (head.next[0] ?? JOBS) / JOBS);
   const found = head.missing.flatMap((piece) => seenPiece(state, piece));
-  const wish = { worker: me.id, request: `${me.id}.${me.requests}`, limit: LIMIT, now: state.now };
+  const wish = { worker: me.id, request: `${me.id}`, limit: LIMIT, now: state.now };
   const decision = claimDecided(head, wish, { band: 0, line, found });
   // One that was taken for dead claims once more at most before it learns so: else there would be no end of states.
-  const isTired = !state.alive.includes(me.id) && me.requests > 1;
-  if (decision !== undefined && !isTired) {
+  if (decision !== undefined && !me.isTired) {
     const { claim } = decision;
     const planted = options.plant === 'claims expect nothing' ? { ...decision.change, expect: {} } : decision.change;
     const { m: _, ...unnoted } = planted.set;
     const change = options.plant === 'missing pieces are not noted' ? { ...planted, set: unnoted } : planted;
     const next: Partial<Worker> =
-      claim.spans.length === 0 ? RESTING : { at: 'next', claim, todo: claim.spans, request: null };
+      claim.spans.length === 0
+        ? RESTING
+        : { at: 'next', claim, todo: claim.spans, request: null, ...lineAfter(head, decision.change) };
     const request: Write = { row: HEAD, change, over: [], next };
-    all.push(become('decides on a claim', { at: 'claim', request, requests: me.requests + 1 }));
+    all.push(become('decides on a claim', { at: 'claim', request, isTired: !state.alive.includes(me.id) }));
   }
   for (const claim of head.claims) {
     const isBlind = options.plant === 'the living are rescued without a sign' && claim.worker !== me.id;
@@ -349,6 +378,11 @@ function restSteps(
     }
   }
   return all;
+}
+
+function lineAfter({ next, missing }: ShardHead, { set }: Change): Pick<Worker, 'frontier' | 'missing'> {
+  const { s0 = next[0] ?? JOBS, m } = set;
+  return { frontier: Number(s0), missing: m === undefined ? missing : JSON.parse(String(m ?? '[]')) };
 }
 
 function gapsAtTheEnd(state: QueueState): number[] {
@@ -396,10 +430,11 @@ function writeSteps(state: QueueState, request: Write, me: Worker, become: Becom
   return steps;
 }
 
-function wasCarriedOut(before: Fields, { row, change, next }: Write, me: Worker): boolean {
+export function wasCarriedOut(before: Fields, { row, change, next }: Write, me: Pick<Worker, 'at' | 'claim'>): boolean {
   if (row !== HEAD || me.at === 'rescue') return isApplied(before, change);
   const { claims } = readHead(before);
-  if (me.at === 'claim') return claims.some(({ request }) => request === next.claim?.request);
+  if (me.at === 'claim')
+    return claims.some(({ token, worker }) => token === next.claim?.token && worker === next.claim.worker);
   const now = claims.find(({ token }) => token === me.claim?.token);
   return now !== undefined && JSON.stringify(now) === JSON.stringify(next.claim);
 }
@@ -442,13 +477,17 @@ function nextSteps(
   if (key === null) return [begun(state, { ...me, running: producer }, become)];
   const head = readKeyHead(state.rows[key] ?? {});
   const { id, claim } = me;
-  const found = taking(head, {
+  const isLateOver = options.plant === 'a job that comes late is taken for over';
+  const found = taking(options.plant === 'an old claim takes a key' ? { ...head, token: 0 } : head, {
     worker: id,
     token: claim.token,
     poke: span.piece * JOBS,
-    isPokeOver: state.records.includes(producer) || options.plant === 'a job that comes late is taken for over',
-    later: (state.later[key] ?? []).filter((job) => job > head.upto),
+    isPokeOver: state.records.includes(producer) || isLateOver,
+    later: (state.later[key] ?? []).filter((job) => job > head.upto && job < me.frontier),
+    missing: options.plant === 'gaps are not noted' ? [] : me.missing,
+    filled: isLateOver ? [] : head.gaps.flatMap((piece) => filledGap(state, key, piece)),
     limit: CHAIN,
+    isMore: false,
     now: state.now,
     isLost: (other) => !state.alive.includes(other),
   });
@@ -469,16 +508,27 @@ function nextSteps(
       }),
     ];
   }
+  const { m: _, ...untold } = found.change.set;
+  const change =
+    options.plant === 'a taker forgets pokes' ? { ...found.change, set: { ...untold, m: null } } : found.change;
   const chain: Chain = { key, epoch: found.epoch, jobs: found.jobs.map((job) => job.id), poke: span };
   const next: Partial<Worker> = { at: 'run', request: null, chain, running: producerOf(state, chain.jobs[0]) };
-  return [become('takes the key', { at: 'take', request: { row: key, change: found.change, over: [], next } })];
+  return [become('takes the key', { at: 'take', request: { row: key, change, over: [], next } })];
+}
+
+/** A piece that is there has its job of the key before. */
+function filledGap(state: QueueState, key: string, piece: number): FilledGap[] {
+  const job = piece * JOBS;
+  if (state.later[key]?.includes(job) !== true) return (state.pieces[piece]?.n ?? 0) > 0 ? [{ piece, jobs: [] }] : [];
+  return [{ piece, jobs: state.records.includes(producerOf(state, job)) ? [] : [job] }];
 }
 
 function producerOf(state: QueueState, job: number | undefined): number {
   const piece = Math.floor((job ?? 0) / JOBS);
-  const there = state.pieces[piece]?.producer;
-  // Its piece may not be there yet: the row of the key was first.
-  return there ?? state.producers.findIndex((producer) => producer.piece === piece);
+  const there = state.pieces[piece];
+  // Its piece may not be there yet, or be empty: the row of the key was first.
+  if (there !== undefined && there.n > 0) return there.producer;
+  return state.producers.findIndex((producer) => producer.piece === piece);
 }
 
 /** The handler runs: no job of its key from before may be outstanding. */

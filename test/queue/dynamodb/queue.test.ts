@@ -168,6 +168,7 @@ describe.skipIf(local.kind === 'dynalite')('a queue on DynamoDB', () => {
     const timed = queue.enqueueItems('send', {}, { key: 'k', runAt: new Date(Date.now() + 60_000) });
     await expect(timed).rejects.toThrow(NotSupported);
     expect(() => createQueue(engine, name(), { kinds: { a: {}, b: { after: ['a'] } } })).toThrow(NotSupported);
+    expect(() => createQueue(engine, name(), { kinds: { a: {} }, keyOnError: 'block' })).toThrow(NotSupported);
   });
 
   test('explain says why a job does not run', async () => {

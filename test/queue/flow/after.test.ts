@@ -154,7 +154,7 @@ test.for([
   },
 );
 
-test('a job that ends in error with its parent leaves a dead letter', async () => {
+test('a job that ends in error with its parent leaves one dead letter', async () => {
   nth += 1;
   const letters = createQueue(engine, `after ${nth}`, {
     kinds: { job: { attempts: 1, onError: 'letter' }, letter: {} },
@@ -168,6 +168,7 @@ test('a job that ends in error with its parent leaves a dead letter', async () =
   });
   await letters.drain();
   await worker.stop();
+  expect(seen, 'one for each').toHaveLength(2);
   expect(new Set(seen)).toEqual(new Set([bad.id, child.id]));
 });
 

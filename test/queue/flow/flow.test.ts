@@ -187,6 +187,7 @@ interface RandomNode {
   readonly afterCancel: 'run' | 'error' | 'cancel';
 }
 
+// Invariants J1.
 test('diamonds of five layers with random failures end as a model says', async () => {
   const draw = new Draw(20, 'diamonds');
   const policy = (): 'run' | 'error' | 'cancel' => draw.pick('run', 'error', 'cancel');

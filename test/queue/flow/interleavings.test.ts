@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { plantSql } from '../../faults/plants/plant.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { type Actor, interleave, interleavings } from '../interleaving.ts';
 import { breaches } from '../invariants.ts';
@@ -130,13 +131,47 @@ test.for([
   { endings: [KILLED, FAILS], apart: false, sealed: true },
   { endings: [COMPLETES, COMPLETES], apart: true, sealed: false },
 ] as const satisfies readonly Scene[])(
-  'two last members that end at once, in every order, make one callback and free one job: %o',
+  'J1, J2: two last members that end at once, in every order, make one callback and free one job: %o',
   async (scene) => {
     for (const order of interleavings(counts(scene))) await play(scene, order);
     expect(await breaches(at(0).client)).toEqual([]);
   },
 );
 
+const TWO: Scene = { endings: [COMPLETES, COMPLETES], apart: true, sealed: true };
+
+test.for([
+  {
+    name: 'a batch is not locked',
+    fn: 'queue_batches_over',
+    from: 'w.over_at is null for update',
+    to: 'w.over_at is null',
+    scene: TWO,
+  },
+  {
+    name: 'parts are not locked',
+    fn: 'queue_ended_step',
+    from: 'for update of w',
+    to: '',
+    scene: { ...TWO, apart: false },
+  },
+])('it is found when $name', async ({ fn, from, to, scene }) => {
+  const right = await at(0).one<string>('select pg_get_functiondef(p.oid) from pg_proc p where p.proname = $1', [fn]);
+  await plantSql(at(0).client, fn, (source) => source.replace(from, to));
+  const playAll = async (): Promise<void> => {
+    for (const order of interleavings(counts(scene))) await play(scene, order);
+  };
+  try {
+    await expect(playAll()).rejects.toThrow(/in the order/);
+  } finally {
+    await at(0).client.query(right);
+    await at(0).client.query(
+      'truncate pawl.queue_watch, pawl.queue_watch_part, pawl.queue_batch_part, pawl.queue_child, pawl.queue_delayed, pawl.queue_ready, pawl.queue_running, pawl.queue_job, pawl.queue_receipt, pawl.queue_dead',
+    );
+  }
+});
+
+// Invariants J3.
 test('members whose worker was lost in their last attempt count as ended in error', async () => {
   const { batch, child } = await setStage({ endings: [FAILS, FAILS], apart: true, sealed: true });
   for (const worker of workers) await at(0).expire(worker);

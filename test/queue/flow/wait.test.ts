@@ -194,6 +194,7 @@ test('thousands wait on one connection, and leave nothing', async () => {
   await eventually(async () => expect(await count('queue_watch')).toBe(0), 10_000);
 });
 
+// Invariants J14.
 test('a wait ends where no notification arrives', async () => {
   const silent = postgres(url, { listen: false, logger: recordLog() });
   try {
@@ -217,6 +218,7 @@ test('a wait ends when the engine is stopped', async () => {
   await expect(waiting).rejects.toThrow('the engine has been stopped');
 });
 
+// Invariants J14.
 test('what a dead process has left is removed', async () => {
   const queue = newQueue();
   const { id } = await queue.enqueue('job', 1);

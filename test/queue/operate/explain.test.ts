@@ -73,6 +73,23 @@ test('a job whose time has come, and which no worker has polled since, says so',
   );
 });
 
+test('a job with attempts, a timeout, a backoff or an end of its own says so, until it has completed', async () => {
+  const queue = newQueue();
+  const expiresAt = new Date(Date.now() + 3_600_000);
+  const asked = { attempts: 2, timeout: '30s', backoff: { kind: 'fixed', min: '5s' }, expiresAt } as const;
+  const { id } = await queue.enqueue('job', 1, asked);
+  const text = `it was given options of its own at its enqueue: 2 attempts, a timeout of 30s, a fixed backoff of 5s, an end at ${expiresAt.toISOString()} unless it has begun`;
+  expect((await queue.explain(id)).reasons.at(-1)).toEqual({ code: 'own_options', text });
+  const once = await queue.enqueue('job', 2, { attempts: 1, tags: ['blue'] });
+  expect((await queue.explain(once.id)).reasons.at(-1)?.text).toMatch(/: 1 attempt$/);
+  const tagged = await queue.enqueue('job', 3, { tags: ['blue'] });
+  expect(await codes(queue, tagged.id)).not.toContain('own_options');
+  const worker = queue.work(all(() => undefined));
+  await queue.drain();
+  await worker.stop();
+  expect(await codes(queue, id)).toEqual(['complete']);
+});
+
 test('a job of a key names the job before it and the state of that', async () => {
   const queue = newQueue();
   const first = await queue.enqueue('job', 1, { key: 'k' });

@@ -17,7 +17,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     await until('the database knows what it runs', () => scene.one(isKnown));
     await until('its process stands still', () => isStopped(paused.pid));
     const [worker] = await admin.workers();
-    expect(await admin.release(worker?.id ?? '')).toEqual({ jobs: 1, left: 0 });
+    expect(await admin.releaseWorker(worker?.id ?? '')).toEqual({ jobs: 1, left: 0 });
     await scene.worker(hold);
     await until('the job has run elsewhere', async () => (await scene.runs(id)).attempts.length > 1);
     await scene.drained();
@@ -40,7 +40,7 @@ describe.each(HOLDS)('hold: %s', (hold) => {
     const worker = await scene.worker(hold, { lease: '10m', poll: '200ms' });
     const [before] = await admin.workers();
     const lost = new Promise<unknown>((resolve) => worker.events.on('lost', ({ reason }) => resolve(reason)));
-    expect(await admin.release(before?.id ?? '')).toEqual({ jobs: 0, left: 0 });
+    expect(await admin.releaseWorker(before?.id ?? '')).toEqual({ jobs: 0, left: 0 });
     expect(await lost).toBeInstanceOf(LeaseLost);
     await eventually(async () => {
       const live = (await admin.workers()).filter(({ isLive }) => isLive);
@@ -55,8 +55,8 @@ describe.each(HOLDS)('hold: %s', (hold) => {
 test('a worker that does not exist cannot be released', async () => {
   const scene = await openScene();
   const admin = createQueueAdmin(scene.engine);
-  await expect(admin.release('4711')).rejects.toThrow(NotFound);
-  await expect(admin.release('host:1')).rejects.toThrow(InvalidInput);
+  await expect(admin.releaseWorker('4711')).rejects.toThrow(NotFound);
+  await expect(admin.releaseWorker('host:1')).rejects.toThrow(InvalidInput);
 });
 
 /** Whether the kernel has stopped the process. */

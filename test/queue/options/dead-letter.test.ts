@@ -42,6 +42,7 @@ async function lettersOf(queue: Queue): Promise<Map<string, DeadLetter>> {
 }
 
 describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
+  // Invariants J4.
   test('each job that ends in error leaves one dead letter, and no other job does', async () => {
     const queue = declare();
     const ids = await queue.enqueueMany(

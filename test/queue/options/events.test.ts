@@ -101,4 +101,41 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     await worker.stop();
     expect(ends).toEqual([`${id} error the worker was lost during attempt 1, the last one`]);
   });
+
+  // Invariants J17.
+  test('a job that ends while it waits is told once, by one of the workers that listen', async () => {
+    nth += 1;
+    const name = `events ${nth}`;
+    const make = () => createQueue(engine, name, { kinds: { job: {}, held: {} } });
+    const queue = make();
+    const told: string[] = [];
+    const workers = [make(), make()].map((one) =>
+      one.work({ job: () => undefined, held: () => undefined }, { hold, lease: '1s', poll: '50ms', concurrency: 2 }),
+    );
+    for (const { events } of workers) {
+      events.on('ended', ({ job, status, error, unit }) =>
+        told.push(`${job.id} ${status} ${error} ${String(job.payload)} ${unit.kind}`),
+      );
+    }
+    const listening = statement(
+      'test.tells',
+      'select count(*)::int as n from pawl.queue_worker w where w.queue = pawl.queue_id($1) and w.tells',
+      { prepare: false },
+    );
+    await until('both listen', async () => ((await engine.query<{ n: number }>(listening, [name]))[0]?.n ?? 0) === 2);
+    const hand = await queue.enqueue('held', 'a', { delay: '1h' });
+    const child = await queue.enqueue('held', 'b', { after: [hand.id], afterCancel: 'error' });
+    const expired = await queue.enqueue('held', 'c', { delay: '1h', expiresAt: new Date(Date.now() + 500) });
+    await queue.cancel(hand.id, { reason: 'not needed' });
+    await until('all are told', () => told.length >= 3);
+    await Promise.all(workers.map((worker) => worker.stop()));
+    expect(told.toSorted((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10))).toEqual([
+      `${hand.id} cancelled not needed a held`,
+      `${child.id} error 1 of the jobs that it comes after were cancelled b held`,
+      expect.stringContaining(`${expired.id} cancelled it had not begun by`) as string,
+    ]);
+    await queue.cancel((await queue.enqueue('held', 'd', { delay: '1h' })).id);
+    const rows = statement('test.untold', 'select count(*)::int as n from pawl.queue_untold', { prepare: false });
+    expect(await engine.query(rows)).toEqual([{ n: 0 }]);
+  });
 });

@@ -37,6 +37,7 @@ async function reasons(id: string): Promise<string[]> {
 }
 
 describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
+  // Invariants J3, J8.
   test('a job that no worker has begun by its expiresAt never runs, and ends as cancelled', async () => {
     nth += 1;
     const queue = createQueue(engine, `expires ${nth}`, { kinds: { job: {}, all: { coalesce: 'all' } } });
@@ -87,6 +88,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
   });
 });
 
+// Invariants J8.
 test('delayed and parked jobs, and those of a paused queue, expire as soon as a worker lives', async () => {
   const queue = createQueue(engine, 'waiting', { kinds: { job: {} } });
   await queue.register();

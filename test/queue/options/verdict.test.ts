@@ -69,6 +69,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     return moves.map(({ to, reason, attempt, error }) => [to, reason, attempt, error?.split('\n')[0] ?? null]);
   }
 
+  // Invariants J10.
   test.each([
     ['returned', returns, undefined],
     ['thrown', throws, undefined],

@@ -98,10 +98,13 @@ function claimOne({ queue, worker }: { queue: number; worker: number }): Promise
 }
 
 async function take({ queue }: { queue: number }): Promise<number> {
-  const { rows } = await session.client.query<{ id: string; tid: string }>(
-    `select id, ctid::text as tid from pawl.queue_ready where queue = ${queue} order by priority, id limit 1`,
+  const { rows } = await session.client.query<{ id: string; tid: string; xmin: string }>(
+    `select id, ctid::text as tid, xmin from pawl.queue_ready where queue = ${queue} order by priority, id limit 1`,
   );
-  return pages(`select pawl.queue_take_row(${queue}::smallint, 0::smallint, ${rows[0]?.id}, '${rows[0]?.tid}', true)`);
+  const [row] = rows;
+  return pages(
+    `select pawl.queue_take_row(${queue}::smallint, 0::smallint, ${row?.id}, '${row?.tid}', '${row?.xmin}', true)`,
+  );
 }
 
 function look({ queue, worker }: { queue: number; worker: number }): Promise<number> {

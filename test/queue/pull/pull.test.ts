@@ -229,6 +229,7 @@ describe('a claimed unit', () => {
     }
   });
 
+  // Invariants J11.
   test('of a client that dies is given back, charged, and what the client does later is refused', async () => {
     const queue = newQueue({ kinds: { send: {} } });
     const { id } = await queue.enqueue('send', 1, { key: 'k' });

@@ -59,6 +59,7 @@ test('what is published becomes a job in each subscribed queue, with the options
   expect(await topic.publish(1, { key: 'other' })).toHaveLength(1);
 });
 
+// Invariants J13.
 test('a publish in a transaction is committed or rolled back as one', async () => {
   const { topic, queues } = await newQueues(2);
   for (const { name } of queues) await topic.subscribe(name, 'send');
@@ -120,6 +121,7 @@ test('above read committed, a publish whose snapshot is older than a subscriptio
   expect(await counts(queues)).toEqual([1, 1]);
 });
 
+// Invariants J13.
 test('while queues come and go, 50 publishers reach a set of queues that was subscribed at some moment', async () => {
   const { topic, queues } = await newQueues(2);
   const [a = '', b = ''] = queues.map(({ name }) => name);

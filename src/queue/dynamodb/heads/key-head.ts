@@ -9,10 +9,18 @@
  * - A poke that finds the key held sets `more`, and is over. The holder then gives its own poke back in the end.
  * - A job whose producer was slow may arrive when later ones were taken: its poke is then below `upto`, and its job neither in `left`
  *   nor over, which its record tells. It joins `left`.
+ * - So that no job which is enqueued after the answer to that producer comes before it, a taker takes jobs of pieces only that the line
+ *   has passed, and notes in `gaps` the numbers below them that were missing: each later taker looks there first.
+ * - A claim older than that of the last taker takes nothing: it may have been given back and used up by another worker, so nothing that it
+ *   wrote into the head of the shard would count. Its pokes go back, and come again in a younger claim.
  * - While a retry is awaited, one poke answers for the key: that of the worker which wrote the retry, `guardian`. It goes back until the
  *   retry is due; every other poke is over. Each later job of the key would else leave a poke that waits.
  */
 import type { Change, Fields } from './change.ts';
+import { placeOf } from './place.ts';
+
+/** Producers of one key that die between two requests, or are that slow, are few: a head has room for the newest of their numbers. */
+const MOST_GAPS = 16;
 
 /** An outstanding job up to `upto`. */
 export interface LeftJob {
@@ -43,6 +51,10 @@ export interface KeyHead {
   /** The job whose poke answers for the key; 0 before it was first taken. */
   readonly guardian: number;
   readonly more: boolean;
+  /** The claim of the last taker. */
+  readonly token: number;
+  /** Pieces up to `upto` that were missing when later ones were taken. */
+  readonly gaps: readonly number[];
   /** Jobs after `upto` that were cancelled. */
   readonly cancelled: readonly number[];
   readonly fields: Fields;
@@ -57,6 +69,8 @@ const F = {
   guardian: 'g',
   more: 'm',
   cancelled: 'x',
+  token: 't',
+  gaps: 'p',
 } as const;
 
 export function readKeyHead(fields: Fields): KeyHead {
@@ -71,6 +85,8 @@ export function readKeyHead(fields: Fields): KeyHead {
     guardian: Number(fields[F.guardian] ?? 0),
     more: fields[F.more] !== undefined,
     cancelled: JSON.parse(String(fields[F.cancelled] ?? '[]')),
+    token: Number(fields[F.token] ?? 0),
+    gaps: JSON.parse(String(fields[F.gaps] ?? '[]')),
     fields,
   };
 }
@@ -89,12 +105,25 @@ export interface TakeWish extends KeyHolder {
   readonly poke: number;
   /** The record of that job says that it is over. Read it after the row of the key. */
   readonly isPokeOver: boolean;
-  /** The jobs of the key after `upto`, oldest first, as they were read after its row. */
+  /** The jobs of the key after `upto`, in pieces that the line had passed at the claim; oldest first, as they were read after its row. */
   readonly later: readonly number[];
+  /** Pieces that were missing at the claim. */
+  readonly missing: readonly number[];
+  /** What was found in the gaps, read after the jobs. A piece that is not named here may still come. */
+  readonly filled: readonly FilledGap[];
   readonly limit: number;
+  /** There are more such jobs, which were not read. */
+  readonly isMore: boolean;
   readonly now: number;
   /** Whether the holder has no row any more. */
   readonly isLost: (worker: number) => boolean;
+}
+
+/** A number that was missing once, and is not any more. */
+export interface FilledGap {
+  readonly piece: number;
+  /** Its jobs of this key that are not over. */
+  readonly jobs: readonly number[];
 }
 
 export function taking(before: KeyHead, wish: TakeWish): Taking {
@@ -103,12 +132,13 @@ export function taking(before: KeyHead, wish: TakeWish): Taking {
   const { holder } = head;
   const isMine = holder?.worker === worker && holder.token === token;
   if (holder !== undefined && !isMine && !wish.isLost(holder.worker)) {
-    const isTold = head === before && head.more;
+    const isTold = head.left === before.left && head.more;
     return { kind: 'held', change: isTold ? undefined : writtenOn(head, { more: true }) };
   }
+  if (token < head.token) return { kind: 'nothing', backUntil: 0 };
   const { jobs, rest, retryAt } = chosen(head, wish, holder !== undefined && !isMine);
   if (jobs.length === 0) {
-    if (head !== before) return { kind: 'held', change: writtenOn(head, {}) };
+    if (head.left !== before.left) return { kind: 'held', change: writtenOn(head, {}) };
     return { kind: 'nothing', backUntil: poke === head.guardian ? retryAt : undefined };
   }
   const upto = Math.max(head.upto, ...jobs.map(({ id }) => id));
@@ -119,18 +149,29 @@ export function taking(before: KeyHead, wish: TakeWish): Taking {
     left: [...jobs, ...rest].sort((a, b) => a.id - b.id),
     holder: { worker, token },
     guardian: poke,
-    // The pokes of jobs for which there was no room may all be over.
-    more: jobs.length >= wish.limit,
+    // The pokes of jobs for which there was no room may all be over; so may one be that found the key held since the jobs were read.
+    more: head.more || wish.isMore || jobs.length >= wish.limit,
+    token,
+    gaps: gapsUpTo(head, wish, upto),
     cancelled: head.cancelled.filter((id) => id > upto),
   });
   return { kind: 'taken', change, jobs, epoch };
 }
 
-/** With the job of the poke, if it came late. */
-function withLate(head: KeyHead, { poke, isPokeOver }: TakeWish): KeyHead {
-  if (isPokeOver || keyStandingOf(head, poke) !== 'over') return head;
-  const late = { id: poke, attempt: 0, dueAt: 0, isScheduled: false, isTaken: false };
-  return { ...head, left: [...head.left, late].sort((a, b) => a.id - b.id) };
+/** With the jobs that came late: that of the poke, and those that were found in gaps. */
+function withLate(head: KeyHead, { poke, isPokeOver, filled }: TakeWish): KeyHead {
+  const found = [...(isPokeOver ? [] : [poke]), ...filled.flatMap(({ jobs }) => jobs)];
+  const late = [...new Set(found)].filter((id) => keyStandingOf(head, id) === 'over');
+  const gaps = head.gaps.filter((piece) => !filled.some((one) => one.piece === piece));
+  if (late.length === 0) return { ...head, gaps };
+  const jobs = late.map((id) => ({ id, attempt: 0, dueAt: 0, isScheduled: false, isTaken: false }));
+  return { ...head, gaps, left: [...head.left, ...jobs].sort((a, b) => a.id - b.id) };
+}
+
+/** The gaps below the newest job that is taken. What was missing and is there now is among the later jobs, or of other keys. */
+function gapsUpTo({ gaps }: KeyHead, { missing, filled }: TakeWish, upto: number): number[] {
+  const open = missing.filter((piece) => piece < placeOf(upto).piece && !filled.some((one) => one.piece === piece));
+  return [...new Set([...gaps, ...open])].sort((a, b) => a - b).slice(-MOST_GAPS);
 }
 
 /** The jobs that may run now, in order. A retry that is not due yet holds up all that are behind it. */
@@ -231,10 +272,10 @@ export function keyCancelled(head: KeyHead, id: number): Change | undefined {
   return writtenOn(head, { left: head.left.filter((job) => job.id !== id), cancelled });
 }
 
-type Written = Pick<KeyHead, 'epoch' | 'upto' | 'left' | 'holder' | 'guardian' | 'more' | 'cancelled'>;
+type Written = Omit<KeyHead, 'version' | 'fields'>;
 
 function writtenOn(head: KeyHead, what: Partial<Written>): Change {
-  const { epoch, upto, left, holder, guardian, more, cancelled } = { ...head, ...what };
+  const { epoch, upto, left, holder, guardian, more, cancelled, token, gaps } = { ...head, ...what };
   const set: Record<string, string | number | null> = {
     [F.version]: head.version + 1,
     [F.epoch]: epoch,
@@ -244,6 +285,8 @@ function writtenOn(head: KeyHead, what: Partial<Written>): Change {
     [F.guardian]: guardian,
     [F.more]: more ? 1 : null,
     [F.cancelled]: cancelled.length === 0 ? null : JSON.stringify(cancelled),
+    [F.token]: token,
+    [F.gaps]: gaps.length === 0 ? null : JSON.stringify(gaps),
   };
   return { expect: { [F.version]: head.fields[F.version] ?? null }, set };
 }

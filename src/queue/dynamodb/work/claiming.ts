@@ -17,7 +17,7 @@ import {
   settledFrom,
 } from '../heads/head.ts';
 import { JOBS, jobNumber, pieceOf as numberOf } from '../heads/place.ts';
-import { headOf, type JobRow, originOf, pieceOf, readJobRow } from '../rows.ts';
+import { emptyPiece, headOf, type JobRow, originOf, pieceOf, readJobRow } from '../rows.ts';
 import { Delays } from './delays.ts';
 import { claimId, type HeldClaim } from './held.ts';
 import { type KeyTaken, KeyTaker } from './key-taking.ts';
@@ -95,7 +95,7 @@ export class Claimer {
       // It only passed over what cannot be claimed: there may be more behind it.
       if (claim.spans.length === 0) continue;
       this.#remember(shard, head);
-      return { held: this.#hold(shard, claim, now) };
+      return { held: this.#hold(shard, claim, now, head) };
     }
     return { answer: { ...EMPTY, busy: true } };
   }
@@ -104,9 +104,10 @@ export class Claimer {
     if (bandsWithWork(head).length > 0) this.#known.set(shard, head);
   }
 
-  #hold(shard: number, claim: ShardClaim, claimedAt: number): HeldClaim {
+  #hold(shard: number, claim: ShardClaim, claimedAt: number, { next, missing, last }: ShardHead): HeldClaim {
     const id = claimId(shard, claim.token);
-    const held: HeldClaim = { id, shard, claim, claimedAt, returns: 0, plain: new Map(), keys: new Set() };
+    const line = { frontier: next[0] ?? JOBS, missing, last: last[0] ?? 0 };
+    const held: HeldClaim = { id, shard, claim, claimedAt, ...line, returns: 0, plain: new Map(), keys: new Set() };
     this.#held.set(id, held);
     return held;
   }
@@ -165,12 +166,7 @@ export class Claimer {
     const pk = this.#rows.shard(shard);
     const sign = `${pk} ${piece}`;
     if (this.#liveness.unchangedFor(sign, 'missing', GIVEN_UP_MS) > 0) return;
-    const empty = {
-      ConditionExpression: 'attribute_not_exists(pk)',
-      UpdateExpression: 'SET n = :0, o = :1',
-      ExpressionAttributeValues: { ':0': { N: '0' }, ':1': { S: 'given up' } },
-    };
-    await this.#rows.engine.update(pieceOf(pk, piece), empty, 'NONE', this.#rows.limits);
+    await this.#rows.engine.update(pieceOf(pk, piece), emptyPiece(this.#rows.engine.now()), 'NONE', this.#rows.limits);
   }
 
   /** The jobs of a claim: their rows, and the chains of their keys. */

@@ -7,6 +7,11 @@ export interface HeldClaim {
   readonly id: number;
   readonly shard: number;
   readonly claimedAt: number;
+  /** How far the line of keys was claimed then, as a place, and the pieces before that were missing. */
+  readonly frontier: number;
+  readonly missing: readonly number[];
+  /** The last number that was taken then. */
+  readonly last: number;
   /** As it stands in the head. */
   claim: ShardClaim;
   /** How often something went back from it: each time under a name of its own. */

@@ -4,6 +4,7 @@ import { within } from '../../../base/time/clock.ts';
 import { STOP_MS } from '../../../base/work/deadlines.ts';
 import { LeaseKeeper } from '../../../base/work/lease-keeper.ts';
 import type { DynamoEngine } from '../../../engine/dynamodb/index.ts';
+import { Scheduler, type TickRows } from '../../operate/scheduler.ts';
 import type { Heartbeat, HeartbeatAnswer } from '../../store.ts';
 import type { LeaseHolder } from '../../work/keeper.ts';
 import type { GroupPort, KeeperPort } from '../../work/ports.ts';
@@ -11,9 +12,11 @@ import type { GroupMember } from '../../work/worker-group.ts';
 import { QueueRows } from '../database.ts';
 import { Liveness } from './liveness.ts';
 
-/** How often a process looks for dead workers; with the lease it bounds how long their jobs wait. */
+/** How seldom a process looks for dead workers, which it does also when a lease runs out: so jobs wait for no second look. */
 const RESCUE_MS = 5000;
 const TIMEOUT_MS = 5000;
+/** A schedule that another process declares is found within this time: one read for all of a queue. */
+const LOOK_MS = 10_000;
 
 /**
  * What all workers and producers of one queue in this process share: who lives, and wake-ups. There are no notifications on DynamoDB: an
@@ -25,6 +28,9 @@ export class Household implements GroupPort {
   readonly liveness: Liveness;
   readonly #members = new Set<GroupMember>();
   #chores: Loop | undefined;
+  #scheduler: Scheduler | undefined;
+  /** The schedules of the queue, from the first worker on. */
+  ticks: TickRows | undefined;
   readonly #engine: DynamoEngine;
   readonly #queue: string;
 
@@ -50,15 +56,24 @@ export class Household implements GroupPort {
       onError: (error) => this.#engine.logger.warn({ err: error, queue: this.#queue }, 'queue worker: no rescue'),
       unref: true,
     });
+    if (this.ticks !== undefined) {
+      this.#scheduler ??= new Scheduler({
+        rows: this.#waking(this.ticks),
+        lookMs: LOOK_MS,
+        queues: () => [],
+        onError: (error) => this.#engine.logger.warn({ err: error, queue: this.#queue }, 'queue worker: no schedules'),
+      });
+    }
     return Promise.resolve({ arrived: new Promise(() => {}), stop: () => Promise.resolve() });
   }
 
   async leave(member: GroupMember): Promise<void> {
     this.#members.delete(member);
     if (this.#members.size > 0) return;
-    const chores = this.#chores;
+    const ending = [this.#chores, this.#scheduler];
     this.#chores = undefined;
-    await within(STOP_MS, Promise.resolve(chores?.stop()));
+    this.#scheduler = undefined;
+    await within(STOP_MS, Promise.all(ending.map(async (one) => one?.stop())));
   }
 
   /** There is work for one of them. */
@@ -84,9 +99,27 @@ export class Household implements GroupPort {
     for (const one of this.#members) one.checkCancels();
   }
 
+  /** A schedule was declared in this process. */
+  lookAtSchedules(): void {
+    this.#scheduler?.look();
+  }
+
+  /** What a tick has enqueued wakes a worker. */
+  #waking(ticks: TickRows): TickRows {
+    return {
+      due: (queues) => ticks.due(queues),
+      tick: async (tick) => {
+        const jobs = await ticks.tick(tick);
+        if (jobs !== null && jobs > 0) this.notify();
+        return jobs;
+      },
+    };
+  }
+
   async #runChores(): Promise<number> {
-    if ((await this.liveness.removeDead()) > 0) for (const one of this.#members) one.wake();
-    return RESCUE_MS * (0.75 + Math.random() / 2);
+    const { removed, nextMs } = await this.liveness.removeDead();
+    if (removed > 0) for (const one of this.#members) one.wake();
+    return Math.min(nextMs, RESCUE_MS * (0.75 + Math.random() / 2));
   }
 }
 

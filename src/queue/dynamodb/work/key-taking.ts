@@ -1,9 +1,10 @@
 import { sleep } from '../../../base/time/clock.ts';
 import type { Origin } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
+import { isApplied } from '../heads/change.ts';
 import { POKE, type Span } from '../heads/head.ts';
-import { keyStandingOf, type LeftJob, readKeyHead, taking } from '../heads/key-head.ts';
-import { jobNumber, placeOf } from '../heads/place.ts';
+import { type FilledGap, keyStandingOf, type LeftJob, readKeyHead, taking } from '../heads/key-head.ts';
+import { JOBS, jobNumber, placeOf } from '../heads/place.ts';
 import { isRecorded } from '../records.ts';
 import { digits, fieldsOf, headOf, type JobRow, keyOf, originOf, pieceOf, readJobRow } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';
@@ -13,6 +14,10 @@ import type { Liveness } from './liveness.ts';
 const MOST_COALESCED = 1000;
 const AT_ONCE = 8;
 const MOST_TRIES = 20;
+/** Rows of the line that are read for one unit of jobs that coalesce. */
+const MOST_AHEAD = 100;
+/** No producer tries for as long. */
+const ENDED_MS = 600_000;
 
 /** A job of a chain. */
 export interface ChainJob {
@@ -41,6 +46,8 @@ export interface KeyWish {
   readonly chain: number;
   readonly coalescing: ReadonlySet<number>;
 }
+
+type Line = Pick<HeldClaim, 'frontier' | 'missing'>;
 
 /** Follows the pokes of a claim: takes keys, and the jobs of each that are outstanding. */
 export class KeyTaker {
@@ -98,23 +105,37 @@ export class KeyTaker {
       if (isHeldHere && !isLate) return 'over';
       const isPokeOver = isLate && (await isRecorded(this.#rows, claim.shard, id));
       if (isHeldHere && isPokeOver) return 'over';
+      const line = coalescing.size === 0 ? claim : await this.#lineAhead(claim);
       const { jobs, isWhole } = await this.#outstanding(pk, claim.shard, head.upto, head.left);
-      const later = [...jobs.keys()].filter((job) => job > head.upto).sort((a, b) => a - b);
-      const most = [...jobs.values()].some(({ kind }) => coalescing.has(kind)) ? MOST_COALESCED : chain;
-      // What was not read counts as what there was no room for.
-      const limit = isWhole ? most : Math.min(most, Math.max(1, jobs.size));
+      const later = [...jobs.keys()].filter((job) => job > head.upto && isPassed(line, job)).sort((a, b) => a - b);
+      const limit = [...jobs.values()].some(({ kind }) => coalescing.has(kind)) ? MOST_COALESCED : chain;
+      // After the jobs: a job that is seen there was enqueued after the answer to no producer whose job is not seen here.
+      const filled = await this.#fill(claim.shard, pk, head.gaps, jobs);
       const { holder } = head;
-      const isLost = holder !== undefined && !(await this.#liveness.isAlive(holder.worker));
+      const isLost = holder !== undefined && !(await this.#liveness.isAlive(holder.worker, 'now'));
       const now = this.#rows.engine.now();
       // Held here under this claim already: for a job that comes late it is a holder like any other.
       const token = isHeldHere ? -1 : claim.claim.token;
-      const found = taking(head, { worker, token, poke: id, isPokeOver, later, limit, now, isLost: () => isLost });
+      const found = taking(head, {
+        worker,
+        token,
+        poke: id,
+        isPokeOver,
+        later,
+        limit,
+        now,
+        filled,
+        missing: line.missing,
+        isMore: !isWhole,
+        isLost: () => isLost,
+      });
       if (found.kind === 'nothing') {
         return found.backUntil === undefined ? 'over' : { ...poke, attempts: POKE, dueAt: found.backUntil };
       }
       if (found.change === undefined) return 'over';
       const outcome = await this.#rows.change(headOf(pk), found.change);
-      if (!outcome.isDone) await sleep(Math.random() * 4 * tries);
+      // Refused, but carried out by an earlier try, which the version, the epoch and the holder tell.
+      if (!outcome.isDone && !isApplied(outcome.fields, found.change)) await sleep(Math.random() * 4 * tries);
       else if (found.kind === 'held') return 'over';
       else {
         const held = {
@@ -131,6 +152,49 @@ export class KeyTaker {
     }
     // The key changes all the time: it is in good hands, and this poke tries again a little later.
     return { ...poke, attempts: POKE, dueAt: this.#rows.engine.now() + 100 };
+  }
+
+  /** A unit of jobs that coalesce has also those that the line has not come to. Read before the jobs: of what is there, they are seen. */
+  async #lineAhead({ shard, frontier, missing, last }: HeldClaim): Promise<Line> {
+    const pk = this.#rows.shard(shard);
+    const first = Math.floor(frontier / JOBS);
+    const end = Math.min(last, first + MOST_AHEAD);
+    if (end < first) return { frontier, missing };
+    const { items, isWhole } = await this.#rows.page(pk, pieceOf(pk, first).sk, pieceOf(pk, end).sk, MOST_AHEAD + 1);
+    const there = new Set(items.map((item) => readJobRow(item).piece));
+    const seen = isWhole ? end : Math.max(first - 1, ...there);
+    const ahead = Array.from({ length: seen - first + 1 }, (_, at) => first + at).filter((piece) => !there.has(piece));
+    return { frontier: Math.max(frontier, (seen + 1) * JOBS), missing: [...missing, ...ahead] };
+  }
+
+  /** Looks for pieces that were missing once. Adds their jobs to those that were read. */
+  async #fill(
+    shard: number,
+    pk: string,
+    gaps: readonly number[],
+    jobs: Map<number, Omit<ChainJob, 'attempt'>>,
+  ): Promise<FilledGap[]> {
+    const found = await Promise.all(
+      gaps.map(async (piece): Promise<FilledGap[]> => {
+        const item = await this.#rows.get(pieceOf(pk, piece));
+        if (item === undefined) return (await this.#isOfOthers(shard, piece)) ? [{ piece, jobs: [] }] : [];
+        const left: number[] = [];
+        for (const job of jobsOf(shard, readJobRow(item))) {
+          jobs.set(job.id, job);
+          if (!(await isRecorded(this.#rows, shard, job.id))) left.push(job.id);
+        }
+        return [{ piece, jobs: left }];
+      }),
+    );
+    return found.flat();
+  }
+
+  /** Whether a piece is there without jobs of the key, or its producer was given up for so long that it has ended. */
+  async #isOfOthers(shard: number, piece: number): Promise<boolean> {
+    const item = await this.#rows.get(pieceOf(this.#rows.shard(shard), piece));
+    if (item === undefined) return false;
+    const { n, enqueuedAt } = readJobRow(item);
+    return n > 0 || this.#rows.engine.now() - enqueuedAt > ENDED_MS;
   }
 
   #hold(
@@ -154,7 +218,7 @@ export class KeyTaker {
     shard: number,
     upto: number,
     left: readonly LeftJob[],
-  ): Promise<{ readonly jobs: ReadonlyMap<number, Omit<ChainJob, 'attempt'>>; readonly isWhole: boolean }> {
+  ): Promise<{ readonly jobs: Map<number, Omit<ChainJob, 'attempt'>>; readonly isWhole: boolean }> {
     const place = placeOf(upto);
     const { items, isWhole } = await this.#rows.page(
       pk,
@@ -175,6 +239,12 @@ export class KeyTaker {
     }
     return { jobs, isWhole };
   }
+}
+
+/** Whether the line had passed the job when the claim was made. */
+function isPassed({ frontier }: Line, job: number): boolean {
+  const { piece, index } = placeOf(job);
+  return piece * JOBS + index < frontier;
 }
 
 function jobsOf(shard: number, row: JobRow): Omit<ChainJob, 'attempt'>[] {

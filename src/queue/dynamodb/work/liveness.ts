@@ -28,9 +28,9 @@ export class Liveness {
     this.#rows = rows;
   }
 
-  /** Whether it has a row; known for some seconds without asking. */
-  async isAlive(worker: number): Promise<boolean> {
-    const seen = this.#seen.get(worker);
+  /** Whether it has a row. @param when  `lately`: known for some seconds without asking */
+  async isAlive(worker: number, when: 'now' | 'lately' = 'lately'): Promise<boolean> {
+    const seen = when === 'now' ? undefined : this.#seen.get(worker);
     if (seen !== undefined && now() - seen < FRESH_MS) return true;
     const item = await this.#rows.get(workerOf(this.#rows.queue, worker));
     if (item === undefined) this.#seen.delete(worker);
@@ -44,18 +44,23 @@ export class Liveness {
     else this.#seen.delete(worker);
   }
 
-  /** Removes the rows of dead workers. One request for all. @returns how many it has removed */
-  async removeDead(): Promise<number> {
+  /**
+   * Removes the rows of dead workers. One request for all.
+   * @returns how many it has removed, and after how many milliseconds the next one may be found dead
+   */
+  async removeDead(): Promise<{ readonly removed: number; readonly nextMs: number }> {
     const pk = workersKey(this.#rows.queue);
-    let removed = 0;
+    let [removed, nextMs] = [0, Infinity];
     const items = await this.#rows.range(pk, 'w#', 'w#~', MOST_WORKERS);
     if (items.length < MOST_WORKERS) this.#seen.clear();
     for (const item of items) {
       const fields = fieldsOf(item);
       const worker = Number(item['sk'] !== undefined && 'S' in item['sk'] ? item['sk'].S.slice(2) : 0);
       const beat = String(fields['b'] ?? 0);
-      if (this.unchangedFor(`w ${worker}`, beat, Number(fields['l'] ?? 0) * SLACK) > 0) {
+      const leftMs = this.unchangedFor(`w ${worker}`, beat, Number(fields['l'] ?? 0) * SLACK);
+      if (leftMs > 0) {
         this.#seen.set(worker, now());
+        nextMs = Math.min(nextMs, leftMs);
         continue;
       }
       const condition = { ConditionExpression: 'b = :0', ExpressionAttributeValues: { ':0': { N: beat } } };
@@ -68,7 +73,7 @@ export class Liveness {
       this.#seen.delete(worker);
       removed += 1;
     }
-    return removed;
+    return { removed, nextMs };
   }
 
   /** How long a state that was just read has to stay as it is, until it has been so for that long; 0 when it has. */

@@ -1,7 +1,7 @@
 import { type OpenClaim, runningText, settleText } from '../../postgres/texts.ts';
 import type { Settlement } from '../../store.ts';
 import type { Outcome } from '../attempt.ts';
-import { jobsByClaim } from '../settlement.ts';
+import { jobsByClaim } from '../settle/settlement.ts';
 import type { HeldUnit, PendingCommit } from './lane.ts';
 import { UNDO } from './pipeline.ts';
 

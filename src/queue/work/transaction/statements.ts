@@ -9,7 +9,7 @@ export const RAISE_TOKENS: Statement = statement('queue.raise_tokens', 'select p
 });
 const TAKE = statement(
   'queue.take',
-  'select pawl.queue_take_row($1::smallint, $2::smallint, $3::bigint, $4::tid, $5::boolean)',
+  'select pawl.queue_take_row($1::smallint, $2::smallint, $3::bigint, $4::tid, $5::xid, $6::boolean)',
 );
 const RECEIPT = statement(
   'queue.receipt',
@@ -41,8 +41,11 @@ function ofWorker(worker: number): string {
 }
 
 /** Takes this one job, by the place of its row; {@link readTaken} reads the answer. */
-export function takeStep({ queue, shard }: { queue: number; shard: number }, { id, tid, payload }: Candidate): Step {
-  return { statement: TAKE, values: [queue, shard, id, tid, payload === undefined ? 'true' : 'false'] };
+export function takeStep(
+  { queue, shard }: { queue: number; shard: number },
+  { id, tid, xmin, payload }: Candidate,
+): Step {
+  return { statement: TAKE, values: [queue, shard, id, tid, xmin, payload === undefined ? 'true' : 'false'] };
 }
 
 /** Writes the receipt of a complete job. */

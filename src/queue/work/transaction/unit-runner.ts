@@ -4,6 +4,7 @@ import { faults } from '../../../base/fault.ts';
 import { answerDeadline } from '../../../base/work/deadlines.ts';
 import { statement, Transaction } from '../../../engine/postgres/index.ts';
 import type { Definition } from '../../definition.ts';
+import { namePart, pausedPartOf, type StoredPart, setAsideMs } from '../../paused-part.ts';
 import type { ChargedJob, ClaimAnswer, QueueIds } from '../../store.ts';
 import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
 import { readClaim } from '../claim-reader.ts';
@@ -82,7 +83,10 @@ export class UnitRunner {
       onLost(owed, error);
     };
     session.client.on('error', lose);
-    const outcome = await this.#attempt(unit).finally(() => session.client.removeListener('error', lose));
+    const part = answer.pausedParts && pausedPartOf(answer.pausedParts, unit);
+    const outcome = await (part === undefined ? this.#attempt(unit) : setAside(unit, part)).finally(() =>
+      session.client.removeListener('error', lose),
+    );
     owed.ranMs = performance.now() - owed.since;
     owed.outcome = outcome;
     tx.end();
@@ -137,9 +141,17 @@ export class UnitRunner {
 
 /** Gives back a unit without a handler in this program. */
 function releasedForOthers(unit: Unit): Outcome {
-  const reason = `no handler for kind "${unit.kind}"`;
+  return released(unit, `no handler for kind "${unit.kind}"`, UNKNOWN_KIND_MS);
+}
+
+/** Gives back a unit of a part of the queue that is paused, until that is resumed. */
+async function setAside(unit: Unit, part: StoredPart): Promise<Outcome> {
+  return released(unit, `paused: ${namePart(part)}`, setAsideMs(part));
+}
+
+function released(unit: Unit, reason: string, wait: number): Outcome {
   const failed = unit.jobs.map(
-    (job) => ({ claim: job.claim.id, id: job.number, to: 'release', reason, wait: UNKNOWN_KIND_MS }) as const,
+    (job) => ({ claim: job.claim.id, id: job.number, to: 'release', reason, wait }) as const,
   );
   return { failed, complete: [], result: undefined, isLost: false, isRetried: true };
 }

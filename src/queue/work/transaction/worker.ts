@@ -12,7 +12,7 @@ import type { ParentRecord } from '../../job.ts';
 import type { PostgresQueueStore } from '../../postgres/store.ts';
 import type { EndedJob, Heartbeat } from '../../store.ts';
 import { logAbandoned } from '../abandoned.ts';
-import { reportLost } from '../failed-job.ts';
+import { reportEndedWaiting, reportLost } from '../failed-job.ts';
 import { Keeper, type LeaseHolder } from '../keeper.ts';
 import type { WorkerParts } from '../lease-worker.ts';
 import type { WorkerEvents } from '../report.ts';
@@ -164,7 +164,9 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
 
   heartbeat(): Heartbeat | undefined {
     const worker = this.#registration.id;
-    return worker === undefined ? undefined : { worker, wantsNotify: true, holding: this.#notes.holding() };
+    return worker === undefined
+      ? undefined
+      : { worker, wantsNotify: true, holding: this.#notes.holding(), tells: this.tellsEnds };
   }
 
   /**
@@ -196,6 +198,14 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
 
   jobsEnded(jobs: readonly EndedJob[]): void {
     for (const job of jobs) reportLost(this.events, job, this);
+  }
+
+  get tellsEnds(): boolean {
+    return this.events.has('ended');
+  }
+
+  jobsEndedWaiting(jobs: readonly EndedJob[]): void {
+    for (const job of jobs) reportEndedWaiting(this.events, job, this);
   }
 
   readonly onError = (error: unknown): void => {

@@ -178,6 +178,19 @@ describe('a worker is paused for longer than its lease', () => {
     expect(await scene.breaches()).toEqual([]);
   });
 
+  // Invariant P4.
+  test('hold: transaction: it does not rescue itself when it wakes between a heartbeat and a rescue', async () => {
+    const scene = await open();
+    const { id } = await scene.queue.enqueue('job', { ms: 4000 }, { key: 'k' });
+    const paused = await scene.child('transaction', { PAWL_FAULT: 'queue.before_rescue:stop#3' });
+    expect(await paused.message()).toEqual({ run: Number(id) });
+    const over = 'select count(*)::int from pawl.queue_worker where expires_at < clock_timestamp()';
+    await until('its lease is over', async () => (await scene.one(over)) === 1);
+    paused.resume();
+    await scene.drained();
+    expect(await scene.runs(id)).toMatchObject({ attempts: [1], reasons: [] });
+  });
+
   test('hold: transaction: it finishes its job if no other worker has found it dead', async () => {
     const scene = await open();
     const { id } = await scene.queue.enqueue('job', { ms: 300 }, { key: 'k' });

@@ -134,6 +134,7 @@ interface PgClient {
 async function lookInto(
   name: string,
   workers = 1,
+  { url }: FreshDatabase = database,
 ): Promise<{
   session: SqlSession;
   queue: number;
@@ -142,7 +143,7 @@ async function lookInto(
   take: (candidate: Candidate | undefined, by?: SqlSession, reads?: boolean) => Promise<object | null>;
   pause: (at: 'now()' | 'null') => Promise<unknown>;
 }> {
-  const session = await SqlSession.open(database.url);
+  const session = await SqlSession.open(url);
   onTestFinished(() => session.end());
   const { queue, kinds } = await session.register(name, [{ name: 'job' }]);
   const kind = kinds['job'] ?? -1;
@@ -165,7 +166,7 @@ async function lookInto(
     },
     take: async (candidate, by = session, reads = false) => {
       const text = await by.one<string | null>(
-        `select pawl.queue_take_row(${queue}::smallint, 0::smallint, ${candidate?.id}, '${candidate?.tid}', ${reads})`,
+        `select pawl.queue_take_row(${queue}::smallint, 0::smallint, ${candidate?.id}, '${candidate?.tid}', '${candidate?.xmin}', ${reads})`,
       );
       return text === null ? null : (JSON.parse(text) as object);
     },
@@ -205,12 +206,32 @@ test('a take finds the job by the place of its row, and takes no other job: none
   await session.client.query(`update pawl.queue_ready set attempt = 1 where id = ${second}`);
   expect(await take(two)).toBe(null);
   await session.client.query(`update pawl.queue_ready set n = 2 where id = ${third}`);
-  const moved = await session.one<string>(`select ctid from pawl.queue_ready where id = ${third}`);
-  expect(await take(three && { ...three, tid: moved })).toBe(null);
+  const moved = await session.client.query<{ tid: string; xmin: number }>(
+    `select ctid as tid, xmin::text::int8::int from pawl.queue_ready where id = ${third}`,
+  );
+  expect(await take(three && { ...three, ...moved.rows[0] })).toBe(null);
   const left = await session.client.query<{ id: string }>(
     `select id from pawl.queue_ready where queue = (select queue from pawl.queue_job where id = ${first}) order by id`,
   );
   expect(left.rows.map(({ id }) => Number(id))).toEqual([second, third]);
+});
+
+// Invariants J9.
+test('a take finds no job that was updated twice, though its row stands at the same place again', async () => {
+  // Where there are no other rows, two places take turns.
+  const { session, add, peek, take } = await lookInto('same place', 1, await freshDatabase());
+  const [id] = await add([{}]);
+  const [old] = await peek();
+  const place = (): Promise<string> => session.one(`select ctid from pawl.queue_ready where id = ${id}`);
+  await until('the row is where it was', async () => {
+    await session.one(`select pawl.update('{"id": "${id}", "payload": "new"}')`);
+    await session.client.query('vacuum pawl.queue_ready');
+    return (await place()) === old?.tid;
+  });
+  expect(await take(old)).toBe(null);
+  const [now] = await peek();
+  expect(now).toMatchObject({ id, tid: old?.tid, payload: 'new' });
+  expect(await take(now)).not.toBe(null);
 });
 
 test('a read does not show a job that an open transaction has taken, and shows it again right after a rollback', async () => {
@@ -256,6 +277,7 @@ test('a read splits runs, makes due jobs ready, and stops at a key and at a paus
     kind: expect.any(Number),
     origin: expect.any(Number),
     tid: expect.any(String),
+    xmin: expect.any(Number),
     payload: 0,
   });
   await session.client.query(`update pawl.queue_job set payload = to_json(repeat('long ', 1000)) where id = ${last}`);
@@ -292,7 +314,7 @@ function lookaheadOf(): { lookahead: Lookahead; reads: Read[] } {
   const read = (request: Read['request']): Promise<Candidate[]> =>
     new Promise((resolve) => {
       const answer = async (ids: readonly number[]): Promise<void> => {
-        resolve(ids.map((id) => ({ priority: 0, id, kind: 1, origin: 17, tid: `(0,${id})`, payload: id })));
+        resolve(ids.map((id) => ({ priority: 0, id, kind: 1, origin: 17, tid: `(0,${id})`, xmin: 1, payload: id })));
         await lookahead.settled();
       };
       reads.push({ request, answer });

@@ -1,4 +1,4 @@
-import type { JobFailure } from '../store.ts';
+import type { JobFailure } from '../../store.ts';
 
 /** Failures that are equal except for their jobs. */
 export interface FailureRun extends Omit<JobFailure, 'id'> {

@@ -1,11 +1,12 @@
-import { ConnectionFailed, DatabaseError, StatementTimeout } from '../../base/errors.ts';
-import { faults } from '../../base/fault.ts';
-import type { Offer } from '../../base/handoff/handoff.ts';
-import { probe } from '../../base/probe.ts';
-import { delay } from '../../base/time/backoff.ts';
-import { sleep } from '../../base/time/clock.ts';
-import type { JobFailure, SettleAnswer, Settlement } from '../store.ts';
-import type { Outcome } from './attempt.ts';
+import { ConnectionFailed, DatabaseError, StatementTimeout } from '../../../base/errors.ts';
+import { faults } from '../../../base/fault.ts';
+import type { Offer } from '../../../base/handoff/handoff.ts';
+import { probe } from '../../../base/probe.ts';
+import { delay } from '../../../base/time/backoff.ts';
+import { sleep } from '../../../base/time/clock.ts';
+import type { JobFailure, SettleAnswer, Settlement } from '../../store.ts';
+import type { Outcome } from '../attempt.ts';
+import type { Unit } from '../unit.ts';
 import {
   countFitting,
   hasText,
@@ -17,7 +18,6 @@ import {
   toSettlement,
   withoutText,
 } from './settlement.ts';
-import type { Unit } from './unit.ts';
 
 export interface SettlerOptions {
   readonly queue: number;

@@ -1,5 +1,5 @@
-import type { Violation } from '../plan.ts';
-import type { Request } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import type { Request } from '../history.ts';
 import { groupBy, type Observation } from './observation.ts';
 
 /** What was acknowledged is there, what was rolled back is not, and a unique job is there once. */

@@ -1,9 +1,9 @@
-import type { Violation } from '../plan.ts';
+import type { Violation } from '../../plan.ts';
+import type { QueueHistory } from '../history.ts';
 import { checkEffects } from './check-effects.ts';
 import { checkKeys } from './check-keys.ts';
 import { checkMoves } from './check-moves.ts';
 import { checkRequests } from './check-requests.ts';
-import type { QueueHistory } from './history.ts';
 import { Observation } from './observation.ts';
 
 /** What in the history cannot have come from a queue that keeps its promises. */

@@ -1,5 +1,5 @@
-import type { Violation } from '../plan.ts';
-import type { Effect, Job } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import type { Effect, Job } from '../history.ts';
 import type { Observation } from './observation.ts';
 
 /** What a handler writes under its guard takes effect while the unit is its worker's, and at no other time. */

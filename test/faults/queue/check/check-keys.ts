@@ -1,6 +1,6 @@
-import type { Violation } from '../plan.ts';
-import { timeoutOf } from './declaration.ts';
-import type { Job, Move, Run } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import { timeoutOf } from '../declaration.ts';
+import type { Job, Move, Run } from '../history.ts';
 import { groupBy, type Observation } from './observation.ts';
 
 const COALESCED = ['sync', 'last'];

@@ -1,7 +1,7 @@
-import { Draw } from '../../support/random.ts';
-import { ATTEMPTS, type KindName } from './declaration.ts';
-import type { Effect, Job, Move, QueueHistory, Request, Run } from './history.ts';
-import type { Hold } from './plan.ts';
+import { Draw } from '../../../support/random.ts';
+import { ATTEMPTS, type KindName } from '../declaration.ts';
+import type { Effect, Job, Move, QueueHistory, Request, Run } from '../history.ts';
+import type { Hold } from '../plan.ts';
 
 /** What a queue that is broken may do. */
 export const BUGS = [

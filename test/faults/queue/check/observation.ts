@@ -1,5 +1,5 @@
-import type { Violation } from '../plan.ts';
-import type { Effect, Job, Move, QueueHistory, Run } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import type { Effect, Job, Move, QueueHistory, Run } from '../history.ts';
 
 /** A history by what its rules ask for. */
 export class Observation {

@@ -1,6 +1,6 @@
-import type { Violation } from '../plan.ts';
-import { ATTEMPTS } from './declaration.ts';
-import type { Job, Move } from './history.ts';
+import type { Violation } from '../../plan.ts';
+import { ATTEMPTS } from '../declaration.ts';
+import type { Job, Move } from '../history.ts';
 import { groupBy, type Observation } from './observation.ts';
 
 /** Whether a move spends the attempt that it ends; `perhaps` where only the next attempt's number tells. */

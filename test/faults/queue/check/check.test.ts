@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LONG } from '../../support/long.ts';
+import { LONG } from '../../../support/long.ts';
 import { checkQueue } from './check.ts';
 import { BUGS, simulate } from './simulate.ts';
 

@@ -1,0 +1,70 @@
+-- Looking again at what a watch may have missed, or could not do at once without waiting for somebody else. See watch.sql.
+
+-- These jobs are looked at by the next queue_look: those that have ended are dealt with then, and those that wait for a watch that is
+-- over are let go.
+create or replace function pawl.queue_look_again(p_shard smallint, p_ids int8multirange) returns void
+language sql set search_path = pg_catalog, pg_temp as $$
+  insert into pawl.queue_watch (sort, shard, parents, check_at) values ('again', p_shard, p_ids, clock_timestamp());
+  select pg_notify('pawl_queue', 'look')
+$$;
+
+-- Looks whether jobs have ended that new watches wait for: their settlements may have probed before the watch was committed. Only
+-- when every transaction is over that ran while it was committed, nothing can have been missed. The same for jobs that are to be looked
+-- at again; and watches that are over come back for jobs that were passed over. Answers how many milliseconds to rest before the
+-- next poll; null when there is none. As a rule this reads an empty index.
+create or replace function pawl.queue_look(p_limit int) returns double precision
+language plpgsql /* planner: loop */ as $$
+declare
+  v_snapshot pg_snapshot := pg_current_snapshot();  -- before what is read: a later one says more than that is good for
+  v_watches bigint[];
+  v_over bigint[];
+  v_ended record;
+begin
+  v_watches := array(select w.id from pawl.queue_watch w where w.check_at <= clock_timestamp() order by w.check_at limit p_limit);
+  if v_watches <> '{}' then
+    for v_ended in
+      select i.shard, range_agg(int8range(i.id, i.id + 1)) as ids, row_number() over (order by i.shard) > 1 as is_next from (
+        select p.shard, i.id from (
+          select p.shard, p.outstanding as ids from unnest(v_watches) u (id) join pawl.queue_watch_part p on p.watch = u.id
+          union all
+          select w.shard, w.parents from unnest(v_watches) u (id) join pawl.queue_watch w on w.id = u.id and w.sort = 'again') p
+        cross join lateral unnest(p.ids) s (span)
+        cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)) i
+      where case when i.shard = -1 then exists (select 1 from pawl.queue_watch b where b.id = i.id and b.over_at is not null)
+        else coalesce(pawl.queue_status(i.shard, i.id), 'gone') not in ('new', 'in-progress') end
+      group by i.shard order by i.shard
+    loop
+      perform pawl.queue_ended(v_ended.shard, array[v_ended.ids], v_ended.is_next);
+    end loop;
+    v_over := array(
+      select m.id from (
+        select u.id from unnest(v_watches) u (id)
+        union
+        select c.watch from unnest(v_watches) u (id) join pawl.queue_watch w on w.id = u.id and w.sort = 'again' and w.shard >= 0
+        cross join lateral unnest(w.parents) s (span)
+        cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)
+        cross join lateral (select pawl.queue_watch_of(w.shard, i.id) as watch offset 0) c) u
+      join pawl.queue_watch m on m.id = u.id where m.sort = 'after' and m.over_at is not null
+      order by m.id desc for update of m skip locked);
+    if v_over <> '{}' then
+      update pawl.queue_watch w set check_at = null where w.id = any (v_over) and w.check_at is not null;
+      for v_ended in select s.shard, s.ids from pawl.queue_let_go(v_over) l cross join lateral unnest(l.shards, l.sets) s (shard, ids) loop
+        perform pawl.queue_ended(v_ended.shard, array[v_ended.ids], true);
+      end loop;
+    end if;
+    with mine as (
+      select m.id from unnest(v_watches) u (id) join pawl.queue_watch m on m.id = u.id where m.check_at is not null and m.over_at is null
+      order by m.id desc for update of m skip locked
+    ), done as (
+      delete from pawl.queue_watch w using mine m where w.id = m.id and w.sort = 'again' and w.check_xid <= pg_snapshot_xmin(v_snapshot)
+    )
+    update pawl.queue_watch w set checks = least(w.checks + 1, 100), check_xid = coalesce(w.check_xid, pg_snapshot_xmax(pg_current_snapshot())),
+      check_at = case when w.check_xid <= pg_snapshot_xmin(v_snapshot) then null
+        else clock_timestamp() + least(5000, 10 * 3 ^ least(w.checks, 10)) * interval '1 millisecond' end
+    from mine m
+    where w.id = m.id and not (w.sort = 'again' and w.check_xid is not null and w.check_xid <= pg_snapshot_xmin(v_snapshot));
+  end if;
+  return (
+    select greatest(0, extract(epoch from w.check_at - clock_timestamp()) * 1000) from pawl.queue_watch w
+    where w.check_at is not null order by w.check_at limit 1);
+end $$;

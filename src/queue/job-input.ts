@@ -1,0 +1,137 @@
+import { InvalidInput, NotFound } from '../base/errors.ts';
+import { checkOptions, suggest } from '../base/options/options.ts';
+import { show } from '../base/options/refusal.ts';
+import { validate } from '../base/options/schema.ts';
+import { toJson } from '../base/storable.ts';
+import type { Definition, Kind } from './definition.ts';
+import { type JobOptions, jobShape, ownOptions, refuseTwoTimes } from './job-options.ts';
+
+/** One job of `enqueueMany`. */
+export interface JobInput extends JobOptions {
+  readonly kind: string;
+  readonly payload?: unknown;
+}
+
+/** A job that was checked, and is to be written. */
+export interface Row {
+  readonly at: number;
+  readonly kind: Kind;
+  readonly key: string | null;
+  readonly priority: number;
+  readonly runAt: Date | null;
+  readonly delay: number | null;
+  readonly own: object | undefined;
+  readonly payload: string;
+}
+
+/** A job of a flow. */
+export interface FlowRow extends Row {
+  readonly queue: string;
+  readonly shard: number;
+}
+
+interface RowOptions extends Pick<Row, 'priority' | 'runAt' | 'delay' | 'own'> {
+  readonly key: string | undefined;
+}
+
+const PLAIN: RowOptions = { key: undefined, priority: 0, runAt: null, delay: null, own: undefined };
+
+/** Checks one job, without writing it. @param field  which of several: `jobs[3]` @throws InvalidInput, NotFound */
+export function readJob(
+  definition: Definition,
+  job: JobInput | undefined,
+  at: number,
+  field: string = `jobs[${at}]`,
+): Row | Promise<Row> {
+  if (typeof job !== 'object' || job === null) {
+    throw new InvalidInput(`${field} must be an object such as { kind, payload }`, { field });
+  }
+  const { kind: kindName, payload, ...options } = job;
+  const { key: name, priority, runAt, delay, own } = readOptions(options, field);
+  const kind = kindOf(definition, kindName, field);
+  requireKey(definition, kind, name, field);
+  refuseTime(kind, runAt ?? delay, field);
+  const row = (): Row => ({
+    at,
+    kind,
+    key: name ?? null,
+    priority,
+    runAt,
+    delay: delay ?? kind.debounce?.waitMs ?? null,
+    own,
+    payload: toJson(payload, `${field}.payload`, `${field}.payload`, kind.maxBytes),
+  });
+  if (kind.schema === undefined) return row();
+  const valid: unknown = validate(kind.schema, payload, `${field}.payload`);
+  return valid instanceof Promise ? valid.then(row) : row();
+}
+
+/** @param of  the job among several: `jobs[3]` */
+export function kindOf(definition: Definition, name: string, of: string | undefined): Kind {
+  const kind = definition.kinds.get(name);
+  if (kind !== undefined) return kind;
+  const names = [...definition.kinds.keys()];
+  if (typeof name !== 'string') {
+    const call =
+      of === undefined ? `enqueue takes (kind, payload, options): enqueue('${names[0]}', …)` : `${of}.kind is a text`;
+    throw new InvalidInput(`${call}, but was given ${show(name)} for the kind`, {
+      field: of === undefined ? 'kind' : `${of}.kind`,
+    });
+  }
+  const near = suggest(name, names);
+  const advice = near === undefined ? `it has ${names.join(', ')}` : `did you mean "${near}"?`;
+  throw new NotFound(`${of === undefined ? '' : `${of}: `}queue "${definition.name}" has no kind "${name}"; ${advice}`);
+}
+
+export function requireKey(definition: Definition, kind: Kind, name: string | undefined, of?: string): void {
+  if (name !== undefined || !kind.needsKey) return;
+  throw new InvalidInput(
+    `${of === undefined ? '' : `${of}: `}kind "${kind.name}" of queue "${definition.name}" needs a key: enqueue(kind, payload, { key })`,
+    {
+      field: of === undefined ? 'key' : `${of}.key`,
+    },
+  );
+}
+
+export function refuseTime({ name, debounce }: Kind, time: Date | number | null | undefined, of?: string): void {
+  if (debounce === undefined || time === null || time === undefined) return;
+  throw new InvalidInput(
+    `${of === undefined ? '' : `${of}: `}kind "${name}" has debounce, which sets the time of a job; leave runAt and delay out`,
+    { field: of === undefined ? 'runAt' : `${of}.runAt` },
+  );
+}
+
+/** A job that may be another one's duplicate cannot be a member: that one may have ended, or be a member elsewhere. */
+export function refuseUnique(row: Row, field: string, where: string): void {
+  if (!isDecided(row)) return;
+  throw new InvalidInput(
+    `kind "${row.kind.name}" is unique or throttled, so ${field} may be no job of its own, which ${where} does not support; enqueue it first, and name its id in after`,
+    { field },
+  );
+}
+
+/** Whether the database decides if there is such a job already. */
+export function isDecided({ kind }: Row): boolean {
+  return kind.unique !== undefined;
+}
+
+/** @throws InvalidInput */
+function readOptions(options: JobOptions, field: string): RowOptions {
+  const names = Object.keys(options);
+  if (names.length === 0) return PLAIN;
+  const stranger = names.find((name) => !Object.hasOwn(jobShape, name));
+  if (stranger !== undefined) {
+    const known = ['kind', 'payload', ...Object.keys(jobShape)].join(', ');
+    throw new InvalidInput(`unknown field "${stranger}" in ${field}; there are ${known}`, { field });
+  }
+  const given = checkOptions(`enqueueMany, ${field}`, options, jobShape);
+  if (given.after !== undefined) {
+    throw new InvalidInput(
+      `${field} comes after other jobs, which enqueueMany does not support; use flow() or enqueue()`,
+      { field },
+    );
+  }
+  refuseTwoTimes(given, field);
+  const { key, priority, runAt = null, delay = null } = given;
+  return { key, priority, runAt, delay, own: ownOptions(given) };
+}

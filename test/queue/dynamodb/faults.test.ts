@@ -1,0 +1,140 @@
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { type DynamoClient, type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { createQueue, type DynamoQueue, type Unit } from '../../../src/queue/index.ts';
+import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
+import { eventually, until } from '../../support/eventually.ts';
+import { type Fault, faultyClient } from '../../support/failing/dynamodb-faults.ts';
+import { type Child, spawnChild } from '../../support/process.ts';
+import { KINDS, readOrders } from './orders.ts';
+
+const local = await sharedDynamo();
+const client = dynamoClient(local.endpoint);
+const TABLE = 'queue-faults';
+let engine: DynamoEngine;
+let made = 0;
+const fresh = (): string => `faulty ${(made += 1)}`;
+
+beforeAll(async () => {
+  engine = dynamodb(client, { table: TABLE });
+  await engine.migrate();
+});
+
+type Queue = DynamoQueue<typeof KINDS>;
+
+const queueOn = (name: string, on: DynamoEngine = engine): Queue => createQueue(on, name, { kinds: KINDS });
+
+/** A worker of this process, and the names of the jobs that it has run. */
+async function workHere(queue: Queue): Promise<string[]> {
+  const ran: string[] = [];
+  const handler = (unit: Unit): void => void ran.push(readOrders(unit.payload).name);
+  const worker = queue.work({ job: handler }, { lease: '5s', poll: '100ms' });
+  onTestFinished(() => worker.stop({ timeout: '1s' }));
+  await worker.started;
+  return ran;
+}
+
+type Message = Record<string, unknown>;
+
+/** A worker in a process of its own, and all that it tells. */
+async function workThere(queue: string): Promise<{ readonly child: Child; readonly told: Message[] }> {
+  const env = { ENDPOINT: local.endpoint, TABLE, QUEUE: queue };
+  const child = spawnChild('queue/dynamodb/worker.child.ts', [], env);
+  await child.message();
+  const told: Message[] = [];
+  const read = async (): Promise<void> => {
+    for (;;) told.push(await child.message<Message>());
+  };
+  // It ends with the child.
+  void read().catch(() => {});
+  return { child, told };
+}
+
+const hasRun = (told: readonly Message[], name: string): boolean => told.some(({ run }) => run === name);
+
+describe.skipIf(local.kind === 'dynalite')('worker processes that die or pause', () => {
+  // Invariants Q1, Q2.
+  test('the jobs of a killed worker run elsewhere, and a key keeps its order', async () => {
+    const name = fresh();
+    const queue = queueOn(name);
+    const { child, told } = await workThere(name);
+    const ids = [
+      (await queue.enqueue('job', { name: 'a', ms: 60_000 }, { key: 'k' })).id,
+      (await queue.enqueue('job', { name: 'b', ms: 60_000 }, { key: 'k' })).id,
+      (await queue.enqueue('job', { name: 'c', ms: 60_000 })).id,
+    ];
+    await until('both run', () => hasRun(told, 'a') && hasRun(told, 'c'));
+    await child.kill();
+    const ran = await workHere(queue);
+    await eventually(async () => {
+      for (const id of ids) expect((await queue.get(id)).status).toBe('complete');
+    });
+    expect(ran.toSorted()).toEqual(['a', 'b', 'c']);
+    expect(ran.indexOf('a')).toBeLessThan(ran.indexOf('b'));
+    expect(hasRun(told, 'b')).toBe(false);
+    const attempts = await Promise.all(ids.map(async (id) => (await queue.get(id)).attempt));
+    expect(attempts).toEqual([2, 1, 2]);
+  });
+
+  // Invariants Q2, P4.
+  test('a worker that was stopped past its lease writes nothing when it goes on, and works again', async () => {
+    const name = fresh();
+    const queue = queueOn(name);
+    const { child, told } = await workThere(name);
+    const { id } = await queue.enqueue('job', { name: 'slow', ms: 1500, guards: true });
+    await until('it runs', () => hasRun(told, 'slow'));
+    child.pause();
+    const ran = await workHere(queue);
+    await eventually(async () => expect((await queue.get(id)).status).toBe('complete'));
+    expect(ran).toEqual(['slow']);
+    child.resume();
+    await until('its guard was refused', () => told.some(({ refused }) => refused === 'slow'));
+    expect(told.find(({ refused }) => refused === 'slow')).toMatchObject({ error: 'TransactionCanceledException' });
+    const history = await queue.history(id);
+    expect(history.filter(({ to }) => to === 'complete')).toHaveLength(1);
+    // One job at a time: one of the two workers takes each, and in the end the stopped one takes some.
+    await until('it works again', async () => {
+      await queue.enqueue('job', { name: 'next' });
+      return hasRun(told, 'next');
+    });
+  });
+});
+
+const FAULTS: readonly [string, (index: number) => Fault][] = [
+  ['each request is carried out twice', () => 'duplicate'],
+  ['every third answer is lost', (index) => (index % 3 === 0 ? 'drop answer' : 'pass')],
+  ['every third request is throttled', (index) => (index % 3 === 0 ? 'throttle' : 'pass')],
+  ['every third request fails inside the service, half of them after it was carried out', serverErrors],
+];
+
+function serverErrors(index: number): Fault {
+  if (index % 3 !== 0) return 'pass';
+  return index % 2 === 0 ? 'server error' : 'late server error';
+}
+
+function failing(choose: (index: number) => Fault): DynamoClient {
+  let requests = 0;
+  return faultyClient(client, () => choose((requests += 1)));
+}
+
+describe.skipIf(local.kind === 'dynalite')('requests', () => {
+  // Invariants Q1, Q2.
+  test.for(FAULTS)('when %s, each job is complete in the end, and a key keeps its order', async ([, choose]) => {
+    const name = fresh();
+    const [queue, watching] = [queueOn(name, dynamodb(failing(choose), { table: TABLE })), queueOn(name)];
+    const ids: string[] = [];
+    for (const of of ['1', '2', '3']) ids.push((await queue.enqueue('job', { name: of }, { key: 'k' })).id);
+    ids.push((await queue.enqueue('job', { name: 'later' }, { runAt: new Date(Date.now() + 100) })).id);
+    ids.push(...(await queue.enqueueMany(Array.from({ length: 70 }, () => ({ kind: 'job', payload: { name: 'm' } })))));
+    const cancelled = await queue.enqueue('job', { name: 'never' });
+    expect(await queue.cancel(cancelled.id)).toBe('cancelled');
+    const ran = await workHere(queue);
+    await watching.drain({ delayed: true, timeout: '100s' });
+    const ends = ids.filter((_, at) => at < 5 || at === ids.length - 1);
+    for (const id of ends) expect((await watching.get(id)).status).toBe('complete');
+    const ofKey = [...new Set(ran)].filter((name) => /^\d$/.test(name));
+    expect(ofKey).toEqual(['1', '2', '3']);
+    expect(ran).not.toContain('never');
+    const completions = await Promise.all(ends.map((id) => watching.history(id)));
+    for (const history of completions) expect(history.filter(({ to }) => to === 'complete')).toHaveLength(1);
+  });
+});
