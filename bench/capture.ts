@@ -26,7 +26,7 @@ export const capture: Bench = async (context) => {
     bars: {
       bulk_time: atMost(1.1, writer.bulkTime),
       bulk_wal: atMost(1.1, writer.bulkWal),
-      single_row: atMost(1.1, writer.singleRow),
+      single_row: atMost(1.2, writer.singleRow),
       freshness_p50: atMost(50, fresh.p50),
       freshness_p99: atMost(500, fresh.p99),
       projection: atLeast(5000, searched.projection),

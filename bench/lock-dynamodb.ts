@@ -2,7 +2,8 @@ import { GetItemCommand } from '@aws-sdk/client-dynamodb';
 import type { Bench, Context } from './harness/context.ts';
 import { LocalDynamo } from './harness/dynamodb.ts';
 import { atLeast, atMost, type Figure, figure, median, percentile, ratio } from './harness/figures.ts';
-import { type Acquire, counted, pawlAcquire, pawlOn, peerAcquire, type Units } from './sides/dynamo-locks.ts';
+import { type Acquire, pawlAcquire, pawlOn, peerAcquire } from './sides/dynamo-locks.ts';
+import { counted, type Units } from './sides/dynamo-units.ts';
 
 const PAWL = 'pawl';
 const PEER = 'lock-client';

@@ -1,3 +1,5 @@
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { type Context, Sides } from './harness/context.ts';
 import { asJson, asTable } from './harness/report.ts';
@@ -5,6 +7,7 @@ import { Server } from './harness/server.ts';
 import { benches, withoutPostgres } from './registry.ts';
 
 const USAGE = `usage: npm run --silent bench -- NAME [--json] [--quick] [--rounds N] [--size N] [--peers-only]
+                                    [--before DIR]
 
   NAME          ${Object.keys(benches).join(' | ')}
   --json        one line of JSON on stdout instead of tables
@@ -12,6 +15,7 @@ const USAGE = `usage: npm run --silent bench -- NAME [--json] [--quick] [--round
   --rounds N    repeat each measurement N times (default 3)
   --size N      of capture: everything over N rows and over a tenth of them, instead of the usual
   --peers-only  leave our own side out, to tune the peers; no bars then
+  --before DIR  of before-after: another checkout, built, with which this one is compared
 
 The exit code is 1 only when a measurement could not be made, not when a bar does not hold.
 BENCH_DATABASE_URL names a server to use instead of the embedded one.`;
@@ -24,6 +28,7 @@ const { values: options, positionals } = parseArgs({
     rounds: { type: 'string', default: '3' },
     size: { type: 'string' },
     'peers-only': { type: 'boolean', default: false },
+    before: { type: 'string' },
     help: { type: 'boolean', short: 'h', default: false },
   },
 });
@@ -41,6 +46,7 @@ async function main(): Promise<number> {
     process.stderr.write(`${USAGE}\n`);
     return 1;
   }
+  const before = options.before === undefined ? undefined : pathToFileURL(`${resolve(options.before)}/bench/`);
   const begin = performance.now();
   await using server = withoutPostgres.has(name) ? undefined : await Server.start();
   await using sides = new Sides();
@@ -55,6 +61,7 @@ async function main(): Promise<number> {
     peersOnly: options['peers-only'],
     say: (line) => process.stderr.write(`${((performance.now() - begin) / 1000).toFixed(1).padStart(6)} s  ${line}\n`),
     side: (side) => sides.start(side),
+    sideBefore: before && ((side) => sides.start(side, before)),
   };
   const outcome = await bench(context);
   const run = { bench: name, node: process.version, postgres: server?.version };

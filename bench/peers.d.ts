@@ -66,6 +66,8 @@ declare module 'pg-boss' {
     ): Promise<void>;
     insert(name: string, jobs: JobInsert[]): Promise<string[] | null>;
     send(name: string, data: object): Promise<string | null>;
+    flow(jobs: { ref: string; name: string; data: object; dependsOn: string[] }[]): Promise<Record<string, string>>;
+    resolveFlow(): Promise<unknown>;
     fetch(name: string, options: { batchSize: number }): Promise<Job[]>;
     complete(name: string, ids: string[]): Promise<unknown>;
     fail(name: string, ids: string[], output: object): Promise<unknown>;

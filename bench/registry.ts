@@ -1,7 +1,10 @@
 import { actor } from './actor.ts';
+import { beforeAfter } from './before-after.ts';
 import { capture } from './capture.ts';
 import { coalesce } from './coalesce.ts';
+import { debounce } from './debounce.ts';
 import { files } from './files.ts';
+import { flow } from './flow.ts';
 import type { Bench } from './harness/context.ts';
 import { herd } from './herd.ts';
 import { http } from './http.ts';
@@ -9,9 +12,11 @@ import { lock } from './lock.ts';
 import { lockDynamodb } from './lock-dynamodb.ts';
 import { queue } from './queue.ts';
 import { queueDepth } from './queue-depth.ts';
+import { queueDynamodb } from './queue-dynamodb.ts';
 import { queueKeys } from './queue-keys.ts';
 import { queueWal } from './queue-wal.ts';
 import { retry } from './retry.ts';
+import { unique } from './unique.ts';
 
 /** Every bench by the name it is run with. */
 export const benches: Readonly<Record<string, Bench>> = {
@@ -21,14 +26,19 @@ export const benches: Readonly<Record<string, Bench>> = {
   'queue-keys': queueKeys,
   'queue-depth': queueDepth,
   'queue-wal': queueWal,
+  'queue-dynamodb': queueDynamodb,
   coalesce,
   retry,
+  flow,
+  unique,
+  debounce,
   herd,
   files,
   lock,
   'lock-dynamodb': lockDynamodb,
   http,
+  'before-after': beforeAfter,
 };
 
 /** Those that need no Postgres. */
-export const withoutPostgres: ReadonlySet<string> = new Set(['lock-dynamodb']);
+export const withoutPostgres: ReadonlySet<string> = new Set(['lock-dynamodb', 'queue-dynamodb']);

@@ -17,6 +17,8 @@ export interface Context {
   readonly say: (line: string) => void;
   /** Starts a process for a side; it ends with the bench. */
   readonly side: (name: SideName) => Side;
+  /** The same of the checkout that this one is compared with; undefined where none was named. */
+  readonly sideBefore: ((name: SideName) => Side) | undefined;
 }
 
 export type Bench = (context: Context) => Promise<Outcome>;
@@ -25,8 +27,8 @@ export type Bench = (context: Context) => Promise<Outcome>;
 export class Sides implements AsyncDisposable {
   private readonly started: Side[] = [];
 
-  start(name: SideName): Side {
-    const side = new Side(name);
+  start(name: SideName, of?: URL): Side {
+    const side = new Side(name, of);
     this.started.push(side);
     return side;
   }
@@ -107,7 +109,7 @@ export async function inDatabase<T>(
       await side.call('close');
     }
   };
-  // pg-boss writes down how a queue is worked.
-  const name = side.name === 'pg-boss' ? `${side.name} ${profile}` : side.name;
+  // pg-boss writes down how a queue is worked; another checkout has a schema of its own.
+  const name = `${side.name} ${side.of.href}${side.name === 'pg-boss' ? ` ${profile}` : ''}`;
   return server.withDatabase(run, { name, prepare });
 }

@@ -6,6 +6,9 @@ import type { Answer, Args, CommandName } from '../sides/protocol.ts';
 /** A library under measurement. */
 export type SideName = 'pawl' | 'pawl-locks' | 'pawl-actor' | 'graphile' | 'pg-boss';
 
+/** The folder of this project that holds the sides. */
+const HERE = new URL('../', import.meta.url);
+
 interface Waiting {
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
@@ -14,15 +17,18 @@ interface Waiting {
 /** A child process that runs one library and does what it is told, on the same Node as the harness. */
 export class Side implements AsyncDisposable {
   readonly name: SideName;
+  readonly of: URL;
   private readonly child: ChildProcess;
   private readonly waiting: Map<number, Waiting> = new Map();
   private readonly exited: Promise<void>;
   private ended?: Error;
   private lastId = 0;
 
-  constructor(name: SideName) {
+  /** @param of  the bench folder that has the side, as a URL that ends with a slash: that of another checkout, say */
+  constructor(name: SideName, of: URL = HERE) {
     this.name = name;
-    const file = fileURLToPath(new URL(`../sides/${name}.ts`, import.meta.url));
+    this.of = of;
+    const file = fileURLToPath(new URL(`sides/${name}.ts`, of));
     this.child = spawn(process.execPath, [file], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.exited = new Promise((resolve) => {
       this.child.once('exit', (code, signal) => {

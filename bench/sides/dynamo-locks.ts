@@ -102,31 +102,3 @@ function calledBack(call: (params: object) => Promise<unknown>): Call {
 function ignoreExisting(error: Error): void {
   if (error.name !== 'ResourceInUseException') throw error;
 }
-
-/** What the service charged for. */
-export interface Units {
-  read: number;
-  write: number;
-  calls: number;
-}
-
-/** A client that counts what its calls cost. */
-export function counted(client: DynamoDBClient, units: Units): unknown {
-  const send = async (command: { input: Record<string, unknown> }, options: unknown): Promise<unknown> => {
-    command.input['ReturnConsumedCapacity'] = 'TOTAL';
-    const isRead = /^(Get|Query|Scan)/.test(command.constructor.name);
-    units.calls += 1;
-    try {
-      const output = (await client.send(command as never, options as never)) as {
-        ConsumedCapacity?: { CapacityUnits?: number };
-      };
-      units[isRead ? 'read' : 'write'] += output.ConsumedCapacity?.CapacityUnits ?? 0;
-      return output;
-    } catch (error) {
-      // A refused condition costs what the write would have.
-      units.write += 1;
-      throw error;
-    }
-  };
-  return { send };
-}

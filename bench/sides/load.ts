@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { EnqueueArgs, Kind, SendArgs } from './protocol.ts';
+import type { DagArgs, EnqueueArgs, Kind, SendArgs } from './protocol.ts';
 
 /** One job to enqueue, before a side turns it into its library's shape. */
 export interface Spec {
@@ -53,6 +53,37 @@ export async function sendAll(
     await enqueue({ n: `@${process.hrtime.bigint()}` }, key);
     await sleep(shortest + Math.random() * (longest - shortest));
   }
+}
+
+/** The jobs of a graph by name, layer by layer, each with the names of those before it. */
+export function dagOf({
+  layers,
+  width,
+  after: kind,
+}: DagArgs): { name: string; payload: { n: string }; after: string[] }[] {
+  return Array.from({ length: layers * width }, (_, at) => {
+    const [layer, nth] = [Math.floor(at / width), at % width];
+    const parents = kind === 'two' ? [nth, (nth + 1) % width] : Array.from({ length: width }, (_, parent) => parent);
+    const after = layer === 0 ? [] : parents.map((parent) => `${layer - 1}/${parent}`);
+    return { name: `${layer}/${nth}`, payload: PAYLOAD, after };
+  });
+}
+
+/** Calls `save` so often, by so many producers at once, each with one call after another; gives the latencies (ms). */
+export async function saveAll(
+  { count, producers }: { count: number; producers: number },
+  save: (payload: { n: string }) => Promise<unknown>,
+): Promise<number[]> {
+  const ms: number[] = [];
+  const produce = async (): Promise<void> => {
+    for (let nth = 0; nth < count / producers; nth++) {
+      const begin = performance.now();
+      await save(PAYLOAD);
+      ms.push(performance.now() - begin);
+    }
+  };
+  await Promise.all(Array.from({ length: producers }, produce));
+  return ms;
 }
 
 /** What the handlers of one side have seen. */

@@ -36,6 +36,14 @@ export interface PawlQueue {
   enqueueMany(jobs: PawlJob[]): Promise<unknown>;
   work(handlers: Record<string, (unit: PawlUnit) => Promise<void>>, options: WorkOptions): PawlWorker;
   stats(): Promise<Record<'new' | 'in-progress', number>>;
+  run(kind: string, payload: unknown): Promise<unknown>;
+  batch(callbacks: object): Promise<PawlBatch>;
+  flow(nodes: object[]): Promise<unknown>;
+}
+
+export interface PawlBatch {
+  enqueueMany(jobs: PawlJob[]): Promise<unknown>;
+  seal(): Promise<void>;
 }
 
 interface Pawl {

@@ -5,7 +5,19 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import * as v from 'valibot';
-import { ATTEMPTS, enqueueAll, failAlways, failSometimes, type Spec, sendAll, Tally, until } from './load.ts';
+import { BULK } from '../harness/bulk.ts';
+import {
+  ATTEMPTS,
+  dagOf,
+  enqueueAll,
+  failAlways,
+  failSometimes,
+  type Spec,
+  saveAll,
+  sendAll,
+  Tally,
+  until,
+} from './load.ts';
 import {
   loadPawl,
   type PawlEngine,
@@ -33,13 +45,16 @@ const PROFILES: Record<string, WorkOptions> = {
   // One of many, mostly idle; without the polls, which come to as much by themselves.
   idle: { hold: 'lease', concurrency: 10, poll: '60s' },
   single: { hold: 'lease', concurrency: 1, prefetch: 1 },
+  // As `lease`, on a queue with a kind of which one job of a key is outstanding, or of which a key's jobs wait until it rests.
+  unique: { hold: 'lease', concurrency: 100, prefetch: 2000 },
+  debounce: { hold: 'lease', concurrency: 100, prefetch: 2000 },
 };
 
 interface Session {
   readonly engine: PawlEngine;
   readonly queue: PawlQueue;
   readonly options: WorkOptions;
-  readonly merges: boolean;
+  readonly kinds: readonly string[];
   readonly tally: Tally;
   readonly monitor: pg.Client;
   workers: PawlWorker[];
@@ -60,6 +75,8 @@ function start(onUnit?: () => void): void {
       onUnit?.();
       tally.count(unit.payload);
     },
+    once: async (unit) => tally.count(unit.payload),
+    save: async (unit) => tally.count(unit.payload, unit.jobs.length),
     merge: async (unit) => tally.count(unit.payload, unit.jobs.length),
     slow: async (unit) => {
       await sleep(SLOW_MS);
@@ -81,8 +98,8 @@ function start(onUnit?: () => void): void {
       await once(unit.signal, 'abort');
     },
   };
-  const { merge, ...others } = handlers;
-  self.workers.push(self.queue.work(self.merges && merge ? { merge } : others, self.options));
+  const mine = Object.entries(handlers).filter(([kind]) => self.kinds.includes(kind));
+  self.workers.push(self.queue.work(Object.fromEntries(mine), self.options));
 }
 
 async function stopWorker(): Promise<void> {
@@ -139,6 +156,9 @@ serve({
           flaky: { payload, attempts: ATTEMPTS },
           // Often enough to fail for as long as a measurement lasts.
           fail: { payload, attempts: 1000 },
+          ...(profile === 'unique' && { once: { payload, unique: { by: 'key' } } }),
+          // Longer than the saves take, so that they are one run.
+          ...(profile === 'debounce' && { save: { payload, coalesce: 'all', debounce: { wait: '2s', max: '2m' } } }),
         };
     const queue = createQueue(engine, QUEUE, {
       kinds,
@@ -148,7 +168,7 @@ serve({
     });
     const monitor = new pg.Client(url);
     await monitor.connect();
-    opened = { engine, queue, options, merges: profile.startsWith('merge'), tally: new Tally(), monitor, workers: [] };
+    opened = { engine, queue, options, kinds: Object.keys(kinds), tally: new Tally(), monitor, workers: [] };
   },
 
   async enqueue(args) {
@@ -205,6 +225,33 @@ serve({
   async send(args) {
     const { queue } = current();
     await sendAll(args, (payload, key) => queue.enqueue('noop', payload, key === undefined ? {} : { key }));
+  },
+
+  async runs(args) {
+    const { queue } = current();
+    const ms: number[] = [];
+    await sendAll(args, async (payload) => {
+      const begin = performance.now();
+      await queue.run('noop', payload);
+      ms.push(performance.now() - begin);
+    });
+    return { ms };
+  },
+
+  async members({ count }) {
+    const { queue } = current();
+    const batch = await queue.batch({ onDone: { kind: 'noop', payload: { n: 'done' } } });
+    await enqueueAll({ count, ...BULK }, (specs) => batch.enqueueMany(specs.map(toJob)));
+    await batch.seal();
+  },
+
+  async dag(args) {
+    await current().queue.flow(dagOf(args).map((node) => ({ ...node, kind: 'noop' })));
+  },
+
+  async saves({ kind, ...args }) {
+    const { queue } = current();
+    return { ms: await saveAll(args, (payload) => queue.enqueue(kind, payload, kind === 'save' ? { key: 'k' } : {})) };
   },
 
   async pickups() {

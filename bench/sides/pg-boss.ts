@@ -1,9 +1,10 @@
 // pg-boss. Profiles: `batch` fetches and completes 500 jobs at a time in four loops; `strict-fifo` does it on a queue
 // of policy key_strict_fifo, `strict-fifo-wide` there with one batch for all keys (each of its fetches sorts the whole
 // backlog, so it is faster the fewer there are); `notify` is its own worker, woken by NOTIFY; `retry` is `batch` on a queue
-// whose jobs come back at once, each failed with the error that it threw; `retry-batch` fails the jobs of a batch with one error.
+// whose jobs come back at once, each failed with the error that it threw; `retry-batch` fails the jobs of a batch with one error;
+// `flow` is `batch`, and asks for its jobs to be let go as soon as a fetch is empty, where it would look every second itself.
 import { type Job, type JobInsert, PgBoss } from 'pg-boss';
-import { ATTEMPTS, enqueueAll, failAlways, sendAll, Tally } from './load.ts';
+import { ATTEMPTS, dagOf, enqueueAll, failAlways, sendAll, Tally } from './load.ts';
 import { serve } from './protocol.ts';
 
 const QUEUE = 'bench';
@@ -12,6 +13,7 @@ const RETRY = { retryLimit: ATTEMPTS - 1, retryDelay: 0 };
 
 const PROFILES: Record<string, Profile> = {
   batch: { policy: 'standard', notify: false, batchSize: 500, loops: 4 },
+  flow: { policy: 'standard', notify: false, batchSize: 500, loops: 4 },
   'strict-fifo': { policy: 'key_strict_fifo', notify: false, batchSize: 500, loops: 4 },
   'strict-fifo-wide': { policy: 'key_strict_fifo', notify: false, batchSize: 10_000, loops: 1 },
   notify: { policy: 'standard', notify: true, batchSize: 1, loops: 1 },
@@ -34,6 +36,7 @@ interface Session {
   readonly batchSize: number;
   readonly loops: number;
   readonly failsTogether: boolean;
+  readonly resolves: boolean;
   readonly tally: Tally;
 }
 
@@ -64,7 +67,7 @@ serve({
     boss.on('error', (error) => process.stderr.write(`pg-boss: ${error.message}\n`));
     await boss.start();
     await boss.createQueue(QUEUE, created);
-    opened = { boss, batchSize, loops, failsTogether, tally: new Tally() };
+    opened = { boss, batchSize, loops, failsTogether, resolves: profile === 'flow', tally: new Tally() };
   },
 
   async enqueue(args) {
@@ -81,13 +84,22 @@ serve({
     return { ms };
   },
 
+  async dag(args) {
+    await current().boss.flow(
+      dagOf(args).map(({ name, payload, after }) => ({ ref: name, name: QUEUE, data: payload, dependsOn: after })),
+    );
+  },
+
   async drain({ count }) {
-    const { boss, batchSize, loops, tally } = current();
+    const { boss, batchSize, loops, resolves, tally } = current();
     let complete = 0;
     const loop = async (): Promise<void> => {
       while (complete < count) {
         const jobs = await boss.fetch(QUEUE, { batchSize });
-        if (jobs.length === 0) continue;
+        if (jobs.length === 0) {
+          if (resolves) await boss.resolveFlow();
+          continue;
+        }
         await handle(jobs);
         const ids = jobs.map((job) => job.id);
         await boss.complete(QUEUE, ids);

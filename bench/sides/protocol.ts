@@ -20,9 +20,10 @@ export interface EnqueueArgs {
 
 /**
  * What the handler does: nothing, merge all waiting jobs of its key, take some time, always fail, run until stopped; fail in each of
- * five attempts (`doomed`); fail in the first attempt, every hundredth job (`flaky`).
+ * five attempts (`doomed`); fail in the first attempt, every hundredth job (`flaky`); nothing, for a job of which one of its key is
+ * outstanding (`once`); merge what a key has saved until it rests (`save`).
  */
-export type Kind = 'noop' | 'merge' | 'slow' | 'fail' | 'hold' | 'doomed' | 'flaky';
+export type Kind = 'noop' | 'merge' | 'slow' | 'fail' | 'hold' | 'doomed' | 'flaky' | 'once' | 'save';
 
 /** Jobs sent one at a time, each carrying the moment just before its enqueue call. */
 export interface SendArgs {
@@ -31,6 +32,13 @@ export interface SendArgs {
   readonly gapMs: readonly [number, number];
   /** Each job has a key of its own, with this prefix; no key when left out. */
   readonly prefix?: string;
+}
+
+/** Jobs in layers: each comes after two of the layer before, or after all of them. */
+export interface DagArgs {
+  readonly layers: number;
+  readonly width: number;
+  readonly after: 'two' | 'all';
 }
 
 export interface DrainResult {
@@ -76,6 +84,14 @@ export interface SideCommands {
   /** Resolves when nothing is left to run or to settle, and says after how long: what it counts then is not in it. */
   settle(): Promise<{ complete: number; ms: number }>;
   send(args: SendArgs): Promise<void>;
+  /** Enqueues jobs one at a time and waits for the result of each; gives the latencies (ms) of both together. */
+  runs(args: SendArgs): Promise<{ ms: number[] }>;
+  /** Enqueues that many jobs of one batch, with a callback, and seals it. */
+  members(args: { count: number }): Promise<void>;
+  /** Enqueues a graph in one call. */
+  dag(args: DagArgs): Promise<void>;
+  /** So many producers save one key one save after another, as jobs of this kind; gives the latencies (ms) of all. */
+  saves(args: { count: number; producers: number; kind: Kind }): Promise<{ ms: number[] }>;
   /** Hands over the pick-up latencies (ms) gathered since the last call. */
   pickups(): Promise<{ ms: number[] }>;
   /** Latency (ms) of `count` claims, one after another, from the queue as it stands. */

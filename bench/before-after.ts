@@ -1,0 +1,83 @@
+import { BULK } from './harness/bulk.ts';
+import { type Bench, type Context, inDatabase, interleave, type Measure } from './harness/context.ts';
+import { atLeast, atMost, type Bar, percentile, ratio } from './harness/figures.ts';
+import { takePickups } from './harness/pickups.ts';
+import { vacuum } from './harness/server.ts';
+import type { Side } from './harness/side.ts';
+
+const FULL = { drain: 300_000, keys: 3000, transaction: 20_000, pickups: 300 };
+const QUICK = { drain: 20_000, keys: 200, transaction: 3000, pickups: 50 };
+const WARM_UP = 20;
+const GAP_MS = [8, 24] as const;
+
+/** What is drained: how many jobs, of how many keys, under which profile of the side. */
+interface Load {
+  readonly profile: string;
+  readonly count: number;
+  readonly keys?: number;
+}
+
+/**
+ * This checkout against another one, in turns on one server: what each change has to pass. Says nothing about peers. Both run their own
+ * build, their own schema and their own side.
+ */
+export const beforeAfter: Bench = async (context) => {
+  const { rounds, sideBefore, quick } = context;
+  if (sideBefore === undefined) throw new Error('before-after needs --before DIR, the other checkout, built');
+  const size = quick ? QUICK : FULL;
+  const after = context.side('pawl');
+  const before = sideBefore('pawl');
+  const loads: Record<string, Load> = {
+    drain: { profile: 'lease', count: size.drain },
+    keyed: { profile: 'lease', count: size.drain, keys: size.keys },
+    transaction: { profile: 'transaction', count: size.transaction },
+  };
+  const figures = {};
+  const bars: Record<string, Bar> = {};
+  for (const [name, load] of Object.entries(loads)) {
+    // Compiles each side's code: without it the first round counts for less than the others.
+    for (const side of [after, before]) await drain(context, side, { ...load, count: load.count / 5 });
+    const series = await interleave(context, rounds, name, {
+      after: () => drain(context, after, load),
+      before: () => drain(context, before, load),
+    });
+    for (const what of ['drain', 'enqueue']) {
+      bars[`${name}_${what}`] = atLeast(0.97, ratio(series.of('after', what), series.of('before', what)));
+    }
+    for (const [what, figure] of Object.entries(series.figures({ drain: 'jobs/s', enqueue: 'jobs/s' }))) {
+      Object.assign(figures, { [`${name}_${what}`]: figure });
+    }
+  }
+  const pickups = await interleave(context, rounds, 'pick-up', {
+    after: pickup(context, after, context.side('pawl'), size.pickups),
+    before: pickup(context, before, sideBefore('pawl'), size.pickups),
+  });
+  bars['pickup'] = atMost(1.03, ratio(pickups.of('after', 'pickup_p50'), pickups.of('before', 'pickup_p50')));
+  return { figures: { ...figures, ...pickups.figures({ pickup_p50: 'ms' }) }, bars };
+};
+
+/** Jobs per second: enqueued in bulk, then drained by one worker process. */
+function drain(context: Context, side: Side, { profile, count, keys }: Load): Promise<Record<string, number>> {
+  return inDatabase(context, side, profile, async (url) => {
+    const enqueued = await side.call('enqueue', { count, ...(keys !== undefined && { keys }), ...BULK });
+    await vacuum(url);
+    await context.server.checkpoint();
+    const drained = await side.call('drain', { count });
+    return { enqueue: (count / enqueued.ms) * 1000, drain: (count / drained.ms) * 1000 };
+  });
+}
+
+/** Milliseconds from just before the enqueue call in one process to the handler's start in another, idle one. */
+function pickup(context: Context, worker: Side, sender: Side, count: number): Measure {
+  return () =>
+    inDatabase(context, worker, 'lease', async (url) => {
+      await sender.call('open', { url, profile: 'lease' });
+      try {
+        await worker.call('work');
+        await takePickups(sender, worker, { count: WARM_UP, gapMs: GAP_MS });
+        return { pickup_p50: percentile(await takePickups(sender, worker, { count, gapMs: GAP_MS }), 50) };
+      } finally {
+        await sender.call('close');
+      }
+    });
+}
