@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import pg from 'pg';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { createActorAdmin } from '../src/actor/index.ts';
 import { NotSupported } from '../src/base/errors.ts';
 import { type Capture, type CaptureOptions, createCapture, type Projection, sql } from '../src/capture/index.ts';
@@ -32,14 +32,14 @@ interface Ground {
 }
 
 /** A database whose schema belongs to a role that is no superuser, and roles with what the document says. */
-async function ground(): Promise<Ground> {
+async function ground(atEnd: (end: () => Promise<void>) => void = onTestFinished): Promise<Ground> {
   const { url } = await freshDatabase({ migrated: false });
   const admin = new pg.Client({ connectionString: url });
   await admin.connect();
   // A role that owns something cannot be dropped.
   const roles: Record<string, TestRole> = {};
-  for (const name of ['owner', 'app', 'reader', 'installer']) roles[name] = await testRole(url);
-  onTestFinished(() => admin.end());
+  for (const name of ['owner', 'app', 'reader', 'installer']) roles[name] = await testRole(url, '', atEnd);
+  atEnd(() => admin.end());
   const named = (text: string): string =>
     text.replaceAll(/\b(owner|app|reader|installer)\b/g, (name) => roles[name]?.name ?? name);
   await admin.query(named(MAKE_SCHEMA));
@@ -138,15 +138,18 @@ test('the owner of a schema that was made for it migrates, and needs no right to
 
 describe('an application does all of its work with the four grants', () => {
   const own = Object.entries(CAPABILITIES).filter(([name]) => name !== 'capture');
-  test.for(own)('%s', async ([, exercise]) => {
-    const { app } = await ground();
-    await using(app, exercise);
+  let app: TestRole;
+  beforeAll(async () => {
+    const ends: (() => Promise<void>)[] = [];
+    ({ app } = await ground((end) => ends.push(end)));
+    return async () => {
+      for (const end of ends.toReversed()) await end();
+    };
   });
 
-  test('and is refused what is the owner’s', async () => {
-    const { app } = await ground();
-    await refused(app, OWNED);
-  });
+  test.for(own)('%s', ([, exercise]) => using(app, exercise));
+
+  test('and is refused what is the owner’s', () => refused(app, OWNED));
 });
 
 test('a role that may not migrate is told what to grant', async () => {

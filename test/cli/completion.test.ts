@@ -52,14 +52,14 @@ describe.each(['bash', 'zsh', 'fish'] as const)('%s', (shell) => {
     const ask = SHELLS[shell]?.(file) ?? ((): string[] => []);
     expect(ask(['pawl', 'sch'])).toEqual(['schedule']);
     expect(ask(['pawl', 'schedule', ''])).toEqual(expect.arrayContaining(['list', 'show', 'pause', 'resume', 'run']));
-    expect(ask(['pawl', 'schedule', 're'])).toEqual(['resume']);
+    expect(ask(['pawl', 'schedule', 'res'])).toEqual(['resume']);
     expect(ask(['pawl', '--url', 'postgres://localhost/app', 'queue', 'st'])).toEqual(['stats']);
     expect(ask(['pawl', '--quiet', 'queue', 'pause', '--dry'])).toEqual(['--dry-run']);
     expect(ask(['pawl', 'job', 'list', '--stat'])).toEqual(['--status']);
     expect(ask(['pawl', 'version', '-o', 'json'])).toEqual(expect.arrayContaining(['json', 'jsonl']));
     expect(ask(['pawl', 'completion', 'z'])).toEqual(['zsh']);
     // The value of an option is no command, though it is called like one.
-    expect(ask(['pawl', '--config', 'queue', 'job', 'ret'])).toEqual(['retry']);
+    expect(ask(['pawl', '--config', 'queue', 'job', 'red'])).toEqual(['redrive']);
   });
 });
 

@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdirSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,20 +16,27 @@ export interface PawlOutput {
 
 /** Next to the published command, and all of it except the last line. */
 const COMMAND_LINE = fileURLToPath(new URL('../../dist/cli/command-line.js', import.meta.url));
-const seen = new Set<string>();
 
 /**
- * Runs a command to its end: the first of its name in a process of its own, as it is published, and those after it in one that
- * has Node and Pawl loaded, which is nine tenths of what a short command takes. For what reads no stdin, starts no program and
+ * Runs a command to its end: the first of its name in a run in a process of its own, as it is published, and those after it in one
+ * that has Node and Pawl loaded, which is nine tenths of what a short command takes. For what reads no stdin, starts no program and
  * needs no signal.
  */
 export async function warmPawl(args: readonly string[], options: PawlOptions = {}): Promise<PawlExit> {
   const [name = ''] = args;
-  if (!seen.has(name) || options.input !== undefined || options.main !== undefined) {
-    seen.add(name);
-    return pawl(args, options);
-  }
+  if (options.input !== undefined || options.main !== undefined || isFirst(name)) return pawl(args, options);
   return tell({ words: args, env: cleanEnvironment(options), ...(options.cwd !== undefined && { cwd: options.cwd }) });
+}
+
+/** Of all workers of the run: they share the folder. */
+function isFirst(name: string): boolean {
+  try {
+    mkdirSync(join(inject('children'), `first ${encodeURIComponent(name)}`));
+    return true;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false;
+    throw error;
+  }
 }
 
 let warm: Promise<Warm> | undefined;

@@ -3,10 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import type { EmbeddedPostgres } from '../../src/engine/postgres/embedded/index.ts';
-import { postgres } from '../../src/engine/postgres/index.ts';
 import { memoryFolder } from '../support/memory.ts';
 import { startTestServer } from '../support/servers/embedded.ts';
 import { logInCheaply } from '../support/servers/login.ts';
+import { makeTemplate, TEMPLATE } from '../support/servers/template.ts';
 
 export const SETTINGS = {
   // Faults kill processes, the server's among them, never the machine.
@@ -17,8 +17,6 @@ export const SETTINGS = {
   // What was committed before what: `pg_xact_commit_timestamp(xmin)` of every row tells.
   track_commit_timestamp: 'on',
 };
-
-const TEMPLATE = 'faults_template';
 
 export interface GroundOptions {
   /** Where the scripts of child processes stand that were built. */
@@ -84,9 +82,7 @@ export interface OwnDatabase {
 async function startServer(cluster: string): Promise<EmbeddedPostgres> {
   const server = await startTestServer(SETTINGS, cluster);
   await logInCheaply(server.url);
-  await asAdmin(server, (admin) => admin.query(`create database "${TEMPLATE}"`));
-  await using engine = postgres(at(server, TEMPLATE));
-  await engine.migrate();
+  if (cluster === '') await makeTemplate(server.url, TEMPLATE);
   return server;
 }
 

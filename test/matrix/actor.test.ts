@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ACTOR_MOVES } from './actor-moves.ts';
 import { type ActorSide, setActorStage } from './actor-stage.ts';
-import { type Ground, playOut, whoWaits } from './matrix.ts';
+import { type Ground, PATIENT, playOut, whoWaits } from './matrix.ts';
 import { expectEachWriterToMove } from './writers.ts';
 
 /** The worker that runs an actor has a row and can be rescued, a turn is in the history once, and a page of a tag is open once. */
@@ -25,11 +25,15 @@ const GROUND: Ground<ActorSide> = {
 test('each function of the actors that writes stands in the matrix', () =>
   expectEachWriterToMove('^(actor_|page_)', ACTOR_MOVES, ['actor_give_back_except', 'actor_suspects']));
 
-test('who waits for whom among actors is as the documents say', async () => {
+test('who waits for whom among actors is as the documents say', PATIENT, async () => {
   const [found, documented] = await whoWaits(GROUND);
   expect(found).toEqual(documented);
 });
 
-test('whatever two of the actors do at once, and however the first ends, no turn is lost or doubled', async () => {
-  expect(await playOut(GROUND)).toEqual([]);
-});
+test(
+  'whatever two of the actors do at once, and however the first ends, no turn is lost or doubled',
+  PATIENT,
+  async () => {
+    expect(await playOut(GROUND)).toEqual([]);
+  },
+);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { LOCK_MOVES } from './lock-moves.ts';
 import { type LockSide, setLockStage } from './lock-stage.ts';
-import { type Ground, playOut, whoWaits } from './matrix.ts';
+import { type Ground, PATIENT, playOut, whoWaits } from './matrix.ts';
 import { expectEachWriterToMove } from './writers.ts';
 
 /** All of these are held alone: never by two, and no token of a name is told twice. */
@@ -25,11 +25,15 @@ const GROUND: Ground<LockSide> = {
 test('each function of the locks that writes stands in the matrix', () =>
   expectEachWriterToMove('^lock_', LOCK_MOVES, ['lock_guarding_pids']));
 
-test('who waits for whom among locks is as the documents say', async () => {
+test('who waits for whom among locks is as the documents say', PATIENT, async () => {
   const [found, documented] = await whoWaits(GROUND);
   expect(found).toEqual(documented);
 });
 
-test('whatever two clients of the locks do at once, and however the first ends, no lock has two holders', async () => {
-  expect(await playOut(GROUND)).toEqual([]);
-});
+test(
+  'whatever two clients of the locks do at once, and however the first ends, no lock has two holders',
+  PATIENT,
+  async () => {
+    expect(await playOut(GROUND)).toEqual([]);
+  },
+);

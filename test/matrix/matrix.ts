@@ -71,10 +71,13 @@ export async function playOut<Side>({ part, moves, set, breaches }: Ground<Side>
   return found;
 }
 
+/** For thousands of pairs, one after the other: half a minute of the processor, and far more where others want it, too. */
+export const PATIENT: { readonly timeout: number } = { timeout: LONG ? 900_000 : 600_000 };
+
 /** Of the pairs that wait, one in so many is played out in the usual run; each that `whoWaits` meets begins all the same. */
-const EVERY_WAITING = LONG ? 1 : 5;
+const EVERY_WAITING = LONG ? 1 : 7;
 /** The same of the pairs that do not wait. */
-const EVERY = LONG ? 1 : 101;
+const EVERY = LONG ? 1 : 151;
 
 /** All ways to end in a long run, in turns otherwise. */
 function endings<Side>(index: number, { isHalf = false }: Move<Side>): readonly Ending[] {

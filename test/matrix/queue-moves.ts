@@ -158,6 +158,12 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: (caller, side) => settle(caller, side, { whole: [side.running[0].claim] }),
   },
   {
+    name: 'settle a job that another one comes after',
+    functions: ['queue_settle'],
+    open: 'statement',
+    run: (caller, side) => settle(caller, side, { whole: [side.parent.claim] }),
+  },
+  {
     name: 'settle a failed job of a claim',
     functions: ['queue_settle'],
     open: 'statement',
@@ -256,7 +262,7 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     isHalf: true,
     run: ({ one }, { queue }) =>
       one(
-        `select pawl.queue_take_row($1::smallint, 0::smallint, r.id, r.ctid, true)
+        `select pawl.queue_take_row($1::smallint, 0::smallint, r.id, r.ctid, r.xmin, true)
         from pawl.queue_ready r where r.queue = $1 and r.key is null and r.n = 1 order by r.priority, r.id limit 1`,
         [queue],
       ),
@@ -453,6 +459,40 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: (caller, side) => change(caller, side, 'retry', side.delayed, {}),
   },
   {
+    name: 'cancel a job that comes after others',
+    functions: ['cancel'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'cancel', side.child, {}),
+  },
+  {
+    name: 'update a job that comes after others',
+    functions: ['update'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'update', side.child, { payload: 2 }),
+  },
+  {
+    name: 'skip a job that blocks its key',
+    functions: ['skip'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'skip', side.blocker, {}),
+  },
+  {
+    name: 'retry a job that blocks its key',
+    functions: ['retry'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'retry', side.blocker, {}),
+  },
+  {
+    name: 'redrive a dead letter',
+    functions: ['redrive'],
+    open: 'transaction',
+    run: async (caller, side) => {
+      const payload = { job: String(side.dead) };
+      const letter = (await enqueue(caller, side, { kind: 'letter', payload })) as { id: string };
+      return change(caller, side, 'redrive', Number(letter.id), {});
+    },
+  },
+  {
     name: 'update a waiting job',
     functions: ['update'],
     open: 'transaction',
@@ -483,6 +523,36 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: ({ one }, { name, dead }) => one(`select pawl.queue_change_many($1, 'retry', $2)`, [name, [dead]]),
   },
   {
+    name: 'move a waiting job',
+    functions: ['move'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'move', side.ready, { to: side.other }),
+  },
+  {
+    name: 'take ends to be told',
+    functions: ['queue_take_untold'],
+    open: 'statement',
+    run: ({ one }, { queue }) => one('select pawl.queue_take_untold($1::smallint)', [queue]),
+  },
+  {
+    name: 'begin to remove a queue',
+    functions: ['queue_remove_begin'],
+    open: 'statement',
+    run: ({ one }, { name }) => one('select pawl.queue_remove_begin($1, true)', [name]),
+  },
+  {
+    name: 'remove jobs of a queue',
+    functions: ['queue_remove_step'],
+    open: 'statement',
+    run: ({ one }, { queue }) => one('select pawl.queue_remove_step($1::smallint, true, 1000)', [queue]),
+  },
+  {
+    name: 'end the removal of a queue',
+    functions: ['queue_remove_end'],
+    open: 'statement',
+    run: ({ one }, { queue }) => one('select pawl.queue_remove_end($1::smallint, true)', [queue]),
+  },
+  {
     name: 'take a job out of its run',
     functions: ['queue_isolate'],
     open: 'statement',
@@ -500,6 +570,21 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['queue_resume'],
     open: 'statement',
     run: ({ one }, { name }) => one('select pawl.queue_resume($1)', [name]),
+  },
+  {
+    name: 'pause a part',
+    functions: ['queue_pause_part'],
+    open: 'statement',
+    run: ({ one }, { name }) => one(`select pawl.queue_pause_part($1, null, 'nobody', null)`, [name]),
+  },
+  {
+    name: 'resume a part',
+    functions: ['queue_resume_part', 'queue_bring_back'],
+    open: 'statement',
+    run: async ({ one }, { name }) => {
+      await one(`select pawl.queue_pause_part($1, null, 'nobody', null)`, [name]);
+      return one(`select pawl.queue_resume_part($1, null, 'nobody', null, 1000)`, [name]);
+    },
   },
   {
     name: 'release a worker',

@@ -12,6 +12,8 @@ export interface QueueSide {
   readonly queue: number;
   readonly name: string;
   readonly kind: number;
+  /** Another queue with the same kinds. */
+  readonly other: string;
   readonly worker: number;
   /** A worker that died: its lease is over, and it holds a job. */
   readonly lost: { readonly worker: number; readonly job: HeldClaim };
@@ -24,6 +26,12 @@ export interface QueueSide {
   readonly ready: number;
   readonly delayed: number;
   readonly dead: number;
+  /** In error: its key stands still behind it. */
+  readonly blocker: number;
+  /** Running, and of a claim of its own. */
+  readonly parent: HeldClaim;
+  /** Comes after the parent. */
+  readonly child: number;
   readonly schedule: string;
 }
 
@@ -39,7 +47,9 @@ export async function setQueueStage(url: string): Promise<QueueStage> {
     const name = `work ${randomUUID()}`;
     const { queue, kinds } = await session.register(name, KINDS);
     const kind = kinds['job'] ?? -1;
-    const own = { queue, name, kind };
+    const other = `other ${randomUUID()}`;
+    await session.register(other, KINDS);
+    const own = { queue, name, kind, other };
     const [claimed, others] = [await side(session, own, 'a'), await side(session, own, 'b')];
     // What is to be ready in the end comes last: the claims above would have brought it.
     const a = { ...claimed, ready: await addReady(session, own, claimed.key) };
@@ -69,6 +79,8 @@ export const KINDS = [
   { name: 'job' },
   { name: 'once', unique: true },
   { name: 'single', rule: { by: 'key', while: 'outstanding' } },
+  { name: 'fatal', onError: 'letter' },
+  { name: 'letter' },
 ] as const;
 
 function later(kind: number): { kind: number; runAt: Date } {
@@ -77,12 +89,17 @@ function later(kind: number): { kind: number; runAt: Date } {
 
 async function side(
   session: SqlSession,
-  { queue, name, kind }: Pick<QueueSide, 'queue' | 'name' | 'kind'>,
+  { queue, name, kind, other }: Pick<QueueSide, 'queue' | 'name' | 'kind' | 'other'>,
   which: string,
 ): Promise<Omit<QueueSide, 'ready'>> {
   const [worker, lost] = [await session.addWorker(queue), await session.addWorker(queue)];
   await session.add(queue, [{ kind }, { kind }]);
   const running = (await session.claim(queue, worker, { limit: 2 })).jobs.map(({ id, claim }) => ({ id, claim }));
+  await session.add(queue, [{ kind }]);
+  const [parent] = (await session.claim(queue, worker, { limit: 1 })).jobs;
+  const { id: child } = await session.one<{ id: string }>('select pawl.enqueue($1::jsonb)', [
+    JSON.stringify({ queue: name, kind: 'job', after: [String(parent?.id)] }),
+  ]);
   const held = `held by ${which}`;
   const [, behind = -1] = await session.add(queue, [
     { kind, key: held },
@@ -99,6 +116,7 @@ async function side(
   // Old enough to be pruned.
   const old = await deadJob(session, queue, worker, kind);
   await session.client.query(`update pawl.queue_dead set at = at - interval '1 year' where id = $1`, [old]);
+  const blocker = await blockingJob(session, queue, worker, kind, `blocked by ${which}`);
   const [delayed = -1] = await session.add(queue, [later(kind)]);
   const schedule = `schedule of ${which}`;
   await session.one('select pawl.queue_set_schedule($1)', [
@@ -106,15 +124,16 @@ async function side(
   ]);
   const key = `key of ${which}`;
   const [first, second] = running;
-  if (first === undefined || second === undefined || keyed === undefined || ofLost === undefined) {
+  if (!first || !second || !keyed || !ofLost || !parent) {
     throw new Error(
-      `the claims of the stage did not bring what they were to: ${JSON.stringify([which, running, keyed, ofLost])}`,
+      `the claims of the stage did not bring what they were to: ${JSON.stringify([which, running, keyed, ofLost, parent])}`,
     );
   }
   return {
     queue,
     name,
     kind,
+    other,
     worker,
     lost: { worker: lost, job: ofLost },
     running: [first, second],
@@ -122,6 +141,9 @@ async function side(
     key,
     delayed,
     dead,
+    blocker,
+    parent: { id: parent.id, claim: parent.claim },
+    child: Number(child),
     schedule,
   };
 }
@@ -143,4 +165,25 @@ async function deadJob(session: SqlSession, queue: number, worker: number, kind:
   if (job === undefined) throw new Error('there was nothing to claim');
   await session.settle(queue, worker, { fail: [{ claim: job.claim, id: job.id, to: 'error' }] });
   return job.id;
+}
+
+/** A job in error behind which its key stands still, with another job parked. */
+async function blockingJob(
+  session: SqlSession,
+  queue: number,
+  worker: number,
+  kind: number,
+  key: string,
+): Promise<number> {
+  const setBlocks = (blocks: boolean): Promise<unknown> =>
+    session.client.query('update pawl.queue_definition set blocks = $2 where id = $1', [queue, blocks]);
+  // Ended without a claim, which would move other jobs of the stage out of the way.
+  const [id = -1] = await session.add(queue, [{ kind, key }]);
+  await setBlocks(true);
+  const charge = { queue, shard: 0, worker, ids: [id], attempts: [null], ends: true, reason: 'refused', error: 'no' };
+  await session.one('select pawl.queue_charge($1)', [JSON.stringify(charge)]);
+  await setBlocks(false);
+  await session.add(queue, [{ kind, key }]);
+  await session.one('select pawl.queue_park($1::smallint, 0::smallint, array[$2])', [queue, key]);
+  return id;
 }

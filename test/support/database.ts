@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { inject } from 'vitest';
+import { makeTemplate, TEMPLATE } from './servers/template.ts';
 
 /** A database of a test's own. */
 export interface FreshDatabase {
@@ -25,35 +26,15 @@ export async function freshDatabase({ migrated = true }: { migrated?: boolean } 
 
 let migratedOnce: Promise<string> | undefined;
 
-/**
- * Made by the first test file that needs it, while those of other workers wait at the advisory lock. It accepts no
- * connections afterwards: Postgres refuses to copy a database that has some.
- */
+/** That of the run's cluster. On a server that is given, the first test file that needs it makes it, while others wait at the lock. */
 async function migratedTemplate(admin: pg.ClientBase, name: string): Promise<string> {
-  if (await exists(admin, name)) return name;
+  if (inject('cluster') !== '') return TEMPLATE;
   await admin.query('select pg_advisory_lock(hashtext($1))', [name]);
   try {
-    if (await exists(admin, name)) return name;
-    const building = `${name}_building`;
-    await admin.query(`drop database if exists "${building}" with (force)`);
-    await admin.query(`create database "${building}"`);
-    await migrate(urlOf(building));
-    await admin.query(`alter database "${building}" with allow_connections false is_template true`);
-    await admin.query(`alter database "${building}" rename to "${name}"`);
+    if (!(await exists(admin, name))) await makeTemplate(inject('serverUrl'), name);
     return name;
   } finally {
     await admin.query('select pg_advisory_unlock(hashtext($1))', [name]);
-  }
-}
-
-/** Loaded here, so that tests of what lies below the engine do not need it. */
-async function migrate(url: string): Promise<void> {
-  const { postgres } = await import('../../src/engine/postgres/index.ts');
-  const engine = postgres(url);
-  try {
-    await engine.migrate();
-  } finally {
-    await engine.stop();
   }
 }
 

@@ -14,6 +14,7 @@ function looks(): ClaimReconciler<Handoff> {
     },
     worker: () => 1,
     isFree: () => false,
+    isAsleep: () => true,
     onHandoff: none,
     onError: none,
   });

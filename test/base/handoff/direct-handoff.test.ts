@@ -4,7 +4,7 @@ import type { Handoff, Offer, RecallResult } from '../../../src/base/handoff/han
 import { until } from '../../support/eventually.ts';
 
 /** A worker's offers, and what the worker does about them; the database is played by the test. */
-async function start(): Promise<{
+async function start(isAsleep = (): boolean => true): Promise<{
   readonly offers: DirectHandoff<Handoff>;
   readonly sent: readonly Offer[];
   readonly reconnect: () => void;
@@ -24,6 +24,7 @@ async function start(): Promise<{
     },
     worker: () => 1,
     isFree: () => true,
+    isAsleep,
     onHandoff: () => {},
     onError: (error) => {
       throw error;
@@ -31,7 +32,7 @@ async function start(): Promise<{
   });
   onTestFinished(() => offers.stop());
   offers.start(hearing);
-  await until('the first offer is sent', () => sent.length > 0);
+  await until('the first offer is sent, if the worker sleeps', () => sent.length > 0 || !isAsleep());
   return { offers, sent, reconnect: () => reconnect() };
 }
 
@@ -69,4 +70,17 @@ test('the same when the first answer to that question was lost, too', async () =
   await expect(offers.recall(() => Promise.reject(new Error('no answer')))).rejects.toThrow('no answer');
   await offers.recall(lostOne);
   expect(offers.nextOffer()).toMatchObject({ number: 2 });
+});
+
+test('a worker that polls sends no offer by itself, since its claim takes one along', async () => {
+  let asked = 0;
+  const { offers, sent } = await start(() => {
+    asked += 1;
+    return false;
+  });
+  const before = asked;
+  offers.offerSoon();
+  await until('the time of the offer has come', () => asked > before);
+  expect(sent).toEqual([]);
+  expect(offers.nextOffer()).toMatchObject({ number: 1 });
 });

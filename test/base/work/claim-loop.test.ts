@@ -31,6 +31,10 @@ interface Answer {
 /** A worker without a database: it claims numbers, and each runs until the test ends it. */
 class Numbers implements ClaimSource<number, Answer, Handoff> {
   readonly running = new Set<number>();
+  get slotsTaken(): number {
+    return this.running.size;
+  }
+
   readonly isExclusive = false;
   readonly settler = { flushed: async () => {}, drop: () => {} };
   readonly wishes: boolean[] = [];

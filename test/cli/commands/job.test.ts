@@ -240,3 +240,16 @@ test('add takes tags, attempts and an end, and redrive puts the job of a dead le
   expect((await letters.get(bad)).status).toBe('new');
   expect((await letters.get(letter)).status).toBe('cancelled');
 });
+
+test('skip lets a key go on past the job that blocks it', async () => {
+  const { queue, job } = await fixture();
+  const ledger = createQueue(queue.engine, 'ledger', { kinds: { book: { attempts: 1 } }, keyOnError: 'block' });
+  const [id = ''] = await ledger.enqueueMany([1, 2].map((payload) => ({ kind: 'book' as const, payload, key: 'ada' })));
+  const worker = ledger.work({ book: () => Promise.reject(new Error('down')) });
+  await until('it is in error', async () => (await ledger.get(id)).status === 'error');
+  await worker.stop();
+  expect((await job(['get', id])).stdout).toContain(`it blocks its key "ada": the later jobs of that key wait`);
+  expect(await job(['skip', id, '-o', 'json'])).toMatchObject({ code: 0, stdout: expect.stringContaining('"error"') });
+  expect((await ledger.stats()).blockedKeys).toBe(0);
+  expect((await job(['skip', id])).stderr).toContain('blocks no key, so there is nothing to skip');
+});

@@ -59,3 +59,16 @@ test('a database without a schema says which command to run', async () => {
   expect(code).toBe(1);
   expect(stderr).toMatch(/next:.*pawl migrate/);
 });
+
+test('a part of a queue is paused and resumed by the same options', async () => {
+  const { url, queue } = await declared();
+  const part = ['--kind', 'send', '--tag', 'acme'];
+  const paused = await warmPawl(['queue', 'pause', 'emails', ...part], { url });
+  expect(paused.stderr).toContain('kind "send", tag "acme" of queue "emails" is paused');
+  expect(paused.stderr).toContain('pawl queue resume emails --kind send --tag acme ends that');
+  expect(await queue.stats()).toMatchObject({ paused: false, pausedParts: [{ kind: 'send', key: null, tag: 'acme' }] });
+  expect((await warmPawl(['queue', 'stats', 'emails'], { url })).stdout).toContain('kind "send", tag "acme"');
+  await warmPawl(['queue', 'resume', 'emails', ...part], { url });
+  expect((await queue.stats()).pausedParts).toEqual([]);
+  expect((await warmPawl(['queue', 'pause', 'emails', '--kind', 'sned'], { url })).code).not.toBe(0);
+});

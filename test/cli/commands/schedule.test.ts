@@ -73,11 +73,65 @@ test('runs tells the jobs that it has enqueued, newest first', async () => {
 
 test('a queue or a schedule that is not there is 4, and the right one is named', async () => {
   const { url } = await declared();
-  for (const verb of ['show', 'runs', 'pause', 'resume', 'run']) {
+  for (const verb of ['show', 'runs', 'pause', 'resume', 'run', 'remove']) {
     const slip = await warmPawl(['schedule', verb, 'reports', 'nihgtly'], { url });
     expect({ code: slip.code, stdout: slip.stdout }).toEqual({ code: 4, stdout: '' });
     expect(slip.stderr).toMatch(/did you mean "nightly"\?[^]*next: /);
     expect((await warmPawl(['schedule', verb, 'nope', 'nightly', '--dry-run'], { url })).code).toBe(4);
   }
   expect(await warmPawl(['schedule', 'list', 'nope'], { url })).toMatchObject({ code: 4, stdout: '' });
+});
+
+test('set makes a schedule or takes the place of one; --dry-run does neither', async () => {
+  const { url, queue } = await declared();
+  const set = (...words: string[]) => warmPawl(['schedule', 'set', 'reports', ...words], { url });
+  const names = async (): Promise<string[]> => (await queue.schedules()).map(({ name }) => name);
+  expect(await set('hourly', '@hourly', 'daily', '--dry-run')).toMatchObject({
+    code: 0,
+    stdout: '',
+    stderr: expect.stringMatching(/would set schedule "hourly" of queue "reports": daily, next at \d{4}-/),
+  });
+  expect(await names()).toEqual(['nightly']);
+  expect(await set('hourly', '@hourly', 'daily', '{"b":2}', '--missed', '1d', '--jitter', '5m', '-q')).toMatchObject({
+    code: 0,
+    stdout: 'hourly\n',
+  });
+  expect((await queue.schedules())[0]).toMatchObject({
+    name: 'hourly',
+    payload: { b: 2 },
+    missed: 'all',
+    missedForMs: 86_400_000,
+    jitterMs: 300_000,
+  });
+  const record = JSON.parse((await set('hourly', '@hourly', 'daily', '--missed', 'skip', '-o', 'json')).stdout);
+  expect(record).toMatchObject({ name: 'hourly', payload: null, missed: 'skip', jitterMs: null, ofSet: false });
+});
+
+test('set refuses what cannot be, by its exit code, and changes nothing', async () => {
+  const { url, queue } = await declared();
+  await queue.schedules({ weekly: { cron: '0 3 * * 1', kind: 'daily' } });
+  const before = await queue.schedules();
+  for (const [words, code, stderr] of [
+    [['nightly', '0 3 * *', 'daily'], 2, /cron/],
+    [['nightly', '0 3 * *', 'daily', '--dry-run'], 2, /cron/],
+    [['nightly', '@daily', 'daily', '--overlap', 'no'], 2, /overlap/],
+    [['nightly', '@daily', 'daily', '--missed', 'some'], 2, /missed/],
+    [['nightly', '@daily', 'dayly'], 4, /it has daily/],
+    [['weekly', '@daily', 'daily'], 5, /is of the set that a program declares/],
+  ] as const) {
+    const slip = await warmPawl(['schedule', 'set', 'reports', ...words], { url });
+    expect({ words, code: slip.code, stdout: slip.stdout }).toEqual({ words, code, stdout: '' });
+    expect(slip.stderr).toMatch(stderr);
+  }
+  expect(await queue.schedules()).toEqual(before);
+});
+
+test('remove asks first, and ends a schedule', async () => {
+  const { url, queue } = await declared();
+  const remove = (...words: string[]) => warmPawl(['schedule', 'remove', 'reports', 'nightly', ...words], { url });
+  expect(await remove('--dry-run')).toMatchObject({ code: 0, stdout: '' });
+  expect(await remove()).toMatchObject({ code: 2, stderr: expect.stringContaining('--yes') });
+  expect(await queue.schedules()).toHaveLength(1);
+  expect(await remove('--yes', '-q')).toMatchObject({ code: 0, stdout: 'nightly\n' });
+  expect(await queue.schedules()).toEqual([]);
 });

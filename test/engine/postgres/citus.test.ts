@@ -10,27 +10,7 @@ import { captureRows, createLocks, lockRows } from '../../../src/lock/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
-
-/**
- * What Pawl reads and calls of Citus, as far as one server can have it: the extension's row, its catalogs, and functions of the same names.
- * `both_note` has a row for each write to `pawl.both`, by a trigger for each statement.
- */
-const STAND_IN = `
-set allow_system_table_mods = on;
-insert into pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion) values (99999, 'citus', 10, 11, false, '13.2-1');
-create table pg_catalog.pg_dist_partition (logicalrelid regclass, partmethod "char", repmodel "char", colocationid int);
-create table pg_catalog.pg_dist_local_group (groupid int);
-grant select on pg_catalog.pg_dist_partition, pg_catalog.pg_dist_local_group to public;
-insert into pg_dist_local_group values (0);
-create function pg_catalog.citus_add_local_table_to_metadata(regclass) returns void language sql as
-  $$ insert into pg_dist_partition values ($1, 'n', 's', 0) $$;
-create function pg_catalog.run_command_on_workers(text, out nodename text, out nodeport int, out success bool, out result text)
-  returns setof record language sql as $$ select 'worker-1', 5432, true, 'app' union all select 'worker-2', 5432, true, '' $$;
-reset allow_system_table_mods;
-create table both_note (at timestamptz default clock_timestamp());
-create function note_both() returns trigger language plpgsql as $$ begin insert into public.both_note default values; return null; end $$;`;
-
-const NOTE = 'create trigger note after delete on pawl.both for each statement execute function note_both()';
+import { CITUS_STAND_IN, NOTE_BOTH, NOTES_OF_BOTH } from '../../support/servers/citus.ts';
 
 let url: string;
 let client: pg.Client;
@@ -41,11 +21,11 @@ async function open(stands: boolean): Promise<void> {
   url = database.url;
   client = new pg.Client({ connectionString: url });
   await client.connect();
-  if (stands) await client.query(STAND_IN);
+  if (stands) await client.query(CITUS_STAND_IN);
+  await client.query(NOTES_OF_BOTH);
   engine = postgres(url, { max: 15 });
   await engine.migrate();
-  if (!stands) await client.query(STAND_IN.slice(STAND_IN.indexOf('create table both_note')));
-  await client.query(NOTE);
+  await client.query(NOTE_BOTH);
   onTestFinished(async () => {
     await Promise.all([engine.stop(), client.end()]);
     await database.drop();

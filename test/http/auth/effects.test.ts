@@ -28,6 +28,16 @@ const ways = (): Readonly<Record<string, readonly Way[]>> => {
   ];
   return {
     pauseQueue: of('/queues/mail/pause', 'queue:pause'),
+    removeQueue: of('/queues/mail', 'queue:remove'),
+    updateJob: of(`/jobs/${waiting}/update`, 'job:update', { priority: 3 }),
+    skipJob: of(`/jobs/${failed}/skip`, 'job:retry'),
+    redriveJob: of(`/jobs/${failed}/redrive`, 'job:retry'),
+    eraseJob: of('/jobs/987654', 'job:erase'),
+    addFlow: of('/flows', 'job:enqueue', { name: 'a', queue: 'mail', kind: 'send' }),
+    makeBatch: of('/batches', 'job:enqueue', { queue: 'mail' }),
+    addToBatch: of('/batches/987654/jobs', 'job:enqueue', { kind: 'send' }),
+    sealBatch: of('/batches/987654/seal', 'job:enqueue'),
+    publish: of('/topics/news/jobs', 'job:enqueue', {}),
     resumeQueue: of('/queues/mail/resume', 'queue:pause'),
     claimJobs: of('/queues/later/claim', ['job:work', 'payload:read']),
     completeJob: of('/claims/complete', 'job:work', { handle: 'none' }),
@@ -44,6 +54,9 @@ const ways = (): Readonly<Record<string, readonly Way[]>> => {
     startBulk: [
       { path: '/bulk', body: { action: 'retry', query: 'status:error' }, needs: ['job:bulk', 'job:retry'] },
       { path: '/bulk', body: { action: 'cancel', query: 'status:new' }, needs: ['job:bulk', 'job:cancel'] },
+      { path: '/bulk', body: { action: 'redrive', query: 'status:new' }, needs: ['job:bulk', 'job:retry'] },
+      { path: '/bulk', body: { action: 'erase', jobs: ['987654'] }, needs: ['job:bulk', 'job:erase'] },
+      { path: '/bulk', body: { action: 'move', to: 'later', query: 'kind:none' }, needs: ['job:bulk', 'job:move'] },
       { path: '/bulk', body: { action: 'cancel', jobs: [waiting] }, needs: ['job:bulk', 'job:cancel'] },
       { path: '/bulk', body: { action: 'retry', jobs: [failed] }, needs: ['job:bulk', 'job:retry'] },
       {
@@ -74,6 +87,7 @@ const ways = (): Readonly<Record<string, readonly Way[]>> => {
     runSchedule: of('/schedules/mail/nightly/run', 'job:enqueue'),
     pauseSchedule: of('/schedules/mail/nightly/pause', 'schedule:pause'),
     resumeSchedule: of('/schedules/mail/nightly/resume', 'schedule:pause'),
+    setSchedule: of('/schedules/mail/hourly', 'schedule:write', { cron: '0 * * * *', kind: 'send' }),
     deleteSchedule: of('/schedules/mail/nightly', 'schedule:write'),
     ackPage: of(`/pages/${page}/ack`, 'page:ack'),
     resolvePage: of(`/pages/${page}/resolve`, 'page:resolve'),

@@ -1,9 +1,10 @@
 import { SignJWT } from 'jose';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { ROUTES } from '../../../src/http/app.ts';
-import { type AuthOptions, hashPassword } from '../../../src/http/index.ts';
+import type { AuthOptions } from '../../../src/http/index.ts';
 import { PLAIN_ROUTES } from '../../../src/http/plain-routes.ts';
 import { type Answer, type House, makeHouse, type RequestOptions, type Visitor } from '../house.ts';
+import { hashCheaply } from './cheap-password.ts';
 
 let house: House;
 beforeAll(async () => {
@@ -210,7 +211,7 @@ describe('a session', () => {
     (await visitor.ask(ME, { headers, from: '203.0.113.9' })).status;
 
   test('is over when it was ended, wherever its cookie was copied to, in every process', async () => {
-    const auth = { users: [{ name: 'ada', password: await hashPassword(password), role: 'admin' }], secret } as const;
+    const auth = { users: [{ name: 'ada', password: hashCheaply(password), role: 'admin' }], secret } as const;
     const [here, there] = [house.open({ auth }), house.open({ auth })];
     const cookie = cookieOf(await login(here, { name: 'ada', password }));
     const other = cookieOf(await login(here, { name: 'ada', password }));
@@ -225,7 +226,7 @@ describe('a session', () => {
   });
 
   test('is over when the password, the token or the person is not there any more', async () => {
-    const hash = await hashPassword(password);
+    const hash = hashCheaply(password);
     const users = [{ name: 'ada', password: hash, role: 'admin' }] as const;
     const tokens = [{ name: 'ci', token: TOKEN, role: 'admin' }] as const;
     const before = house.open({ auth: { users, tokens, secret } });
@@ -236,7 +237,7 @@ describe('a session', () => {
       return [await statusOf(visitor, ofPassword), await statusOf(visitor, ofToken)];
     };
     expect(await after({ users, tokens })).toEqual([200, 200]);
-    const changed = [{ name: 'ada', password: await hashPassword(password), role: 'admin' }] as const;
+    const changed = [{ name: 'ada', password: hashCheaply(password), role: 'admin' }] as const;
     expect(await after({ users: changed, tokens: [{ ...tokens[0], token: `${TOKEN}-new` }] })).toEqual([401, 401]);
     expect(await after({ users: [{ ...users[0], name: 'eve' }], tokens: [] })).toEqual([401, 401]);
     // What somebody may is looked up each time.
@@ -253,7 +254,7 @@ describe('a session', () => {
     const ways = async (auth: AuthOptions): Promise<unknown> => (await house.open({ auth }).ask('/api/v1/login')).body;
     expect(await ways({ tokens })).toEqual({ password: false, token: true });
     expect(await ways({ jwt })).toEqual({ password: false, token: true });
-    expect(await ways({ users: [{ name: 'ada', password: await hashPassword(password), role: 'admin' }] })).toEqual({
+    expect(await ways({ users: [{ name: 'ada', password: hashCheaply(password), role: 'admin' }] })).toEqual({
       password: true,
       token: false,
     });

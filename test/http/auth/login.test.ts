@@ -1,17 +1,17 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { networkOf } from '../../../src/http/auth/peer.ts';
-import { hashPassword } from '../../../src/http/index.ts';
 import { type Answer, type House, makeHouse, type Visitor } from '../house.ts';
+import { hashCheaply } from './cheap-password.ts';
+
+const RIGHT = 'correct horse battery';
+const password = hashCheaply(RIGHT);
 
 let house: House;
-let password = '';
 beforeAll(async () => {
   house = await makeHouse();
-  password = await hashPassword('correct horse battery');
   return () => house.stop();
 });
 
-const RIGHT = 'correct horse battery';
 const open = (): Visitor => house.open({ auth: { users: [{ name: 'ada', password, role: 'admin' }] } });
 
 interface Try {

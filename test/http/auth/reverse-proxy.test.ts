@@ -1,9 +1,10 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { ROUTES } from '../../../src/http/app.ts';
-import { type HttpOptions, hashPassword, serve } from '../../../src/http/index.ts';
+import { type HttpOptions, serve } from '../../../src/http/index.ts';
 import { PLAIN_ROUTES } from '../../../src/http/plain-routes.ts';
 import { REVERSE_PROXIES, type ReverseProxy, startReverseProxy } from '../../support/servers/reverse-proxy.ts';
 import { type House, makeHouse } from '../house.ts';
+import { hashCheaply } from './cheap-password.ts';
 
 const TOKEN = 'a-token-0123456789';
 const HEADERS = { authorization: `Bearer ${TOKEN}` } as const;
@@ -54,7 +55,7 @@ describe.each(['nginx', 'caddy'] as const)('behind a real %s with its defaults',
   );
 
   test.skipIf(!isHere)('a token is let in, and so is a password, whose cookie then is enough', async () => {
-    const users = [{ name: 'ada', password: await hashPassword('correct horse'), role: 'operator' }] as const;
+    const users = [{ name: 'ada', password: hashCheaply('correct horse'), role: 'operator' }] as const;
     const { ask } = await behind({ auth: { ...AUTH, users } });
     expect((await ask('/api/v1/me', { headers: HEADERS })).status).toBe(200);
     const browser = { ...STRANGERS['a browser'], 'content-type': 'application/json' };

@@ -40,6 +40,7 @@ describe('every answer is what the OpenAPI document says', () => {
     diagnoseQueue: ['/queues/mail/diagnosis'],
     pauseQueue: ['/queues/mail/pause', {}],
     resumeQueue: ['/queues/mail/resume', {}],
+    updateJob: [`/jobs/${house.ids.waiting}/update`, { priority: 4 }],
     claimJobs: ['/queues/mail/claim', { limit: 1, client: 'a script' }],
     completeJob: ['/claims/complete', { handle: 'none' }],
     failJob: ['/claims/fail', { handle: 'none', error: 'no paper' }],
@@ -57,6 +58,18 @@ describe('every answer is what the OpenAPI document says', () => {
     jobEvents: [`/jobs/${house.ids.complete}/events`],
     enqueueJob: ['/queues/mail/jobs', { kind: 'send', payload: { to: 'eve' }, key: 'eve', priority: 3 }],
     retryJob: [`/jobs/${house.ids.failed}/retry`, {}],
+    skipJob: [`/jobs/${house.ids.failed}/skip`, {}],
+    redriveJob: [`/jobs/${house.ids.complete}/redrive`, {}],
+    eraseJob: ['/jobs/999999'],
+    addFlow: ['/flows', { name: 'first', queue: 'mail', kind: 'send' }],
+    makeBatch: ['/batches', { queue: 'mail', onDone: { kind: 'send' } }],
+    addToBatch: ['/batches/1/jobs', { kind: 'send' }],
+    sealBatch: ['/batches/1/seal', {}],
+    listBatches: ['/batches?queue=mail&limit=5'],
+    getBatch: ['/batches/1'],
+    listTopics: ['/topics'],
+    publish: ['/topics/news/jobs', { payload: 1 }],
+    removeQueue: ['/queues/unused'],
     cancelJob: [`/jobs/${house.ids.waiting}/cancel`, { reason: 'sent twice' }],
     previewBulk: ['/bulk/preview', { action: 'retry', query: 'status:error' }],
     startBulk: ['/bulk', { action: 'cancel', query: 'status:new', queue: 'later' }],
@@ -95,6 +108,7 @@ describe('every answer is what the OpenAPI document says', () => {
     listScheduleRuns: ['/schedules/mail/nightly/runs?limit=5'],
     pauseSchedule: ['/schedules/mail/nightly/pause', {}],
     resumeSchedule: ['/schedules/mail/nightly/resume', {}],
+    setSchedule: ['/schedules/mail/nightly', { cron: '0 4 * * *', kind: 'send' }],
     deleteSchedule: ['/schedules/mail/nightly'],
     listPages: ['/pages?status=all'],
     getPage: [`/pages/${house.ids.page}`],
@@ -132,6 +146,9 @@ describe('every answer is what the OpenAPI document says', () => {
     askActor: 504,
     stopBulk: 404,
     releaseWorker: 404,
+    skipJob: 409,
+    redriveJob: 400,
+    eraseJob: 404,
     completeJob: 400,
     failJob: 400,
     releaseJob: 400,
@@ -143,6 +160,7 @@ describe('every answer is what the OpenAPI document says', () => {
 
   test('of each operation there is', async () => {
     const check = answersOf(document);
+    await createQueue(house.engine, 'unused', { kinds: { one: {} } }).register();
     const asked = requests();
     const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.entries(methods).map(([method, { operationId }]) => ({ path, method: method.toUpperCase(), operationId })),

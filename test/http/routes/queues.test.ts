@@ -121,3 +121,21 @@ test('the figures of an idle queue are read without its history', async () => {
   });
   expect(await read).toBeLessThan(10);
 });
+
+test('a part of a queue is paused and resumed by what names it, and the diagnosis says so', async () => {
+  const turn = (verb: string, body: object): Promise<Answer> =>
+    visitor.ask(`/api/v1/queues/q133/${verb}`, { method: 'POST', body });
+  expect(await turn('pause', { kind: 'one', tag: 'acme' })).toMatchObject({
+    status: 200,
+    body: { done: 'kind "one", tag "acme" of queue "q133" is paused' },
+  });
+  const part = { kind: 'one', key: null, tag: 'acme', since: expect.any(String) };
+  expect((await api('/queues/q133')).body).toMatchObject({ pausedAt: null, stats: { pausedParts: [part] } });
+  expect((await api('/queues?q=q133')).body).toMatchObject({ items: [{ pausedParts: [part] }] });
+  expect((await api('/queues/q133/diagnosis')).body['findings']).toContainEqual(
+    expect.objectContaining({ code: 'part_paused', text: 'paused are kind "one", tag "acme"' }),
+  );
+  expect((await turn('pause', { kind: 'two' })).status).toBe(404);
+  await turn('resume', { kind: 'one', tag: 'acme' });
+  expect((await api('/queues/q133')).body).toMatchObject({ stats: { pausedParts: [] } });
+});

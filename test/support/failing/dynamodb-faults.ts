@@ -12,6 +12,9 @@ export type Fault =
   /** It is carried out twice; the client receives the second answer. */
   | 'duplicate'
   | 'throttle'
+  /** It fails inside the service, before it is carried out, or after that. */
+  | 'server error'
+  | 'late server error'
   /** It never arrives, and the client receives this instead. */
   | { readonly answer: object }
   /** It arrives late. */
@@ -39,6 +42,8 @@ export function faultyClient(client: DynamoDBClient, choose: (request: Request) 
     if (fault === 'pass') return pass();
     if (fault === 'drop request') throw lost();
     if (fault === 'throttle') throw throttled();
+    if (fault === 'late server error') await pass().catch(() => {});
+    if (fault === 'server error' || fault === 'late server error') throw broken();
     if (fault === 'drop answer') {
       await pass().catch(() => {});
       throw lost();
@@ -103,6 +108,14 @@ function throttled(): Error {
     name: 'ThrottlingException',
     $fault: 'client',
     $metadata: { httpStatusCode: 400, requestId: 'injected', attempts: 1 },
+  });
+}
+
+function broken(): Error {
+  return Object.assign(new Error('internal server error'), {
+    name: 'InternalServerError',
+    $fault: 'server',
+    $metadata: { httpStatusCode: 500, requestId: 'injected', attempts: 1 },
   });
 }
 

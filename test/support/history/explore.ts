@@ -16,6 +16,8 @@ export interface Protocol<S> {
   isOver(state: S): boolean;
   /** Maps states that differ only in the order of the clients to one state. */
   canonical?(state: S): S;
+  /** The same as text, instead: JSON of a state that is alike. */
+  name?(state: S): string;
 }
 
 export interface Exploration {
@@ -32,7 +34,7 @@ export interface Exploration {
  * @throws Error  if there are more than `most` states
  */
 export function explore<S>(protocol: Protocol<S>, most: number): Exploration {
-  const nameOf = (state: S): string => JSON.stringify(protocol.canonical?.(state) ?? state);
+  const nameOf = (state: S): string => protocol.name?.(state) ?? JSON.stringify(protocol.canonical?.(state) ?? state);
   const numbers = new Map<string, number>();
   const texts: string[] = [];
   const from: { readonly before: number; readonly what: string }[] = [];

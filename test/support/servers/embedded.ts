@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { inject } from 'vitest';
 import { type EmbeddedPostgres, startEmbedded } from '../../../src/engine/postgres/embedded/index.ts';
 import { memoryFolder } from '../memory.ts';
+import { makeTemplate, TEMPLATE } from './template.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -15,19 +16,24 @@ declare module 'vitest' {
 const tree = process.env['TEST_POSTGRES'];
 const binaries: { tree?: string } = tree ? { tree } : {};
 
-/** A data folder as initdb makes it, of a server that was stopped. */
+/** A data folder as initdb makes it, with a migrated template, of a server that was stopped. */
 export interface MadeCluster {
   readonly dataDir: string;
   remove(): Promise<void>;
 }
 
-/** For servers of tests that are not about initdb, which takes 0.7 s of the processor; to copy what it made, 0.05 s. */
+/** For servers of tests that are not about initdb, which takes 0.7 s of the processor, as migrating does; to copy what both made, 0.05 s. */
 export async function makeCluster(): Promise<MadeCluster> {
   const folder = await mkdtemp(join(memoryFolder(), 'pawl-cluster-'));
   // The server may run under another account than the tests.
   await chmod(folder, 0o755);
   const dataDir = join(folder, 'data');
-  await (await startEmbedded({ data: dataDir, ...binaries })).stop();
+  const server = await startEmbedded({ data: dataDir, ...binaries });
+  try {
+    await makeTemplate(server.url, TEMPLATE);
+  } finally {
+    await server.stop();
+  }
   return { dataDir, remove: () => rm(folder, { recursive: true, force: true }) };
 }
 

@@ -8,11 +8,18 @@ export interface TestRole {
   readonly url: string;
 }
 
-/** @param attributes  in addition to LOGIN; nothing is granted to it */
-export async function testRole(databaseUrl: string, attributes = ''): Promise<TestRole> {
+/**
+ * @param attributes  in addition to LOGIN; nothing is granted to it
+ * @param atEnd  is told how to drop it. Default: the end of the test
+ */
+export async function testRole(
+  databaseUrl: string,
+  attributes = '',
+  atEnd: (end: () => Promise<void>) => void = onTestFinished,
+): Promise<TestRole> {
   const name = `pawl_test_${randomBytes(6).toString('hex')}`;
   await asAdmin(databaseUrl, `create role ${name} login password 'modest' ${attributes}`);
-  onTestFinished(() =>
+  atEnd(() =>
     asAdmin(databaseUrl, `reassign owned by ${name} to current_user; drop owned by ${name}; drop role ${name}`),
   );
   const url = new URL(databaseUrl);

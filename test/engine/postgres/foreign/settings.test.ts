@@ -1,6 +1,6 @@
 import pg from 'pg';
-import { describe, onTestFinished, test } from 'vitest';
-import { postgres } from '../../../../src/engine/postgres/index.ts';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { postgres, statement } from '../../../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../../../support/database.ts';
 import { recordLog } from '../../../support/log.ts';
 import { most } from '../../../support/long.ts';
@@ -30,7 +30,8 @@ const SETTINGS: readonly Settings[] = [
   { lock_timeout: "'500ms'" },
   { statement_timeout: "'5s'" },
   { idle_session_timeout: "'700ms'" },
-  { idle_in_transaction_session_timeout: "'500ms'" },
+  // A transaction of several statements survives only where no process stands still for as long between two of them.
+  { idle_in_transaction_session_timeout: "'3s'" },
   { client_encoding: "'LATIN1'", lc_messages: "'C'" },
 ];
 
@@ -54,4 +55,19 @@ describe.for(most([...SETTINGS, ...TOGETHER], ...TOGETHER))('with %j as the defa
     onTestFinished(() => engine.stop());
     await exercise(engine);
   });
+});
+
+test('a query is answered although the server has ended all connections of the pool for lack of use', async () => {
+  const { url, name } = await freshDatabase();
+  const admin = new pg.Client({ connectionString: url });
+  await admin.connect();
+  await admin.query(`alter database "${name}" set idle_session_timeout = '300ms'`);
+  await admin.end();
+  const engine = postgres(url, { max: 4, logger: recordLog() });
+  onTestFinished(() => engine.stop());
+  const some = statement('test.some', 'select pg_sleep(0.2)');
+  await Promise.all([1, 2, 3, 4].map(() => engine.query(some)));
+  // So long that no end has reached the pool when the query is sent on the first connection.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
+  await expect(engine.query(statement('test.one', 'select 1 as one'))).resolves.toEqual([{ one: 1 }]);
 });

@@ -1,0 +1,29 @@
+import pg from 'pg';
+
+/** The migrated database of a made cluster, for others to be copied from. */
+export const TEMPLATE = 'pawl_test_template';
+
+/** Makes a migrated database that accepts no connections: Postgres refuses to copy one that has some. */
+export async function makeTemplate(serverUrl: string, name: string): Promise<void> {
+  const building = `${name}_building`;
+  const admin = new pg.Client({ connectionString: serverUrl });
+  await admin.connect();
+  try {
+    await admin.query(`drop database if exists "${building}" with (force)`);
+    await admin.query(`create database "${building}"`);
+    await migrate(serverUrl, building);
+    await admin.query(`alter database "${building}" with allow_connections false is_template true`);
+    await admin.query(`alter database "${building}" rename to "${name}"`);
+  } finally {
+    await admin.end();
+  }
+}
+
+/** The engine is loaded here, so that tests of what lies below it do not need it. */
+async function migrate(serverUrl: string, database: string): Promise<void> {
+  const { postgres } = await import('../../../src/engine/postgres/index.ts');
+  const url = new URL(serverUrl);
+  url.pathname = `/${database}`;
+  await using engine = postgres(url.href);
+  await engine.migrate();
+}
