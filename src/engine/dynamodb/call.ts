@@ -2,7 +2,7 @@ import { ConnectionFailed, NotSupported } from '../../base/errors.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { after, moment, now, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { CallLimits, DynamoClient, Reply } from './client.ts';
-import { attemptsOf, failure, isRefusal, isTransient } from './failure.ts';
+import { attemptsOf, failure, isRefusal, isTransient, type Transient } from './failure.ts';
 import type { ServiceClock } from './service-clock.ts';
 
 /** The operations that Pawl uses: what an IAM policy has to allow. */
@@ -60,6 +60,8 @@ export class Caller {
     const call = { operation, table: this.#table };
     const start = moment();
     let isRepeated = false;
+    let doubt: ConnectionFailed | undefined;
+    let answer: Error | undefined;
     for (let tries = 0; ; tries++) {
       const leftMs = timeoutMs - waitedFor(start);
       const tryMs = Math.min(Math.max(leftMs / 2, SHORTEST_TRY_MS), LONGEST_TRY_MS, Math.max(leftMs, 1));
@@ -70,9 +72,14 @@ export class Caller {
         if (isRefusal(error)) throw new ConditionRefusal(itemOf(error), isRepeated || attemptsOf(error) > 1);
         const known = failure(error, call);
         const pauseMs = Math.min(25 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + 0.5 * Math.random());
-        const isOver = waitedFor(start) + pauseMs + 10 >= timeoutMs || signal?.aborted === true;
-        if (isOver || !isTransient(known)) throw known;
-        isRepeated ||= known instanceof ConnectionFailed && known.outcome === 'unknown';
+        // A last try in a few milliseconds would only add that they were too few.
+        const lastMs = Math.min(timeoutMs / 10, SHORTEST_TRY_MS);
+        const isOver = waitedFor(start) + pauseMs + lastMs >= timeoutMs || signal?.aborted === true;
+        if (!isTransient(known)) throw known;
+        if (isOver) throw overall(known, known instanceof NoAnswer ? answer : doubt);
+        if (isUncertain(known)) doubt = known;
+        if (!(known instanceof NoAnswer)) answer = known;
+        isRepeated = doubt !== undefined;
         await sleep(pauseMs, signal);
       }
     }
@@ -90,7 +97,7 @@ export class Caller {
       const giveUp = (): void => {
         end();
         over.abort();
-        reject(new ConnectionFailed(`${operation} on table "${table}" got no answer within ${Math.round(tryMs)} ms`));
+        reject(new NoAnswer(`${operation} on table "${table}" got no answer within ${Math.round(tryMs)} ms`));
       };
       const cancel = after(tryMs, giveUp);
       const end = (): void => {
@@ -120,6 +127,24 @@ export class Caller {
       return result;
     };
   }
+}
+
+/** The time of a try was over. Callers know it as what it extends. */
+class NoAnswer extends ConnectionFailed {
+  override readonly name = 'ConnectionFailed';
+}
+
+function isUncertain(error: unknown): error is ConnectionFailed {
+  return error instanceof ConnectionFailed && error.outcome === 'unknown';
+}
+
+/**
+ * What all tries come to, of which the last one alone may say too little: that nothing was written, where an earlier one may have
+ * been carried out; or only that its time, which may have been short, was over.
+ */
+function overall(last: Transient, earlier: Error | undefined): Transient {
+  if (earlier === undefined || (isUncertain(last) && !(last instanceof NoAnswer))) return last;
+  return new ConnectionFailed(`${last.message}; before that, ${earlier.message}`, { cause: last.cause ?? earlier });
 }
 
 /** Where the SDK has the answer, but has not read it. */

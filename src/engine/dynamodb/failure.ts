@@ -53,8 +53,11 @@ export function failure(error: unknown, call: Call): unknown {
   return new DatabaseError(`${where} failed: ${error.name}: ${error.message}`, cause);
 }
 
+/** What may pass by itself. */
+export type Transient = ConnectionFailed | Throttled;
+
 /** True when the same call may succeed a moment later without anybody's help. */
-export function isTransient(error: unknown): boolean {
+export function isTransient(error: unknown): error is Transient {
   return error instanceof ConnectionFailed || error instanceof Throttled;
 }
 

@@ -3,7 +3,7 @@ import pg from 'pg';
 import { within } from '../../base/time/clock.ts';
 import type { ClientLike, PoolLike, PoolSettings } from './driver.ts';
 import type { ResolvedOptions } from './options.ts';
-import { destroySocket } from './socket.ts';
+import { destroySocket } from './session/socket.ts';
 
 /** Where an engine's connections come from, opened at first use. */
 export interface Source {

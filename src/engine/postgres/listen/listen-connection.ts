@@ -2,7 +2,7 @@ import pg from 'pg';
 import { ConnectionFailed } from '../../../base/errors.ts';
 import { deadline } from '../../../base/time/deadline.ts';
 import { beforeSending, failure } from '../failure.ts';
-import { destroySocket } from '../socket.ts';
+import { destroySocket } from '../session/socket.ts';
 import { id } from '../sql.ts';
 
 /** What happens on a listening connection. */

@@ -7,11 +7,11 @@ import { formatDuration } from '../../../base/time/duration.ts';
 import type { ClientLike, PoolLike, QueryConfig, QueryResult } from '../driver.ts';
 import { beforeSending, failure } from '../failure.ts';
 import type { SchemaName } from '../schema/name.ts';
-import { destroySocket } from '../socket.ts';
 import type { Statement } from '../sql.ts';
 import { ownTypes } from '../types.ts';
 import { type Rows, type Step, StepBatch, takesBatches } from './batch.ts';
 import { cancelRunning } from './cancel.ts';
+import { destroySocket } from './socket.ts';
 import { type OutgoingStatement, traceStatement } from './tracing.ts';
 
 /** How long an answer may take. */

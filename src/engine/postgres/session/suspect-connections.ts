@@ -1,4 +1,4 @@
-import type { ClientLike } from './driver.ts';
+import type { ClientLike } from '../driver.ts';
 
 /**
  * When one connection has gone silent, those that were idle then may have, too: behind the same firewall, to the same
