@@ -21,6 +21,7 @@ const PLACES: ReadonlyMap<string, FunctionComponent> = new Map<string, FunctionC
   ['bulk', lazy(async () => (await import('./bulk/bulk.tsx')).BulksPage)],
   ['errors', lazy(async () => (await import('./jobs/errors.tsx')).ErrorsPage)],
   ['schedules', lazy(async () => (await import('./queues/schedules.tsx')).SchedulesPage)],
+  ['topics', lazy(async () => (await import('./queues/topics.tsx')).TopicsPage)],
   ['locks', lazy(async () => (await import('./locks/locks.tsx')).LocksPage)],
   ['actors', lazy(async () => (await import('./actors/actors.tsx')).ActorsPage)],
   ['captures', lazy(async () => (await import('./captures/captures.tsx')).CapturesPage)],
@@ -40,6 +41,7 @@ const ONES: ReadonlyMap<string, FunctionComponent> = new Map<string, FunctionCom
 const NUMBERED: ReadonlyMap<string, FunctionComponent<IdProps>> = new Map<string, FunctionComponent<IdProps>>([
   ['jobs', JobPage],
   ['actors', lazy<IdProps>(async () => (await import('./actors/actor.tsx')).ActorPage)],
+  ['batches', lazy<IdProps>(async () => (await import('./queues/batch.tsx')).BatchPage)],
   ['bulk', lazy<IdProps>(async () => (await import('./bulk/bulk.tsx')).BulkPage)],
 ]);
 

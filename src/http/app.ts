@@ -26,7 +26,9 @@ import { traceRequest } from './protocol/telemetry.ts';
 import { chartRoutes } from './queues/charts.ts';
 import { queueRoutes } from './queues/routes.ts';
 import { scheduleRoutes } from './queues/schedules.ts';
+import { topicRoutes } from './queues/topics.ts';
 import { workerRoutes } from './queues/workers.ts';
+import { actorChanges } from './routes/actor-changes.ts';
 import { actorRoutes } from './routes/actors.ts';
 import { captureRoutes } from './routes/captures.ts';
 import { fileRoutes } from './routes/files.ts';
@@ -50,7 +52,9 @@ export const ROUTES: readonly AnyRoute[] = [
   ...lockRoutes,
   ...leaseRoutes,
   ...actorRoutes,
+  ...actorChanges,
   ...scheduleRoutes,
+  ...topicRoutes,
   ...pageRoutes,
   ...historyRoutes,
   ...captureRoutes,

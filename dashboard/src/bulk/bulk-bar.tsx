@@ -35,6 +35,16 @@ export function BulkBar({ of, about, onBegun }: BulkBarProps): JSX.Element {
           Cancel {which}…
         </button>
       )}
+      {can('job:retry') && (
+        <button type="button" title="Of dead letters: their jobs run again" onClick={() => setAction('redrive')}>
+          Redrive {which}…
+        </button>
+      )}
+      {can('job:erase') && (
+        <button type="button" class="danger" onClick={() => setAction('erase')}>
+          Erase {which}…
+        </button>
+      )}
       {action !== undefined && (
         <BulkDialog
           action={action}

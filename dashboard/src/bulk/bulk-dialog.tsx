@@ -8,12 +8,12 @@ import { Modal } from '../parts/dialog.tsx';
 import { count, plural } from '../text/format.ts';
 import { Name } from '../text/name.tsx';
 
-export type BulkAction = 'retry' | 'cancel';
+export type BulkAction = 'retry' | 'cancel' | 'redrive' | 'erase';
 /** What a search finds, or what somebody has chosen. */
 export type BulkTarget = { readonly query: string; readonly queue?: string } | { readonly jobs: readonly string[] };
 
-const DONE = { retry: 'retried', cancel: 'cancelled' } as const;
-const VERBS = { retry: 'Retry', cancel: 'Cancel' } as const;
+const DONE = { retry: 'retried', cancel: 'cancelled', redrive: 'redriven', erase: 'erased' } as const;
+const VERBS = { retry: 'Retry', cancel: 'Cancel', redrive: 'Redrive', erase: 'Erase' } as const;
 /** From so many on the number has to be typed, against a slip of the hand. */
 const MANY = 100;
 
@@ -86,7 +86,11 @@ export function BulkDialog({ action, of, onClose, onBegun }: BulkDialogProps): J
           <button type="button" onClick={onClose}>
             Back
           </button>
-          <button type="submit" class={`primary ${action === 'cancel' ? 'danger' : ''}`} disabled={!isReady}>
+          <button
+            type="submit"
+            class={`primary ${action === 'cancel' || action === 'erase' ? 'danger' : ''}`}
+            disabled={!isReady}
+          >
             {VERBS[action]} {fitting > 0 ? plural(fitting, 'job') : 'none'}
           </button>
         </div>

@@ -52,10 +52,18 @@ export interface Queue {
   readonly attempts: number;
   readonly historyMs: number | null;
   readonly pausedAt: string | null;
+  readonly pausedParts: readonly PausedPart[];
   readonly createdAt: string;
   readonly kinds: readonly string[];
   readonly workers: number;
   readonly stats: Stats;
+}
+
+export interface PausedPart {
+  readonly kind: string | null;
+  readonly key: string | null;
+  readonly tag: string | null;
+  readonly since: string;
 }
 
 export interface QueueList {
@@ -77,6 +85,8 @@ export interface Stats {
   readonly oldestReadyMs: number | null;
   readonly paused?: boolean;
   readonly pausedAt: string | null;
+  readonly pausedParts: readonly PausedPart[];
+  readonly blockedKeys: number;
   readonly workers: number;
   readonly slots: number;
 }
@@ -148,6 +158,7 @@ export interface Schedule {
   readonly nextAt: string | null;
   readonly lastAt: string | null;
   readonly pausedAt: string | null;
+  readonly ofSet: boolean;
   readonly next: readonly string[];
 }
 
@@ -263,6 +274,19 @@ export interface JobDetail {
   readonly traceparent: string | null;
   readonly retriedFrom: string | null;
   readonly retriedAs: readonly string[];
+  readonly parents: readonly RelatedJob[];
+  readonly children: readonly RelatedJob[];
+  readonly afterError: string | null;
+  readonly afterCancel: string | null;
+  readonly afterBatches: readonly string[];
+  readonly batches: readonly string[];
+}
+
+export interface RelatedJob {
+  readonly id: string;
+  readonly queue: string;
+  readonly kind: string;
+  readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
 }
 
 export interface JobLock {
@@ -332,6 +356,87 @@ export interface JobRetried {
   readonly retriedFrom?: string;
 }
 
+export interface JobUpdated {
+  readonly id: string;
+  readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
+}
+
+export interface JobSkipped {
+  readonly id: string;
+  readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
+}
+
+export interface JobRedriven {
+  readonly id: string;
+  readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
+  readonly letter: string;
+}
+
+export interface JobErased {
+  readonly id: string;
+  readonly erased: boolean;
+}
+
+export interface FlowAdded {
+  readonly ids: Readonly<Record<string, string>>;
+  readonly duplicate: boolean;
+}
+
+export interface BatchMade {
+  readonly id: string;
+  readonly duplicate: boolean;
+}
+
+export interface Batch {
+  readonly id: string;
+  readonly queue: string;
+  readonly total: number;
+  readonly outstanding: number;
+  readonly complete: number;
+  readonly errors: number;
+  readonly cancelled: number;
+  readonly sealedAt: string | null;
+  readonly doneAt: string | null;
+  readonly problem: string | null;
+}
+
+export interface BatchList {
+  readonly items: readonly Batch[];
+  readonly after: string | null;
+}
+
+export interface TopicList {
+  readonly items: readonly {
+    readonly name: string;
+    readonly subscriptions: readonly {
+      readonly queue: string;
+      readonly kind: string;
+    }[];
+  }[];
+}
+
+export interface Published {
+  readonly items: readonly {
+    readonly queue: string;
+    readonly kind: string;
+    readonly id: string;
+    readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
+    readonly duplicate: boolean;
+  }[];
+  readonly duplicate: boolean;
+}
+
+export interface QueueRemoved {
+  readonly queue: string;
+  readonly jobs: number;
+  readonly cancelled: number;
+  readonly moves: number;
+  readonly schedules: number;
+  readonly subscriptions: number;
+  readonly batches: number;
+  readonly workers: number;
+}
+
 export interface JobCancelled {
   readonly id: string;
   readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
@@ -358,7 +463,9 @@ export interface ErrorGroup {
 export interface Bulk {
   readonly id: string;
   readonly who: string;
-  readonly action: 'retry' | 'cancel';
+  readonly action: 'retry' | 'cancel' | 'redrive' | 'move' | 'erase';
+  readonly to: string | null;
+  readonly toKind: string | null;
   readonly queue: string | null;
   readonly query: string;
   readonly reason: string | null;

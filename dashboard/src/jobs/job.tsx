@@ -13,12 +13,13 @@ import { type Fact, Facts, Reasons } from '../parts/facts.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { OutLinks } from '../parts/out-links.tsx';
 import { attempt } from '../parts/toast.tsx';
-import { queueUrl, urlOf } from '../router.ts';
+import { go, queueUrl, urlOf } from '../router.ts';
 import { CopyAs, curlOf } from '../text/copy.tsx';
 import { jobsOfKey } from '../text/format.ts';
 import { Name, QueueLink } from '../text/name.tsx';
 import { Moment, Time } from '../text/time.tsx';
 import { None, Trace } from '../text/words.tsx';
+import { JobFlow } from './job-flow.tsx';
 import { Life } from './job-life.tsx';
 import { JobLocks } from './job-locks.tsx';
 import { JobPart } from './job-part.tsx';
@@ -77,6 +78,7 @@ function Sections({ of }: { readonly of: JobDetail }): JSX.Element {
           <JobPart key={of.settledAt} id={id} part="result" title="Result" isHidden={isHidden} />
         )}
       </div>
+      <JobFlow of={of} />
       <JobLocks of={of} />
       {of.key !== null && <Siblings id={id} of={of} />}
     </>
@@ -124,6 +126,15 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
     });
     if (reason !== undefined) await change('cancel', reason === '' ? {} : { reason });
   };
+  const erase = async (): Promise<void> => {
+    const text = 'Its payload, result, errors, tags and history are gone then, and so is this page.';
+    if ((await confirm({ title: `Erase job ${id}`, text, verb: 'Erase it', isDanger: true })) === undefined) return;
+    const isDone = await attempt(async () => {
+      await send('DELETE', `jobs/${id}`);
+      return `job ${id} is erased`;
+    });
+    if (isDone) go('jobs');
+  };
   const canRetry = status === 'error' || status === 'cancelled';
   const isSettled = status !== 'new' && status !== 'in-progress';
   const canEdit = isSettled && can('job:retry') && can('job:enqueue') && can('payload:read');
@@ -155,6 +166,11 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
           Cancel
         </button>
       )}
+      {status !== 'in-progress' && can('job:erase') && (
+        <button type="button" class="danger" onClick={() => void erase()}>
+          Erase
+        </button>
+      )}
       {canEdit && (
         <button type="button" onClick={() => setEditing(true)}>
           Edit and retry
@@ -183,7 +199,10 @@ function factsOf(of: JobDetail): readonly Fact[] {
       ),
     ],
     ['Priority', of.priority],
-    ['Attempt', of.attempt],
+    ['Attempt', `${of.attempt} of ${of.attempts}`],
+    ['Expires', at(of.expiresAt)],
+    ['Tags', of.tags.length > 0 ? of.tags.join(', ') : null],
+    ['Meta', of.meta === null || of.meta === undefined ? null : <code class="wrap">{JSON.stringify(of.meta)}</code>],
     ['Runs at', at(of.runAt)],
     [
       'Schedule',

@@ -18,6 +18,7 @@ import { filter, query, queueUrl } from '../router.ts';
 import { CopyAs, curlOf, shellWord, sqlText } from '../text/copy.tsx';
 import { count, duration, rough, short } from '../text/format.ts';
 import { PauseQueue } from './pause-queue.tsx';
+import { RemoveQueue } from './remove-queue.tsx';
 
 interface Diagnosis {
   readonly isMoving: boolean;
@@ -64,6 +65,7 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
               </button>
             )}
             {queue.data !== undefined && can('queue:pause') && <PauseQueue name={name} isPaused={paused} />}
+            {queue.data !== undefined && can('queue:remove') && <RemoveQueue name={name} />}
           </>
         }
       />

@@ -8,9 +8,10 @@ import { confirm } from '../parts/dialog.tsx';
 import { Table } from '../parts/table.tsx';
 import { attempt } from '../parts/toast.tsx';
 import { CopyAs, curlOf } from '../text/copy.tsx';
-import { cronWords } from '../text/format.ts';
+import { cronWords, duration } from '../text/format.ts';
 import { Name, QueueLink } from '../text/name.tsx';
 import { Time } from '../text/time.tsx';
+import { Maybe } from '../text/words.tsx';
 import { exact } from '../text/zone.ts';
 import { ScheduleRuns } from './schedule-runs.tsx';
 
@@ -91,6 +92,14 @@ export function SchedulesPage(): JSX.Element {
                     title: 'Missed ticks',
                     of: ({ missed }) =>
                       ({ skip: 'forgotten', last: 'one for all', all: 'one for each' })[missed] ?? missed,
+                  },
+                  {
+                    title: 'Overlap',
+                    of: ({ overlap }) => (overlap === 'skip' ? 'none while one is outstanding' : 'queued'),
+                  },
+                  {
+                    title: 'Jitter',
+                    of: ({ jitterMs }) => <Maybe of={jitterMs === null ? null : `up to ${duration(jitterMs)}`} />,
                   },
                   { title: 'Action', isAction: true, of: (row) => <Actions of={row} /> },
                 ]}

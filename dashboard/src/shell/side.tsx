@@ -17,6 +17,7 @@ const GROUPS: readonly (readonly [title: string, entries: readonly Entry[]])[] =
       ['jobs', 'job', 'Jobs'],
       ['errors', 'cross', 'Errors'],
       ['schedules', 'clock', 'Schedules'],
+      ['topics', 'queue', 'Topics'],
       ['workers', 'worker', 'Workers'],
     ],
   ],

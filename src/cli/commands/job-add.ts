@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
 import { requireJson } from '../../base/storable.ts';
-import type { QueueRecord } from '../../queue/index.ts';
+import type { HandOptions, QueueRecord } from '../../queue/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 import { readTime } from '../output/moment.ts';
 import { wholeNumber } from '../setup/globals.ts';
@@ -15,6 +15,11 @@ interface AddFlags {
   readonly expiresAt?: Date;
   readonly attempts?: number;
   readonly tag?: readonly string[];
+  readonly after?: readonly string[];
+  readonly unique?: boolean;
+  readonly uniqueBy?: readonly string[];
+  readonly uniqueWhile?: string;
+  readonly uniquePer?: string;
   readonly file?: string;
 }
 
@@ -29,6 +34,15 @@ export function addJobAdd(job: Command): void {
     .option('--expires-at <time>', 'cancel it unless it has begun by then: ISO 8601, or 10m from now', timeArgument)
     .option('--attempts <n>', 'in place of those of its kind', wholeNumber(1, 1000))
     .option('--tag <tag...>', 'words to find it by')
+    .option('--after <id...>', 'jobs that have to end before')
+    .option('--unique', 'only unless there is one of its key already, for ever')
+    .option('--no-unique', 'in any case, whatever its kind declares')
+    .option(
+      '--unique-by <what...>',
+      'which jobs are the same: key (default), payload, or paths into the payload such as user.id',
+    )
+    .option('--unique-while <when>', 'for how long: outstanding (default), waiting or ever')
+    .option('--unique-per <time>', 'no longer than this after the enqueue of the one that is there')
     .option('--file <file>', 'read the payload from a file');
   examples(command, [
     `pawl job add emails send '{"to":"ada@example.org"}' --key ada`,
@@ -48,6 +62,7 @@ interface AddRequest {
 
 async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promise<number> {
   const value = readPayload(payload, flags.file);
+  const unique = readUnique(flags);
   const admin = await cli.admin();
   if (cli.globals.dryRun) {
     await admin.stats(queue);
@@ -55,9 +70,10 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
     cli.talk.say(`would add a job "${kind}" to queue "${queue}"`);
     return EXIT.done;
   }
-  const { key, priority, runAt, expiresAt, attempts, tag: tags } = flags;
-  const added = await admin.enqueue(queue, kind, value, { key, priority, runAt, expiresAt, attempts, tags });
-  if (added.duplicate) cli.talk.say(`job ${added.id} of this key exists already; nothing was added`);
+  const { key, priority, runAt, expiresAt, attempts, tag: tags, after } = flags;
+  const given = { key, priority, runAt, expiresAt, attempts, tags, after };
+  const added = await admin.enqueue(queue, kind, value, { ...given, ...(unique !== undefined && { unique }) });
+  if (added.duplicate) cli.talk.say(`job ${added.id} is the same and exists already; nothing was added`);
   const fields = [
     { title: 'id', of: (row: typeof added) => row.id },
     { title: 'status', of: (row: typeof added) => row.status },
@@ -67,13 +83,28 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
   return EXIT.done;
 }
 
+/** What is said of its uniqueness; undefined: as its kind declares. The library checks the words. @throws Failure */
+function readUnique({ unique, uniqueBy, uniqueWhile, uniquePer }: AddFlags): HandOptions['unique'] {
+  if (uniqueBy === undefined && uniqueWhile === undefined && uniquePer === undefined) return unique;
+  if (unique !== undefined) {
+    throw new Failure(`--${unique ? '' : 'no-'}unique was given together with a rule`, {
+      exit: EXIT.usage,
+      next: 'leave it out: --unique-by, --unique-while and --unique-per say it all',
+    });
+  }
+  const [only, ...more] = uniqueBy ?? ['key'];
+  const by = more.length === 0 && (only === 'key' || only === 'payload') ? only : uniqueBy;
+  return { by, while: uniqueWhile, per: uniquePer } as HandOptions['unique'];
+}
+
 function requireKind(queues: readonly QueueRecord[], queue: string, kind: string): void {
   const kinds = queues.find(({ name }) => name === queue)?.kinds ?? [];
   if (kinds.includes(kind)) return;
   throw new Failure(`queue "${queue}" has no kind "${kind}"`, { exit: EXIT.usage, next: `it has ${kinds.join(', ')}` });
 }
 
-function readPayload(given: string | undefined, file: string | undefined): unknown {
+/** The payload of a command line, checked; null where there is none. @throws Failure */
+export function readPayload(given: string | undefined, file: string | undefined): unknown {
   if (given !== undefined && file !== undefined) {
     throw new Failure('the payload was given twice: as an argument and with --file', {
       exit: EXIT.usage,
@@ -108,7 +139,8 @@ function readText(file: string | undefined): string {
   }
 }
 
-function timeArgument(value: string): Date {
+/** Reads a time of the command line. @throws InvalidArgumentError */
+export function timeArgument(value: string): Date {
   const at = readTime(value);
   if (at === undefined)
     throw new InvalidArgumentError('It must be a time such as 2026-12-24T18:00:00Z, or a delay such as 10m.');

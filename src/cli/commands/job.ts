@@ -5,10 +5,12 @@ import { EXIT, exitCodeOf, messageOf, nextStepOf } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
+import { addJobBulk } from './job/bulk.ts';
+import { addJobChange } from './job/change.ts';
 import { addJobAdd } from './job-add.ts';
 import { addJobList } from './job-list.ts';
 
-/** `pawl job list|get|add|retry|redrive|cancel|search`. */
+/** `pawl job list|get|add|update|wait|retry|skip|redrive|cancel|erase|purge|retry-all|move|search`. */
 export function addJob(program: Command): void {
   const job = program.command('job').description('show, add, retry and cancel jobs');
   examples(job, ['pawl job list --status error', 'pawl job get 1042']);
@@ -17,12 +19,20 @@ export function addJob(program: Command): void {
   examples(get, ['pawl job get 1042', 'pawl job get 1042 -o json']);
   get.action((id: string, _options: object, self: Command) => run(self, (cli) => showJob(cli, id)));
   addJobAdd(job);
+  addJobChange(job);
   const retry = job
     .command('retry <id...>')
     .description('put jobs that ended in error, or were cancelled, back to new');
   examples(retry, ['pawl job retry 1042', 'pawl job list --status error -q | xargs pawl job retry']);
   retry.action((ids: string[], _options: object, self: Command) =>
     run(self, (cli) => each(cli, ids, 'retry', (admin, id) => admin.retry(id)), { writes: true }),
+  );
+  const skip = job
+    .command('skip <id...>')
+    .description('let the keys go on past these jobs, which ended in error and block them');
+  examples(skip, ['pawl job skip 1042', 'pawl job list --status error -q | xargs pawl job skip']);
+  skip.action((ids: string[], _options: object, self: Command) =>
+    run(self, (cli) => each(cli, ids, 'skip', (admin, id) => admin.skip(id)), { writes: true }),
   );
   const redrive = job
     .command('redrive <id...>')
@@ -43,6 +53,14 @@ export function addJob(program: Command): void {
       },
     ),
   );
+  const erase = job
+    .command('erase <id...>')
+    .description('erase jobs that wait or have ended: payload, result, errors, history');
+  examples(erase, ['pawl job erase 1042', 'pawl job erase 1042 1043 --yes']);
+  erase.action((ids: string[], _options: object, self: Command) =>
+    run(self, (cli) => each(cli, ids, 'erase', erased), { writes: true }),
+  );
+  addJobBulk(job);
 }
 
 interface Shown extends JobRecord {
@@ -117,6 +135,11 @@ async function showJob(cli: Cli, id: string): Promise<number> {
   return EXIT.done;
 }
 
+async function erased(admin: QueueAdmin, id: string): Promise<string> {
+  await admin.erase(id);
+  return 'erased';
+}
+
 async function redriven(admin: QueueAdmin, letter: string): Promise<string> {
   const { id, status } = await admin.redrive(letter);
   return `job ${id} is ${status}`;
@@ -126,13 +149,15 @@ async function redriven(admin: QueueAdmin, letter: string): Promise<string> {
 async function each(
   cli: Cli,
   ids: readonly string[],
-  verb: 'retry' | 'redrive' | 'cancel',
+  verb: 'retry' | 'skip' | 'redrive' | 'cancel' | 'erase',
   change: (admin: QueueAdmin, id: string) => Promise<string>,
 ): Promise<number> {
   const { dryRun, yes } = cli.globals;
   const admin = await cli.admin();
-  if (verb === 'cancel' && ids.length > 1 && !yes && !dryRun) {
-    await cli.talk.confirm(`Cancel ${ids.length} jobs?`, cli.signal);
+  const asks = verb === 'erase' || (verb === 'cancel' && ids.length > 1);
+  if (asks && !yes && !dryRun) {
+    const what = ids.length === 1 ? `job ${ids[0]}` : `${ids.length} jobs`;
+    await cli.talk.confirm(`${verb === 'erase' ? 'Erase' : 'Cancel'} ${what}?`, cli.signal);
   }
   const done: { id: string; status: string }[] = [];
   let code: number = EXIT.done;

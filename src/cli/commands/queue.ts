@@ -1,13 +1,14 @@
 import type { Command } from 'commander';
-import type { QueueAdmin } from '../../queue/index.ts';
+import { namePart, type PartOptions, type QueueAdmin } from '../../queue/index.ts';
 import { EXIT } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
+import { addQueueRemove } from './queue/remove.ts';
 
-/** `pawl queue list|stats|pause|resume`. */
+/** `pawl queue list|stats|pause|resume|remove`. */
 export function addQueue(program: Command): void {
-  const queue = program.command('queue').description('show, pause and resume queues');
+  const queue = program.command('queue').description('show, pause, resume and remove queues');
   examples(queue, ['pawl queue list', 'pawl queue stats emails -o json']);
   const list = queue.command('list').description('the queues that the database knows');
   examples(list, ['pawl queue list', 'pawl queue list -q']);
@@ -20,11 +21,16 @@ export function addQueue(program: Command): void {
   for (const verb of ['pause', 'resume'] as const) {
     const does = verb === 'pause' ? 'stop all claims; running jobs are finished' : 'let workers claim again';
     const command = queue.command(`${verb} <queue>`).description(does);
-    examples(command, [`pawl queue ${verb} emails`, `pawl queue ${verb} emails --dry-run`]);
-    command.action((name: string, _options: object, self: Command) =>
-      run(self, (cli) => turn(cli, verb, name), { writes: true, queue: name }),
+    command
+      .option('--kind <kind>', 'only jobs of this kind')
+      .option('--key <key>', 'only jobs of this key')
+      .option('--tag <tag>', 'only jobs with this tag; with several options, jobs that have all of them');
+    examples(command, [`pawl queue ${verb} emails`, `pawl queue ${verb} emails --kind send --key acme`]);
+    command.action((name: string, part: PartOptions, self: Command) =>
+      run(self, (cli) => turn(cli, verb, name, part), { writes: true, queue: name }),
     );
   }
+  addQueueRemove(queue);
 }
 
 async function listQueues(cli: Cli): Promise<number> {
@@ -37,7 +43,7 @@ async function listQueues(cli: Cli): Promise<number> {
       { title: 'SHARDS', of: (row) => row.shards, align: 'right' },
       { title: 'ATTEMPTS', of: (row) => row.attempts, align: 'right' },
       { title: 'WORKERS', of: (row) => row.workers, align: 'right' },
-      { title: 'PAUSED', of: (row) => row.pausedAt },
+      { title: 'PAUSED', of: (row) => row.pausedAt ?? (row.pausedParts.map(namePart).join('; ') || null) },
     ],
     (row) => row.name,
   );
@@ -62,8 +68,9 @@ const STATS: readonly Field<Stats>[] = [
     of: (row) => (row.oldestReadyMs === null ? null : `${(row.oldestReadyMs / 1000).toFixed(1)} s`),
     align: 'right',
   },
+  { title: 'BLOCKED', of: (row) => row.blockedKeys, align: 'right' },
   { title: 'WORKERS', of: (row) => row.workers, align: 'right' },
-  { title: 'PAUSED', of: (row) => (row.paused ? 'yes' : 'no') },
+  { title: 'PAUSED', of: (row) => (row.paused ? 'yes' : row.pausedParts.map(namePart).join('; ') || 'no') },
 ];
 
 async function showStats(cli: Cli, name: string | undefined): Promise<number> {
@@ -77,16 +84,22 @@ async function showStats(cli: Cli, name: string | undefined): Promise<number> {
   return EXIT.done;
 }
 
-async function turn(cli: Cli, verb: 'pause' | 'resume', name: string): Promise<number> {
+async function turn(cli: Cli, verb: 'pause' | 'resume', name: string, given: PartOptions): Promise<number> {
   const admin = await cli.admin();
   const done = verb === 'pause' ? 'paused' : 'resumed';
+  const part = Object.keys(given).length === 0 ? undefined : given;
+  const { kind = null, key = null, tag = null } = given;
+  const what = `${part === undefined ? '' : `${namePart({ kind, key, tag })} of `}queue "${name}"`;
   if (cli.globals.dryRun) {
     await admin.stats(name);
-    cli.talk.say(`queue "${name}" would be ${done}`);
+    cli.talk.say(`${what} would be ${done}`);
     return EXIT.done;
   }
-  await admin[verb](name);
-  cli.talk.say(`queue "${name}" is ${done}${verb === 'pause' ? `; pawl queue resume ${name} ends that` : ''}`);
+  await admin[verb](name, part);
+  const options = Object.entries(given).map(([option, value]) => ` --${option} ${value}`);
+  cli.talk.say(
+    `${what} is ${done}${verb === 'pause' ? `; pawl queue resume ${name}${options.join('')} ends that` : ''}`,
+  );
   cli.out.one({ queue: name, [done]: true }, [{ title: done, of: () => name }], name);
   return EXIT.done;
 }

@@ -1,17 +1,19 @@
 import type { Command } from 'commander';
+import { formatDuration } from '../../base/time/duration.ts';
 import type { ScheduleRecord, ScheduleRun } from '../../queue/index.ts';
 import { EXIT } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
 import { wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
+import { addScheduleSet } from './queue/schedule-set.ts';
 
 /** Ticks to come that `show` tells. */
 const SHOWN = 5;
 
-/** `pawl schedule list|show|runs|pause|resume|run`. */
+/** `pawl schedule list|show|runs|set|remove|pause|resume|run`. */
 export function addSchedule(program: Command): void {
-  const schedule = program.command('schedule').description('show, pause, resume and run schedules');
+  const schedule = program.command('schedule').description('show, set, pause, resume, run and remove schedules');
   examples(schedule, ['pawl schedule list', 'pawl schedule run reports nightly']);
   const list = schedule.command('list [queue]').description('the schedules of one queue, or of all');
   examples(list, ['pawl schedule list', 'pawl schedule list reports -o json']);
@@ -31,6 +33,7 @@ export function addSchedule(program: Command): void {
   runs.action((queue: string, name: string, { limit }: { limit: number }, self: Command) =>
     run(self, (cli) => showRuns(cli, queue, name, limit), { queue }),
   );
+  addScheduleSet(schedule);
   for (const [verb, does] of [
     ['pause', 'enqueue nothing until it is resumed; ticks during the pause are skipped'],
     ['resume', 'enqueue again, from the next tick on'],
@@ -64,7 +67,10 @@ async function listAll(cli: Cli, queue: string | undefined): Promise<number> {
   const schedules = await admin.schedules(queue);
   if (queue !== undefined && schedules.length === 0) await admin.stats(queue); // refuses one that is not there
   cli.out.rows(schedules, FIELDS, (row) => row.name);
-  if (schedules.length === 0) cli.talk.say('there is no schedule: a program declares its own by queue.schedule(…)');
+  if (schedules.length === 0)
+    cli.talk.say(
+      'there is no schedule: a program declares its own by queue.schedule(…), and pawl schedule set makes one',
+    );
   return EXIT.done;
 }
 
@@ -80,8 +86,13 @@ const DETAILS: readonly Field<ScheduleRecord & { readonly next: readonly Date[] 
             .map((at) => at.toISOString())
             .join('\n'),
   },
-  { title: 'missed', of: (row) => row.missed },
+  {
+    title: 'missed',
+    of: (row) => (row.missedForMs === null ? row.missed : `${row.missed} of ${formatDuration(row.missedForMs)}`),
+  },
   { title: 'overlap', of: (row) => row.overlap },
+  { title: 'of set', of: (row) => (row.ofSet ? 'yes' : null) },
+  { title: 'jitter', of: (row) => (row.jitterMs === null ? null : formatDuration(row.jitterMs)) },
   { title: 'key', of: (row) => row.key },
   { title: 'priority', of: (row) => row.priority },
   { title: 'payload', of: (row) => row.payload },

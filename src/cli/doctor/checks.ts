@@ -135,7 +135,7 @@ function checkTables(tables: readonly TableFacts[], schema: string): Finding {
   return warn('tables', `more dead rows than live ones in ${names}`, fix);
 }
 
-function checkQueues({ lostWorkers, strandedKeys, unattended, paused }: QueueHealth): Finding[] {
+function checkQueues({ lostWorkers, strandedKeys, blockedKeys, unattended, paused }: QueueHealth): Finding[] {
   const holding = lostWorkers.filter(({ jobs }) => jobs > 0);
   const lost = lostWorkers.map((one) => `${one.process} of ${one.queue} with ${one.jobs} jobs`).join(', ');
   const start = 'start a worker of the queue: pawl worker --config FILE';
@@ -152,6 +152,13 @@ function checkQueues({ lostWorkers, strandedKeys, unattended, paused }: QueueHea
           'this is a fault in Pawl: please report it, with the output of pawl doctor -o json',
         )
       : ok('keys', 'every busy key has an owner'),
+    blockedKeys.length > 0
+      ? warn(
+          'blocked keys',
+          `behind jobs in error: ${blockedKeys.map(({ queue, key, job }) => `${queue}/${key} by job ${job}`).join(', ')}`,
+          `pawl job retry ${blockedKeys[0]?.job}, or skip it: pawl job skip ${blockedKeys[0]?.job}`,
+        )
+      : ok('blocked keys', 'no key stands still behind a job in error'),
     unattended.length > 0
       ? warn('queues', `jobs wait, but no worker runs: ${unattended.join(', ')}`, start)
       : ok('queues', 'no jobs wait without a worker'),

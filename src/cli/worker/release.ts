@@ -28,7 +28,7 @@ async function release(cli: Cli, id: string): Promise<number> {
     cli.talk.say(`worker ${id} of queue "${queue}" (${host}:${pid}) would be released, with ${inProgress} jobs`);
     return EXIT.done;
   }
-  const { jobs, left } = await admin.release(id);
+  const { jobs, left } = await admin.releaseWorker(id);
   cli.talk.say(`worker ${id} is released: ${jobs} jobs were given back`);
   if (left > 0)
     cli.talk.say(`${left} of its jobs are held by open transactions, and are given back when those have ended`);

@@ -23,22 +23,37 @@ export interface Writers {
   readonly declared: (entity: string) => Capture;
 }
 
+/** What a bulk action needs next to `job:bulk`. */
+const OF_BULK = {
+  retry: 'job:retry',
+  cancel: 'job:cancel',
+  redrive: 'job:retry',
+  move: 'job:move',
+  erase: 'job:erase',
+} as const satisfies Readonly<Record<BulkRequest['action'], Permission>>;
+
 /** What each effect needs, by what it is done to. An effect that is missing here can be brought about by no route. */
 const NEEDED = {
   queues: {
     retry: 'job:retry',
     cancel: 'job:cancel',
+    skip: 'job:retry',
+    redrive: 'job:retry',
+    erase: 'job:erase',
+    remove: 'queue:remove',
+    sealBatch: 'job:enqueue',
     pause: 'queue:pause',
     resume: 'queue:pause',
-    release: 'worker:release',
+    releaseWorker: 'worker:release',
     claim: ['job:work', 'payload:read'],
     complete: 'job:work',
     fail: 'job:work',
-    giveBack: 'job:work',
+    release: 'job:work',
     extend: 'job:work',
     runSchedule: 'job:enqueue',
     pauseSchedule: 'schedule:pause',
     resumeSchedule: 'schedule:pause',
+    setSchedule: 'schedule:write',
     unschedule: 'schedule:write',
   },
   actors: {
@@ -57,11 +72,19 @@ const NEEDED = {
   },
   captures: { replay: 'capture:repair', detach: 'capture:detach' },
   bulk: {
-    start: ({ action }: BulkRequest): Permission[] => ['job:bulk', `job:${action}`],
-    startOn: (_jobs: unknown, { action }: Pick<BulkRequest, 'action'>): Permission[] => ['job:bulk', `job:${action}`],
+    start: ({ action }: BulkRequest): Permission[] => ['job:bulk', OF_BULK[action]],
+    startOn: (_jobs: unknown, { action }: Pick<BulkRequest, 'action'>): Permission[] => ['job:bulk', OF_BULK[action]],
     stop: 'job:bulk',
   },
-  jobs: { enqueue: 'job:enqueue', rerun: ['job:retry', 'job:enqueue'] },
+  jobs: {
+    enqueue: 'job:enqueue',
+    rerun: ['job:retry', 'job:enqueue'],
+    update: 'job:update',
+    flow: 'job:enqueue',
+    newBatch: 'job:enqueue',
+    addToBatch: 'job:enqueue',
+    publish: 'job:enqueue',
+  },
   locks: { break: 'lock:break' },
   remoteLocks: { acquire: 'lock:hold', renew: 'lock:hold', release: 'lock:hold' },
   files: {
@@ -97,7 +120,7 @@ export class Effects {
   >;
   readonly captures: Pick<CaptureAdmin, 'replay' | 'detach'>;
   readonly bulk: Pick<BulkActions, 'start' | 'startOn' | 'stop'>;
-  readonly jobs: Pick<JobStore, 'enqueue' | 'rerun'>;
+  readonly jobs: Pick<JobStore, keyof (typeof NEEDED)['jobs']>;
   readonly #writers: Writers;
   readonly #who: Principal;
 

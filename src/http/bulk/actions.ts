@@ -3,7 +3,7 @@ import { Stopped } from '../../base/errors.ts';
 import type { Logger } from '../../base/logger.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
 import type { QueueAdmin } from '../../queue/index.ts';
-import type { BulkRecord, BulkRequest, BulkResult, BulkStore, TakenBulk } from '../store/bulk.ts';
+import type { BulkRecord, BulkRequest, BulkResult, BulkStore, BulkWhat, TakenBulk } from '../store/bulk.ts';
 import { BulkRun } from './run.ts';
 
 /** How long after its last sign of life a process's actions are another's. */
@@ -61,11 +61,7 @@ export class BulkActions {
   }
 
   /** The same on jobs that are named. @throws Conflict  too many are open */
-  async startOn(
-    jobs: readonly string[],
-    what: Pick<BulkRequest, 'action' | 'reason'>,
-    who: string,
-  ): Promise<BulkRecord> {
+  async startOn(jobs: readonly string[], what: BulkWhat, who: string): Promise<BulkRecord> {
     return this.#started(await this.#parts.store.startOn(jobs, what, who, OPEN));
   }
 

@@ -2,15 +2,17 @@ import { InvalidInput } from '../../base/errors.ts';
 import type { JobRecord, JobStatus } from '../../queue/index.ts';
 import { ofQuery } from '../jobs/query.ts';
 import type { Services } from '../services.ts';
+import type { BulkAction } from '../store/bulk.ts';
 
 /** Which jobs an action can change; the others refuse. */
 const CHANGES: Readonly<Record<BulkAction, readonly JobStatus[]>> = {
   retry: ['error', 'cancelled'],
   cancel: ['new', 'in-progress'],
+  redrive: ['new', 'complete', 'error', 'cancelled'],
+  move: ['new', 'error', 'cancelled'],
+  erase: ['new', 'complete', 'error', 'cancelled'],
 };
 const SAMPLE = 5;
-
-export type BulkAction = 'retry' | 'cancel';
 
 /** What a bulk action is to be done to: what a search finds, or jobs by their ids. */
 export interface BulkOn {

@@ -1,4 +1,5 @@
-import { parseQuery } from '../../queue/index.ts';
+import { InvalidInput } from '../../base/errors.ts';
+import { parseQuery, type QueueRecord } from '../../queue/index.ts';
 import type { Principal } from '../auth/permission.ts';
 import { ofQuery, summary } from '../jobs/query.ts';
 import { pageOf, readCursor, readIdCursor, writeCursor } from '../protocol/cursor.ts';
@@ -6,7 +7,7 @@ import { choice, id, integer, listOf, maybe, text, unkept } from '../protocol/fi
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
 import { errorOf, filtersOf, searchOf } from '../redaction/hidden.ts';
 import type { Redaction } from '../redaction/redaction.ts';
-import type { BulkRecord } from '../store/bulk.ts';
+import type { BulkAction, BulkRecord } from '../store/bulk.ts';
 import { type BulkOn, previewBulk, requireOneWay } from './preview.ts';
 
 const bulk = { id: id('the id of a bulk action') };
@@ -16,7 +17,7 @@ const most = integer({ min: 1, max: 100_000, default: 100_000 });
 
 /** What is done, to which jobs. */
 const on = {
-  action: choice(['retry', 'cancel']),
+  action: choice(['retry', 'cancel', 'redrive', 'move', 'erase']),
   query: unkept(maybe(text({ about: 'a search; status:error for all in error' }))),
   queue: maybe(text({ max: 100 })),
   jobs: maybe(listOf(id('the id of a job'), { max: 1000 }, 'instead of query')),
@@ -34,18 +35,28 @@ export const bulkRoutes: readonly AnyRoute[] = [
     id: 'startBulk',
     tag: 'jobs',
     summary:
-      'Retries or cancels every job that a search finds, at most 100,000, or up to 1,000 jobs by their ids, in the background: in this process, or after its end in another.',
+      'Retries, cancels, redrives, moves or erases every job that a search finds, at most 100,000, or up to 1,000 jobs by their ids, in the background: in this process, or after its end in another.',
     permission: 'job:bulk',
-    body: { ...on, reason: maybe(text({ max: 1000, about: 'kept with the jobs' })), limit: most },
+    body: {
+      ...on,
+      reason: maybe(text({ max: 1000, about: 'kept with the jobs' })),
+      to: maybe(text({ max: 100, about: 'of a move: the queue that the jobs go to' })),
+      toKind: maybe(text({ max: 100, about: 'of a move: their kind there; default: that of the same name' })),
+      limit: most,
+    },
     status: 202,
     answers: 'Bulk',
     target: ({ body }) => `${body.action} of ${whichOf(body)}`,
-    run: async ({ body: { action, reason, limit: upTo, ...which }, who, services: { redaction }, effects }) => {
+    run: async ({ body, who, services: { redaction, queues: looks }, effects }) => {
+      const { action, reason, to, toKind, limit: upTo, ...which } = body;
       await requireWords(which, who, redaction);
+      requireTarget(action, to, toKind, await looks.reads.list());
       const { query, queue, jobs } = which;
       if (jobs !== undefined)
-        return shown(await effects.bulk.startOn([...new Set(jobs)], { action, reason }, who.name));
-      return shown(await effects.bulk.start({ action, query: query ?? '', queue, reason, limit: upTo }, who.name));
+        return shown(await effects.bulk.startOn([...new Set(jobs)], { action, reason, to, toKind }, who.name));
+      return shown(
+        await effects.bulk.start({ action, query: query ?? '', queue, reason, to, toKind, limit: upTo }, who.name),
+      );
     },
   }),
   route({
@@ -121,6 +132,26 @@ export const bulkRoutes: readonly AnyRoute[] = [
     run: async ({ params, effects }) => shown(await effects.bulk.stop(params.id)),
   }),
 ];
+
+/** @throws InvalidInput  a move without its queue, or another action with one; there is no such queue or kind */
+function requireTarget(
+  action: BulkAction,
+  to: string | undefined,
+  toKind: string | undefined,
+  known: readonly QueueRecord[],
+): void {
+  if (action !== 'move') {
+    if (to === undefined && toKind === undefined) return;
+    throw new InvalidInput('to and toKind are for a move alone', { field: to === undefined ? 'toKind' : 'to' });
+  }
+  if (to === undefined) throw new InvalidInput('a move needs to, the queue that the jobs go to', { field: 'to' });
+  const there = known.find(({ name }) => name === to);
+  if (there === undefined) throw new InvalidInput(`there is no queue "${to}"`, { field: 'to' });
+  if (toKind === undefined || there.kinds.includes(toKind)) return;
+  throw new InvalidInput(`queue "${to}" has no kind "${toKind}"; it has ${there.kinds.join(', ')}`, {
+    field: 'toKind',
+  });
+}
 
 /** @throws InvalidInput, HttpRefusal  it searches for words, and may not */
 async function requireWords(on: BulkOn, who: Principal, redaction: Redaction): Promise<void> {

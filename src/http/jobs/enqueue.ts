@@ -1,5 +1,5 @@
 import { InvalidInput, NotFound } from '../../base/errors.ts';
-import { anything, duration, integer, listOf, maybe, text, time, type Values } from '../protocol/field.ts';
+import { anything, choice, duration, type Field, integer, listOf, maybe, text, time } from '../protocol/field.ts';
 import { onceOf } from '../protocol/idempotency.ts';
 import { Reply } from '../protocol/reply.ts';
 import { type AnyRoute, type Call, route } from '../protocol/route.ts';
@@ -8,8 +8,37 @@ import type { Services } from '../services.ts';
 
 /** Jobs of one request: what takes a second. */
 const MOST = 1000;
+const AFTER_FAILURE = ['run', 'error', 'cancel'] as const;
 
-const job = {
+/** A job as a request has it. */
+export interface Job {
+  readonly kind: string;
+  readonly payload: unknown;
+  readonly key: string | undefined;
+  readonly priority: number;
+  readonly runAt: Date | undefined;
+  /** In milliseconds. */
+  readonly delay: number | undefined;
+  readonly attempts: number | undefined;
+  readonly timeout: number | undefined;
+  readonly backoff: unknown;
+  readonly expiresAt: Date | undefined;
+  readonly tags: readonly string[] | undefined;
+  readonly meta: unknown;
+  readonly unique: unknown;
+  readonly after: unknown;
+  readonly afterError: AfterFailure | undefined;
+  readonly afterCancel: AfterFailure | undefined;
+}
+
+type AfterFailure = (typeof AFTER_FAILURE)[number];
+type JobFields = { readonly [N in keyof Job]: Field<Job[N]> };
+
+const waiting = {
+  wait: maybe(duration({ min: 0, max: '30s', about: 'for one job: until it is settled, at most so long' })),
+};
+
+export const jobFields: JobFields = {
   kind: text({ max: 100 }),
   payload: anything('any JSON'),
   key: maybe(text({ about: 'jobs of one key run one after another; at most 1,000 bytes' })),
@@ -26,9 +55,11 @@ const job = {
   expiresAt: maybe(time('it ends as cancelled if it has not begun by then')),
   tags: maybe(listOf(text({ max: 100 }), { max: 20 }, 'words to find it by')),
   meta: anything('an object of at most 16 KiB for handlers and people'),
+  unique: anything('one of a rule at a time: true, false, or {by, while, per}; default: what its kind declares'),
+  after: anything('ids of jobs, and {"batch": id}, that have to end before: a list'),
+  afterError: maybe(choice(AFTER_FAILURE, 'what becomes of it if one of those ended in error; default: error')),
+  afterCancel: maybe(choice(AFTER_FAILURE, 'the same if one was cancelled; default: cancel')),
 };
-
-type Job = Values<typeof job>;
 
 export const enqueueRoute: AnyRoute = route({
   method: 'POST',
@@ -36,10 +67,11 @@ export const enqueueRoute: AnyRoute = route({
   id: 'enqueueJob',
   tag: 'jobs',
   summary:
-    'Adds a job; or, as a list, up to 1,000, all or none. Asked again with the same Idempotency-Key within a day, it answers what it did the first time, as a duplicate, and adds nothing. The payload is kept to the letter as far as jsonb does. It is checked by its schema when it runs; and here already where this server was given the queue.',
+    'Adds a job; or, as a list, up to 1,000, all or none. With wait it answers when that job is settled, with its status by then. Asked again with the same Idempotency-Key within a day, it answers what it did the first time, as a duplicate, and adds nothing. The payload is kept to the letter as far as jsonb does. It is checked by its schema when it runs; and here already where this server was given the queue.',
   permission: 'job:enqueue',
   params: { queue: text({ max: 100 }) },
-  body: job,
+  body: jobFields,
+  query: waiting,
   list: { max: MOST },
   takesKey: true,
   status: 201,
@@ -48,8 +80,8 @@ export const enqueueRoute: AnyRoute = route({
   run: enqueue,
 });
 
-async function enqueue(call: Call<{ queue: typeof job.kind }, Record<never, never>, typeof job>): Promise<Reply> {
-  const { params, body, list, text: raw, request, who, services, effects } = call;
+async function enqueue(call: Call<{ queue: typeof jobFields.kind }, typeof waiting, typeof jobFields>): Promise<Reply> {
+  const { params, query, body, list, text: raw, request, who, services, effects } = call;
   const { queue } = params;
   const jobs = list ?? [body];
   for (const [index, one] of jobs.entries()) {
@@ -60,7 +92,22 @@ async function enqueue(call: Call<{ queue: typeof job.kind }, Record<never, neve
   const once = onceOf(request, who.name, raw);
   const answer = await effects.jobs.enqueue(once, raw, JSON.stringify(added), traceOf(request.headers));
   if (Array.isArray(answer)) return new Reply({ items: answer }, {});
-  return new Reply(answer, { headers: locationOf(services, answer) });
+  return new Reply(await settled(services, answer, query.wait, request.signal), {
+    headers: locationOf(services, answer),
+  });
+}
+
+/** The same answer with the status that the job has when it is settled, or when that time is over. */
+async function settled(
+  { jobs, queues }: Services,
+  answer: unknown,
+  wait: number | undefined,
+  signal: AbortSignal,
+): Promise<unknown> {
+  if (wait === undefined) return answer;
+  const id = String(Reflect.get(Object(answer), 'id'));
+  await jobs.settled(id, wait, signal);
+  return { ...Object(answer), status: (await queues.reads.get(id)).status };
 }
 
 /** Where a job is to be looked at. */
@@ -68,13 +115,27 @@ export function locationOf({ settings }: Services, answer: unknown): Record<stri
   return { location: `${settings.basePath}/api/v1/jobs/${String(Reflect.get(Object(answer), 'id'))}` };
 }
 
-async function check({ program }: Services, queue: string, { kind, payload, key, runAt, delay }: Job): Promise<void> {
+/** @throws InvalidInput  the job cannot be enqueued as it is */
+export async function check(
+  services: Services,
+  queue: string,
+  { kind, payload, key, runAt, delay }: Job,
+): Promise<void> {
   if (key !== undefined && Buffer.byteLength(key) > 1000) {
     throw new InvalidInput('key must be at most 1000 bytes', { field: 'key' });
   }
   if (runAt !== undefined && delay !== undefined) {
     throw new InvalidInput('give either runAt or delay', { field: 'delay' });
   }
+  await checkPayload(services, queue, { kind, payload, key });
+}
+
+/** By the schema of its kind, where this server was given the queue. @throws InvalidInput */
+export async function checkPayload(
+  { program }: Services,
+  queue: string,
+  { kind, payload, key }: Pick<Job, 'kind' | 'payload' | 'key'>,
+): Promise<void> {
   const declared = program.queues.find(({ name }) => name === queue);
   try {
     await declared?.check(kind, payload, { key });
@@ -86,7 +147,7 @@ async function check({ program }: Services, queue: string, { kind, payload, key,
 }
 
 /** Says of which job of a list a refusal is. */
-async function within(index: number | undefined, checking: Promise<void>): Promise<void> {
+export async function within(index: number | undefined, checking: Promise<void>): Promise<void> {
   try {
     await checking;
   } catch (cause) {
@@ -95,8 +156,20 @@ async function within(index: number | undefined, checking: Promise<void>): Promi
   }
 }
 
-function requestOf(queue: string, { payload: _payload, runAt, delay, expiresAt, ...rest }: Job): object {
+/** What is said of a job next to its payload, as `pawl.enqueue()` takes it. */
+export function requestOf(
+  queue: string | undefined,
+  { payload: _payload, runAt, delay, expiresAt, unique, after, ...rest }: Job,
+): object {
   // A text: to the database "10m" could be months.
   const wait = delay === undefined ? {} : { delay: `${delay} milliseconds` };
-  return { ...rest, queue, runAt: runAt?.toISOString(), expiresAt: expiresAt?.toISOString(), ...wait };
+  return {
+    ...rest,
+    ...(unique !== null && { unique }),
+    ...(after !== null && { after }),
+    queue,
+    runAt: runAt?.toISOString(),
+    expiresAt: expiresAt?.toISOString(),
+    ...wait,
+  };
 }

@@ -73,7 +73,7 @@ export const pullRoutes: readonly AnyRoute[] = [
     answers: 'UnitSettled',
     isQuiet: true,
     run: async ({ body, effects: { queues } }) => {
-      await queues.giveBack(body.handle);
+      await queues.release(body.handle);
       return { to: 'release' };
     },
   }),

@@ -7,6 +7,7 @@ import { AFTER, type AnyRoute, type Call, route } from '../protocol/route.ts';
 import { errorOf, payloadOf, quotingError } from '../redaction/hidden.ts';
 import { jobChangeRoutes } from './changes.ts';
 import { enqueueRoute } from './enqueue.ts';
+import { flowRoutes } from './flows.ts';
 import { pullRoutes } from './pull.ts';
 import { JOB_FILTERS, ofQuery, queryOf, summary } from './query.ts';
 
@@ -76,12 +77,13 @@ export const jobRoutes: readonly AnyRoute[] = [
       };
       const locksOf = async (unit: readonly unknown[]): Promise<readonly JobLock[]> =>
         record.claimedAt === null ? [] : locksOfJobs(bounded, [...new Set([params.id, ...unit.map(String)])]);
-      const [explanation, history, [unit, locks], trace, reruns] = await Promise.all([
+      const [explanation, history, [unit, locks], trace, reruns, relations] = await Promise.all([
         queues.reads.explain(params.id),
         queues.reads.history(params.id),
         unitOf().then(async (unit) => [unit, await locksOf(unit)] as const),
         store.queues.trace(params.id),
         store.jobs.reruns(params.id),
+        store.queues.relations(params.id),
       ]);
       const { progress, result, payload, meta } = record;
       return {
@@ -97,6 +99,7 @@ export const jobRoutes: readonly AnyRoute[] = [
         locks,
         traceparent: trace ?? null,
         ...reruns,
+        ...relations,
       };
     },
   }),
@@ -142,6 +145,7 @@ export const jobRoutes: readonly AnyRoute[] = [
   }),
   enqueueRoute,
   ...jobChangeRoutes,
+  ...flowRoutes,
   ...pullRoutes,
 ];
 

@@ -115,7 +115,7 @@ function ofQueues({ queues }: LiveSnapshot): Item[] {
   ];
 }
 
-function ofHealth({ lostWorkers, strandedKeys }: Awaited<ReturnType<typeof readQueueHealth>>): Item[] {
+function ofHealth({ lostWorkers, strandedKeys, blockedKeys }: Awaited<ReturnType<typeof readQueueHealth>>): Item[] {
   return [
     ...named(
       lostWorkers,
@@ -125,6 +125,16 @@ function ofHealth({ lostWorkers, strandedKeys }: Awaited<ReturnType<typeof readQ
         look: 'workers',
       }),
       (more) => ({ level: 'warning', text: `${more} more workers are lost`, look: 'workers' }),
+    ),
+    ...named(
+      blockedKeys,
+      ({ queue, key, job }): Item => ({
+        level: 'error',
+        text: `key "${key}" of queue "${queue}" is blocked by job ${job}, which ended in error`,
+        advice: 'retry or skip that job',
+        look: `jobs/${job}`,
+      }),
+      (more) => ({ level: 'error', text: `${more} more keys are blocked by jobs that ended in error`, look: 'queues' }),
     ),
     ...named(
       strandedKeys,

@@ -1,6 +1,13 @@
 import { NotFound } from '../../base/errors.ts';
-import type { JobRecord, QueueRecord, QueueStats, Reason } from '../../queue/index.ts';
-import { choice, integer, maybe, text } from '../protocol/field.ts';
+import {
+  type JobRecord,
+  namePart,
+  type PartOptions,
+  type QueueRecord,
+  type QueueStats,
+  type Reason,
+} from '../../queue/index.ts';
+import { choice, flag, integer, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
 import { type Hidden, quotingError } from '../redaction/hidden.ts';
 import { listQueues, QUEUE_ORDERS } from './list.ts';
@@ -66,6 +73,24 @@ export const queueRoutes: readonly AnyRoute[] = [
       return { queue: params.queue, ...diagnose(stats, one && why && newestOf(one, why)) };
     },
   }),
+  route({
+    method: 'DELETE',
+    path: '/queues/{queue}',
+    id: 'removeQueue',
+    tag: 'queues',
+    summary:
+      'Removes a queue that no program uses any more, with its jobs, history, schedules, subscriptions and batches, and answers how many of each there were. 409 while a worker lives, a job waits or runs, or a batch is open, unless force is true: that cancels them. If the answer is lost, ask again: it goes on, and is 404 when it was done.',
+    permission: 'queue:remove',
+    params: queue,
+    query: { force: flag('cancel what waits, and take what runs away from its workers') },
+    answers: 'QueueRemoved',
+    target: ({ params, query }) => `queue ${params.queue}${query.force ? ', by force' : ''}`,
+    run: async ({ params, query: { force }, request, services, effects: { queues } }) => {
+      const removed = await queues.remove(params.queue, { force, signal: request.signal });
+      services.expire();
+      return removed;
+    },
+  }),
   seriesRoute('/queues/{queue}/series', queue),
   ...(['pause', 'resume'] as const).map((verb) =>
     route({
@@ -75,19 +100,31 @@ export const queueRoutes: readonly AnyRoute[] = [
       tag: 'queues',
       summary:
         verb === 'pause'
-          ? 'Lets no worker claim any more, in any process; what runs is finished.'
-          : 'Ends a pause; workers look for work at once.',
+          ? 'Lets no worker claim any more, in any process; what runs is finished. With a kind, a key or a tag: only jobs that have all of these.'
+          : 'Ends a pause; workers look for work at once. A part is resumed by the words with which it was paused.',
       permission: 'queue:pause',
       params: queue,
+      body: {
+        kind: maybe(text({ max: 100, about: 'only jobs of this kind' })),
+        key: maybe(text({ max: 1000, about: 'only jobs of this key' })),
+        tag: maybe(text({ max: 100, about: 'only jobs with this tag' })),
+      },
       answers: 'Done',
-      target: ({ params }) => `queue ${params.queue}`,
-      run: async ({ params, effects: { queues } }) => {
-        await queues[verb](params.queue);
-        return { done: `queue "${params.queue}" is ${verb}d` };
+      target: ({ params, body }) => `${[...partWords(body), ''].join(' of ')}queue ${params.queue}`,
+      run: async ({ params, body, effects: { queues } }) => {
+        const part = partWords(body);
+        await queues[verb](params.queue, part.length === 0 ? undefined : body);
+        return { done: `${[...part, ''].join(' of ')}queue "${params.queue}" is ${verb}d` };
       },
     }),
   ),
 ];
+
+/** The part of a queue in words; none for the whole queue. */
+function partWords({ kind, key, tag }: PartOptions): string[] {
+  const part = { kind: kind ?? null, key: key ?? null, tag: tag ?? null };
+  return [namePart(part)].filter((words) => words !== '');
+}
 
 interface Finding {
   readonly code: string;
@@ -101,8 +138,20 @@ const WAITING_MS = 30;
 
 /** In the order in which they have to be mended. */
 function diagnose(stats: QueueStats, newest: Hidden | string | undefined): { isMoving: boolean; findings: Finding[] } {
-  const { ready, delayed, parked, inProgress, slots, workers, error, completePerMinute, pausedAt, oldestReadyMs } =
-    stats;
+  const {
+    ready,
+    delayed,
+    parked,
+    inProgress,
+    slots,
+    workers,
+    error,
+    completePerMinute,
+    pausedAt,
+    pausedParts,
+    blockedKeys,
+    oldestReadyMs,
+  } = stats;
   const findings: Finding[] = [];
   if (pausedAt !== null)
     findings.push({
@@ -117,6 +166,20 @@ function diagnose(stats: QueueStats, newest: Hidden | string | undefined): { isM
       level: 'error',
       text: 'no worker of it is running',
       advice: 'start one, or look at the log of the last one',
+    });
+  if (pausedParts.length > 0)
+    findings.push({
+      code: 'part_paused',
+      level: 'warning',
+      text: `paused are ${pausedParts.map(namePart).join('; ')}`,
+      advice: 'resume what may go on',
+    });
+  if (blockedKeys > 0)
+    findings.push({
+      code: 'keys_blocked',
+      level: 'error',
+      text: `${blockedKeys} ${blockedKeys === 1 ? 'key stands' : 'keys stand'} still behind a job that ended in error`,
+      advice: 'retry or skip these jobs',
     });
   if (workers > 0 && inProgress >= slots && ready > 0)
     findings.push({

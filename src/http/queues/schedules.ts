@@ -1,11 +1,12 @@
-import { nextTicks, type ScheduleRecord } from '../../queue/index.ts';
-import { integer, maybe, text } from '../protocol/field.ts';
+import { nextTicks, type ScheduleOptions, type ScheduleRecord } from '../../queue/index.ts';
+import { checkPayload } from '../jobs/enqueue.ts';
+import { anything, choice, duration, integer, maybe, text } from '../protocol/field.ts';
 import { type AnyRoute, route } from '../protocol/route.ts';
 
 const schedule = { queue: text({ max: 100 }), name: text({ max: 100, about: 'the name of a schedule' }) };
 const SHOWN = 10;
 
-/** Schedules: what is enqueued again and again. They are declared by programs, which would declare them anew. */
+/** Schedules: what is enqueued again and again. Programs declare theirs; operators set others. */
 export const scheduleRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -76,6 +77,35 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     run: async ({ params, effects: { queues } }) => {
       await queues.resumeSchedule(params.queue, params.name);
       return { done: `schedule "${params.name}" of queue "${params.queue}" is resumed` };
+    },
+  }),
+  route({
+    method: 'PUT',
+    path: '/schedules/{queue}/{name}',
+    id: 'setSchedule',
+    tag: 'schedules',
+    summary:
+      'Sets a schedule, new or in place of the one of this name, as a whole: what is left out is as its default. With the same pattern and zone it keeps its next tick, and a paused one stays paused, so asking again changes nothing. 409: it is of the set that a program declares. A program that declares a schedule of this name alone writes over it at its next start.',
+    permission: 'schedule:write',
+    params: schedule,
+    body: {
+      cron: text({ max: 100, about: 'five fields, six with seconds in front, or @daily and the like' }),
+      timezone: maybe(text({ max: 100, about: 'an IANA name; default: UTC' })),
+      kind: text({ max: 100 }),
+      payload: anything('any JSON; its numbers as JavaScript has them'),
+      key: maybe(text({ about: 'the key of its jobs; at most 1,000 bytes' })),
+      priority: integer({ min: -32_768, max: 32_767, default: 0, about: 'lower runs first' }),
+      missed: anything('ticks that no worker saw: "skip", "last" (default), "all", or {"all": "1d"}'),
+      overlap: choice(['queue', 'skip'], 'what a tick does while a job of the schedule is outstanding', 'queue'),
+      jitter: maybe(duration({ min: 1, max: '1d', about: 'each job waits for a random part of it after its tick' })),
+    },
+    answers: 'Schedule',
+    target: ({ params }) => `schedule ${params.name} of queue ${params.queue}`,
+    run: async ({ params: { queue, name }, body: { missed, ...body }, services, effects }) => {
+      await checkPayload(services, queue, body);
+      const options = { ...body, ...(missed !== null && { missed }) } as ScheduleOptions;
+      await effects.queues.setSchedule(queue, name, options);
+      return shown(await services.queues.reads.schedule(queue, name));
     },
   }),
   route({

@@ -14,6 +14,9 @@ export const workerRoutes: readonly AnyRoute[] = [
     params: { worker: id('the id of a worker of a queue') },
     answers: 'WorkerReleased',
     target: ({ params }) => `worker ${params.worker}`,
-    run: async ({ params, effects: { queues } }) => ({ id: params.worker, ...(await queues.release(params.worker)) }),
+    run: async ({ params, effects: { queues } }) => ({
+      id: params.worker,
+      ...(await queues.releaseWorker(params.worker)),
+    }),
   }),
 ];

@@ -1,15 +1,15 @@
 import { Conflict, NotFound } from '../../base/errors.ts';
 import { instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 
-const RECORD = `b.id::text as id, b.who, b.action, b.queue, b.query, b.reason, b.most as limit,
+const RECORD = `b.id::text as id, b.who, b.action, b.queue, b.query, b.reason, b.to_queue as "to", b.to_kind as "toKind", b.most as limit,
   case when b.ended_at is null and (b.held_until is null or b.held_until < clock_timestamp()) then 'waiting' else b.status end as status,
   ${instant('b.started_at')} as "startedAt", ${instant('b.ended_at')} as "endedAt", b.found, b.collected, b.done, b.refused, b.error`;
 
 const START = statement(
   'http.bulk_start',
   `
-insert into pawl.http_bulk as b (who, action, queue, query, reason, most)
-select $1, $2, $3, $4, $5, $6::int
+insert into pawl.http_bulk as b (who, action, queue, query, reason, most, to_queue, to_kind)
+select $1, $2, $3, $4, $5, $6::int, $8, $9
 where (select count(*) from (select 1 from pawl.http_bulk o where o.ended_at is null limit $7::int) x) < $7
 returning ${RECORD}`,
 );
@@ -19,8 +19,8 @@ const START_ON = statement(
   'http.bulk_start_on',
   `
 with b as (
-  insert into pawl.http_bulk (who, action, query, reason, most, found, collected)
-  select $1, $2, '', $3, pg_catalog.cardinality($4::bigint[]), pg_catalog.cardinality($4::bigint[]), true
+  insert into pawl.http_bulk (who, action, query, reason, most, found, collected, to_queue, to_kind)
+  select $1, $2, '', $3, pg_catalog.cardinality($4::bigint[]), pg_catalog.cardinality($4::bigint[]), true, $6, $7
   where (select count(*) from (select 1 from pawl.http_bulk o where o.ended_at is null limit $5::int) x) < $5
   returning *
 ), item as (
@@ -141,19 +141,29 @@ where id in (
   where b.ended_at < clock_timestamp() - $1::float8 * interval '1 ms' order by b.ended_at limit 10)`,
 );
 
+export type BulkAction = 'retry' | 'cancel' | 'redrive' | 'move' | 'erase';
+
 export interface BulkRequest {
-  readonly action: 'retry' | 'cancel';
+  readonly action: BulkAction;
+  /** The queue that jobs are moved to, and their kind there. */
+  readonly to: string | undefined;
+  readonly toKind: string | undefined;
   readonly queue: string | undefined;
   readonly query: string;
   readonly reason: string | undefined;
   readonly limit: number;
 }
 
+/** What is done, whatever it is done to. */
+export type BulkWhat = Pick<BulkRequest, 'action' | 'reason' | 'to' | 'toKind'>;
+
 /** A bulk action as it stands. */
 export interface BulkRecord {
   readonly id: string;
   readonly who: string;
-  readonly action: 'retry' | 'cancel';
+  readonly action: BulkAction;
+  readonly to: string | null;
+  readonly toKind: string | null;
   readonly queue: string | null;
   /** Empty where the jobs were named. */
   readonly query: string;
@@ -206,8 +216,9 @@ export class BulkStore {
   }
 
   /** @throws Conflict  so many are open already */
-  async start({ action, queue, query, reason, limit }: BulkRequest, who: string, most: number): Promise<BulkRecord> {
-    const values = [who, action, queue ?? null, query, reason ?? null, limit, most];
+  async start(request: BulkRequest, who: string, most: number): Promise<BulkRecord> {
+    const { action, queue, query, reason, limit, to, toKind } = request;
+    const values = [who, action, queue ?? null, query, reason ?? null, limit, most, to ?? null, toKind ?? null];
     const [row] = await this.#writes.query<BulkRecord>(START, values);
     return row ?? tooMany(most);
   }
@@ -215,11 +226,12 @@ export class BulkStore {
   /** @throws Conflict  so many are open already */
   async startOn(
     jobs: readonly string[],
-    { action, reason }: Pick<BulkRequest, 'action' | 'reason'>,
+    { action, reason, to, toKind }: BulkWhat,
     who: string,
     most: number,
   ): Promise<BulkRecord> {
-    const [row] = await this.#writes.query<BulkRecord>(START_ON, [who, action, reason ?? null, jobs, most]);
+    const values = [who, action, reason ?? null, jobs, most, to ?? null, toKind ?? null];
+    const [row] = await this.#writes.query<BulkRecord>(START_ON, values);
     return row ?? tooMany(most);
   }
 

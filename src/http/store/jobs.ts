@@ -1,4 +1,4 @@
-import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import { type PostgresEngine, type Statement, statement } from '../../engine/postgres/index.ts';
 import type { Once } from '../protocol/idempotency.ts';
 
 const ENQUEUE = statement(
@@ -9,6 +9,33 @@ const ENQUEUE = statement(
 const RERUN = statement(
   'http.rerun',
   'select pawl.http_rerun($1::text, $2::text, $3::text, $4::bigint, $5::jsonb, $6::text) as answer',
+);
+
+const UPDATE = statement(
+  'http.update',
+  `
+select pawl.update($3::jsonb || case when $2::jsonb ? 'payload'::text then pg_catalog.jsonb_build_object('payload', $2::jsonb -> 'payload'::text) else '{}'::jsonb end
+  || pg_catalog.jsonb_build_object('id', $1::text)) as answer`,
+);
+
+const FLOW = statement(
+  'http.flow',
+  'select pawl.http_flow($1::text, $2::text, $3::text, $4::jsonb, $5::jsonb, $6::text) as answer',
+);
+
+const NEW_BATCH = statement(
+  'http.new_batch',
+  'select pawl.http_new_batch($1::text, $2::text, $3::text, $4::jsonb) as answer',
+);
+
+const ADD_TO_BATCH = statement(
+  'http.add_to_batch',
+  'select pawl.http_add_to_batch($1::text, $2::text, $3::text, $4::bigint, $5::jsonb, $6::jsonb, $7::text) as answer',
+);
+
+const PUBLISH = statement(
+  'http.publish',
+  'select pawl.http_publish($1::text, $2::text, $3::text, $4::jsonb, $5::jsonb) as answer',
 );
 
 /** Of which job this one is a new run, and which are new runs of it. */
@@ -43,6 +70,42 @@ export class JobStore {
   /** A new job like this one, with the payload of `raw`. @throws NotFound @throws Conflict  it has not ended */
   async rerun({ who, key, digest }: Once, job: string, raw: string, trace: string | undefined): Promise<unknown> {
     const [row] = await this.#writes.query<{ answer: unknown }>(RERUN, [who, key, digest, job, raw, trace ?? null]);
+    return row?.answer;
+  }
+
+  /** Changes a job that waits; `raw` may have another payload. @throws NotFound, InvalidInput @throws Conflict  it has begun or ended */
+  async update(job: string, raw: string, change: object): Promise<unknown> {
+    return this.#answer(UPDATE, [job, raw, JSON.stringify(change)]);
+  }
+
+  /** Adds a graph of jobs: in `nodes`, each comes after those that it waits for. @throws NotFound, InvalidInput, Conflict */
+  async flow({ who, key, digest }: Once, raw: string, nodes: object[], trace: string | undefined): Promise<unknown> {
+    return this.#answer(FLOW, [who, key, digest, raw, JSON.stringify(nodes), trace ?? null]);
+  }
+
+  /** Makes an open batch. @throws NotFound, InvalidInput, Conflict */
+  async newBatch({ who, key, digest }: Once, raw: string): Promise<unknown> {
+    return this.#answer(NEW_BATCH, [who, key, digest, raw]);
+  }
+
+  /** @throws NotFound, InvalidInput @throws Conflict  it is sealed, or the key was used for something else */
+  async addToBatch(
+    { who, key, digest }: Once,
+    batch: string,
+    raw: string,
+    jobs: string,
+    trace: string | undefined,
+  ): Promise<unknown> {
+    return this.#answer(ADD_TO_BATCH, [who, key, digest, batch, raw, jobs, trace ?? null]);
+  }
+
+  /** A job in each queue that is subscribed. @throws InvalidInput, Conflict */
+  async publish({ who, key, digest }: Once, raw: string, request: object): Promise<unknown> {
+    return this.#answer(PUBLISH, [who, key, digest, raw, JSON.stringify(request)]);
+  }
+
+  async #answer(sql: Statement, values: unknown[]): Promise<unknown> {
+    const [row] = await this.#writes.query<{ answer: unknown }>(sql, values);
     return row?.answer;
   }
 
