@@ -20,6 +20,14 @@ const LONG = [
   'actor/work/silence',
   'capture/projection',
   'lock/dynamodb/contract',
+  'lock/dynamodb/hazards',
+  'lock/faults',
+  'http/redaction/hidden',
+  'actor/work/faults',
+  'actor/work/handover',
+  'actor/strangers',
+  'queue/work/crash/crash',
+  'queue/work/crash/poison',
   'cli/operate/dev',
   'cli/commands/lock-run',
   'files/disk',
@@ -32,7 +40,8 @@ const LONG = [
   'engine/postgres/foreign/parsers',
   'engine/postgres/foreign/settings',
   'queue/work/large',
-  'capture/copy',
+  'capture/copy/copy',
+  'capture/copy/step-back',
   'queue/schedules',
 ].map((name) => `/test/${name}.test.ts`);
 
@@ -56,8 +65,8 @@ const config: ViteUserConfig = defineConfig({
     server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',
     isolate: false,
-    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve five files at a time.
-    maxWorkers: 5,
+    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve seven files at a time.
+    maxWorkers: 7,
     sequence: { sequencer: LongestFirst },
     testTimeout: 120_000,
     hookTimeout: 60_000,

@@ -58,7 +58,11 @@ export const SPAN_KIND = { server: 1, client: 2, producer: 3, consumer: 4 } as c
 const ERROR_STATUS = 2;
 
 /** Where every copy of the package leaves what was registered with it. */
-const REGISTRY = Symbol.for('opentelemetry.js.api.1');
+const REGISTRY: unique symbol = Symbol.for('opentelemetry.js.api.1');
+
+interface Registry {
+  readonly [REGISTRY]?: unknown;
+}
 
 /**
  * OpenTelemetry, where the program has it and has registered an SDK. Until then all of this reads one global; nothing
@@ -151,6 +155,6 @@ export function writeTraceparent({ traceId, spanId, traceFlags }: SpanContext): 
 }
 
 function isRegistered(): boolean {
-  const registry: unknown = Reflect.get(globalThis, REGISTRY);
+  const registry = (globalThis as Registry)[REGISTRY];
   return typeof registry === 'object' && registry !== null && ('trace' in registry || 'metrics' in registry);
 }

@@ -10,6 +10,8 @@ export interface DirectHandoffOptions<H extends Handoff> {
   readonly worker: () => number | undefined;
   /** Whether something that is handed over would begin at once. */
   readonly isFree: () => boolean;
+  /** Whether the worker sleeps. While it polls, the poll brings work or makes the offer. */
+  readonly isAsleep: () => boolean;
   /** Called once for each offer that was used, unless a recall gives back what was handed over. */
   readonly onHandoff: (handed: H) => void;
   readonly onError: (error: unknown) => void;
@@ -87,12 +89,15 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     this.#open.delete(offer.number);
   }
 
-  /** Sends an offer in a moment, if none has gone with a settlement by then. */
+  /**
+   * Sends an offer in a moment, if none has gone with a settlement by then and the worker sleeps at that moment. A worker that polls
+   * would withdraw it as soon as its claim brings jobs: a drain of 200,000 jobs sent and withdrew 27 offers, a seventh of its time.
+   */
   offerSoon(): void {
     if (this.#subscription === undefined || this.#cancelTimer !== undefined) return;
     const send = (): void => {
       this.#cancelTimer = undefined;
-      const offer = this.nextOffer();
+      const offer = this.#options.isAsleep() ? this.nextOffer() : undefined;
       if (offer !== undefined) this.#options.store.offer(offer).catch(this.#options.onError);
     };
     this.#cancelTimer = after(OFFER_DELAY_MS, send, { unref: true });

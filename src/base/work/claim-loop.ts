@@ -21,8 +21,8 @@ export interface ClaimSource<Unit, Answer, H> {
   register(): Promise<number>;
   /** Whether the worker's lease is certainly not over yet. */
   readonly hasLease: boolean;
-  /** Units that run. */
-  readonly running: { readonly size: number };
+  /** How many slots are taken by units that run. */
+  readonly slotsTaken: number;
   /** Nothing may begin at the same time as what runs. */
   readonly isExclusive: boolean;
   /** How many units there is room for. @param prefetch  so many of them ahead of their slots */
@@ -156,8 +156,13 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
 
   /** Whether a unit would begin at once. */
   get isFree(): boolean {
-    const taken = this.#source.running.size + this.#following.length + this.#waiting.length;
+    const taken = this.#source.slotsTaken + this.#following.length + this.#waiting.length;
     return taken < this.#options.concurrency && !this.#source.isExclusive;
+  }
+
+  /** Whether it sleeps until the next poll. */
+  get isAsleep(): boolean {
+    return this.#isAsleep;
   }
 
   /** Sleeps, and would begin something now. */
@@ -311,7 +316,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     const { concurrency } = this.#options;
     let next = 0;
     while (
-      source.running.size < concurrency &&
+      source.slotsTaken < concurrency &&
       (this.#following.length > 0 || next < this.#waiting.length) &&
       this.#stopping === undefined &&
       // What was claimed before this process stood still is somebody else's by now; its renewal is about to say so.
@@ -333,6 +338,12 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
   ended(next?: Unit): void {
     this.#prefetch.recordEnd(1);
     if (next !== undefined) this.#following.push(next);
+    this.pump();
+  }
+
+  /** Something is to begin as soon as a slot is free, before all that wait. */
+  addNext(unit: Unit): void {
+    this.#following.push(unit);
     this.pump();
   }
 
@@ -362,6 +373,8 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     if (next === 'contended') return Math.min(2 ** this.#contendedPolls++, SHORT_MS, pollMs);
     this.#contendedPolls = 0;
     this.#isAsleep = true;
+    // Usually the poll has made the offer. Not where an older one was just being withdrawn.
+    this.#handoff.offerSoon();
     if (probe.listening) probe.hit(`${name}.idle`, { worker });
     return Math.min(pollMs * (0.75 + Math.random() / 2), next);
   }

@@ -41,6 +41,8 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
   readonly #workers = new Set<W>();
   #renewal: Renewal | undefined;
   #answeredAt = moment();
+  /** The millisecond of the wall clock in which the leases were last seen not to be over. */
+  #certainAt: number | undefined;
   /** The first heartbeat that failed since one was answered. */
   #failure: { readonly at: Date; readonly message: string } | undefined;
 
@@ -58,11 +60,17 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
   }
 
   /**
-   * Whether the leases are certainly not over yet, even if no timer could run. Both clocks are read each time: a machine that was
-   * suspended wakes within the same millisecond of the monotonic one.
+   * Whether the leases are certainly not over yet, even if no timer could run. It is asked before each unit, so it answers from
+   * memory within one millisecond of the *wall* clock: a machine that was suspended may wake within the same millisecond of the
+   * monotonic one. Reading both clocks each time took a twentieth of the time of a worker with small jobs.
    */
   get hasLease(): boolean {
-    return this.#renewal !== undefined && this.#renewal.remainingMs() > 0;
+    if (this.#renewal === undefined) return false;
+    const wall = Date.now();
+    if (wall === this.#certainAt) return true;
+    const isCertain = this.#renewal.remainingMs() > 0;
+    this.#certainAt = isCertain ? wall : undefined;
+    return isCertain;
   }
 
   /** Why the leases may soon be over, or are; undefined while the heartbeats are answered. */
@@ -111,6 +119,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
       onLost: (reason) => {
         if (this.#renewal !== renewal) return;
         this.#renewal = undefined;
+        this.#certainAt = undefined;
         for (const worker of Array.from(this.#workers)) worker.lost(reason, false);
         // The workers register anew, each at its own pace, and are kept again from then on.
         if (this.#workers.size > 0 && this.#renewal === undefined) this.#start();
