@@ -77,6 +77,9 @@ begin
     end loop;
   end if;
   if cardinality(v_tids) > 0 then
+    if v_inbox <> 'none' then
+      v_tids := pawl.actor_absorb_taken(v_tids);
+    end if;
     if exists (select 1 from pawl.actor_paused_state p where p.type = any (v_types)) then
       v_tids := pawl.actor_hold_paused(v_tids);
     end if;
@@ -108,7 +111,6 @@ language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan a
 declare
   v_actors bigint[];
   v_seen bigint[];
-  v_now timestamptz := clock_timestamp();
 begin
   select array_agg(distinct x.actor) into v_actors
   from unnest(p_types) t (type)
@@ -116,8 +118,28 @@ begin
   if v_actors is null then
     return 'none';
   end if;
+  v_seen := pawl.actor_absorb_of(v_actors);
+  if cardinality(v_seen) < cardinality(v_actors) then
+    -- Of actors that are no more.
+    delete from pawl.actor_inbox i where i.actor = any (v_actors)
+      and not exists (select 1 from pawl.actor_instance a where a.id = i.actor);
+  end if;
+  return case
+    when not exists (select 1 from unnest(p_types) t (type) cross join lateral (select 1 from pawl.actor_inbox i where i.type = t.type limit 1) x) then 'none'
+    when v_seen = '{}' then 'locked'
+    else 'more'
+  end;
+end $$;
+
+-- The same for these actors. Answers those whose row was not locked.
+create or replace function pawl.actor_absorb_of(p_actors bigint[]) returns bigint[]
+language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
+declare
+  v_seen bigint[];
+  v_now timestamptz := clock_timestamp();
+begin
   v_seen := array(
-    select a.id from pawl.actor_instance a where a.id = any (v_actors) order by a.id for no key update skip locked);
+    select a.id from pawl.actor_instance a where a.id = any (p_actors) order by a.id for no key update skip locked);
   -- A new statement: for each of these actors it sees everything that was committed before its row was locked.
   with gone as (
     delete from pawl.actor_inbox i where i.actor = any (v_seen) returning i.actor, i.name, i.n, i.at
@@ -150,16 +172,23 @@ begin
       else least(a.wake_at, greatest(w.wake_at, a.floor_at))
     end
   from wake w where a.id = w.actor;
-  if cardinality(v_seen) < cardinality(v_actors) then
-    -- Of actors that are no more.
-    delete from pawl.actor_inbox i where i.actor = any (v_actors)
-      and not exists (select 1 from pawl.actor_instance a where a.id = i.actor);
+  return v_seen;
+end $$;
+
+-- Of rows that are locked to be claimed: those that were locked by others when the inboxes were read, and are free by now, have theirs
+-- read here. Without it a turn begins without a semaphore that had been raised long before, and as if nothing could interrupt it.
+create or replace function pawl.actor_absorb_taken(p_tids tid[]) returns tid[]
+language plpgsql as $$
+declare
+  v_ids bigint[] := array(select a.id from pawl.actor_instance a where a.ctid = any (p_tids));
+  v_late bigint[] := array(select distinct i.actor from pawl.actor_inbox i where i.actor = any (v_ids));
+begin
+  if v_late = '{}' then
+    return p_tids;
   end if;
-  return case
-    when not exists (select 1 from unnest(p_types) t (type) cross join lateral (select 1 from pawl.actor_inbox i where i.type = t.type limit 1) x) then 'none'
-    when v_seen = '{}' then 'locked'
-    else 'more'
-  end;
+  perform pawl.actor_absorb_of(v_late);
+  -- The rows have moved to new versions.
+  return array(select a.ctid from pawl.actor_instance a where a.id = any (v_ids));
 end $$;
 
 -- Semaphores with changes added; what comes to nothing is left out, so none is ever below 0.

@@ -128,7 +128,7 @@ describe('in every order of raising, claiming and committing', () => {
     ],
     [
       'an absorber that does not wake',
-      'actor_absorb',
+      'actor_absorb_of',
       /else least\(a\.wake_at, greatest\(w\.wake_at, a\.floor_at\)\)/,
       'else a.wake_at',
     ],

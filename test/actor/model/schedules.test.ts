@@ -109,7 +109,7 @@ describe('the checks would notice', () => {
     ],
     [
       'an absorber that counts a child twice',
-      'actor_absorb',
+      'actor_absorb_of',
       /children = a\.children \+ w\.children/,
       'children = a.children + 2 * w.children',
     ],

@@ -200,6 +200,43 @@ describe('a semaphore', () => {
     expect((await scene.actors.get(one)).wakeAt).toEqual(before);
   });
 
+  // Invariant A10. A commit that ends just then is what frees the row in practice.
+  test('is there when the turn begins, though the row was locked by another when the claim read the inboxes', async () => {
+    const seen = new Map<string, number>();
+    const Worker = worker((a) => void seen.set(a.id, seen.get(a.id) ?? a.val('go')));
+    const scene = await openScene([Worker]);
+    const [read, locked] = [await scene.actors.create(Worker, {}), await scene.actors.create(Worker, {})].map(
+      ({ id }) => id,
+    );
+    if (read === undefined || locked === undefined) throw new Error('both were created');
+    for (const id of [read, locked]) await scene.actors.incr(id, 'go');
+    // A claim stands still where it has passed over what is locked, and has not yet taken what is due.
+    await scene.query(`
+      create function test_gate() returns trigger language plpgsql as $$
+      begin
+        perform pg_advisory_xact_lock_shared(77);
+        return old;
+      end $$`);
+    await scene.query(
+      'create trigger test_gate before delete on pawl.actor_inbox for each row execute function test_gate()',
+    );
+    const [gate, holder] = [await connect(scene.url), await connect(scene.url)];
+    await gate.query('select pg_advisory_lock(77)');
+    await holder.query('begin');
+    await holder.query('select from pawl.actor_instance where id = $1 for no key update', [locked]);
+    const started = scene.run({ poll: '1h' });
+    await until('the claim stands at the gate', () =>
+      scene.one(
+        `select count(*)::int > 0 from pg_locks where locktype = 'advisory' and objid = 77 and not granted and database = (select oid from pg_database where datname = current_database())`,
+      ),
+    );
+    await holder.query('commit');
+    await gate.query('select pg_advisory_unlock(77)');
+    await started;
+    await until('both ran', () => seen.size === 2);
+    expect(Object.fromEntries(seen)).toEqual({ [read]: 1, [locked]: 1 });
+  });
+
   // Invariant A13.
   test('does not let anybody overtake: the longest due runs first, however often the others are raised', async () => {
     const ran: string[] = [];

@@ -31,9 +31,9 @@ const ALL: Readonly<Record<PlantName, Change>> = {
     'state = coalesce(t.to_state, a.state)',
     `state = case when t.to_state = 'packing' then 'waiting' else coalesce(t.to_state, a.state) end`,
   ],
-  'a raise that comes with others is lost': ['actor_absorb', 'sum(g.n) as n', 'max(g.n) as n'],
+  'a raise that comes with others is lost': ['actor_absorb_of', 'sum(g.n) as n', 'max(g.n) as n'],
   'a child is counted twice': [
-    'actor_absorb',
+    'actor_absorb_of',
     'children = a.children + w.children',
     'children = a.children + 2 * w.children',
   ],
