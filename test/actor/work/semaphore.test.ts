@@ -200,8 +200,9 @@ describe('a semaphore', () => {
     expect((await scene.actors.get(one)).wakeAt).toEqual(before);
   });
 
-  // Invariant A10. A commit that ends just then is what frees the row in practice.
+  // Invariant A10.
   test('is there when the turn begins, though the row was locked by another when the claim read the inboxes', async () => {
+    // In practice the row was locked by a commit, which ends just then.
     const seen = new Map<string, number>();
     const Worker = worker((a) => void seen.set(a.id, seen.get(a.id) ?? a.val('go')));
     const scene = await openScene([Worker]);
