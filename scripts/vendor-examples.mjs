@@ -24,7 +24,7 @@ await build({
   platform: 'node',
   format: 'esm',
   target: 'node20',
-  minifySyntax: true,
+  minify: true,
   // Some of what they contain is CommonJS, and asks for modules of Node by require().
   banner: {
     js: "import { createRequire as requireFrom } from 'node:module'; const require = requireFrom(import.meta.url);",
