@@ -111,10 +111,11 @@ export { checkFlow } from './watch/by-hand.ts';
 /** @internal */
 export { arrangeNodes, readNodeName } from './watch/flow.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
+export type { BacklogOptions } from './work/backlog.ts';
 export type { UnitBatch } from './work/batch/unit-batch.ts';
 export type { OnceResult } from './work/once/tally.ts';
 export type { OnceOptions, StopOptions, WorkOptions } from './work/options.ts';
-export type { EndedEvent, WorkerEvents } from './work/report.ts';
+export type { Backlog, EndedEvent, WorkerEvents } from './work/report.ts';
 /** @internal */
 export { guardHeld } from './work/transaction/guard.ts';
 export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';
@@ -358,7 +359,7 @@ export class Queue<K extends Kinds = never> {
    * @throws InvalidInput  a kind has no handler, or an option is bad
    */
   work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
-    const { settings, signal, onBlocked } = readWorkOptions(options, this.#definition, this.#engine.connections);
+    const { settings, signal, onBlocked, warn } = readWorkOptions(options, this.#definition, this.#engine.connections);
     const traces: ReadTraces = (ids, unit) =>
       this.#store.traces(ids, settings.hold === 'transaction' ? unit.tx : undefined);
     const events = new Events<WorkerEvents>();
@@ -368,6 +369,7 @@ export class Queue<K extends Kinds = never> {
       ...readHandlers(this.#definition, handlers, { engine: this.#engine, events, traces }),
       settings,
       onBlocked,
+      warning: warn && { limits: warn, stats: () => this.stats() },
     };
     return new Worker(parts, () => this.#register(), events, this.#engine.options.logger, signal);
   }

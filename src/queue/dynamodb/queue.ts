@@ -123,7 +123,7 @@ export class DynamoQueue<K extends Kinds = never> {
   /**
    * Starts a worker in this process. It claims jobs at once, after every enqueue of this process, and at every poll.
    * @param handlers  one for each kind
-   * @throws InvalidInput  a kind has no handler, or an option is bad @throws NotSupported  hold: 'transaction'
+   * @throws InvalidInput  a kind has no handler, or an option is bad @throws NotSupported  hold: 'transaction', or warn
    */
   work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
     if (options.hold === 'transaction') {
@@ -131,7 +131,10 @@ export class DynamoQueue<K extends Kinds = never> {
         "hold: 'transaction' needs a transaction that stays open, which DynamoDB does not have: use a lease",
       );
     }
-    const { settings, signal, onBlocked } = readWorkOptions(options, this.#definition, Infinity);
+    const { settings, signal, onBlocked, warn } = readWorkOptions(options, this.#definition, Infinity);
+    if (warn !== undefined) {
+      throw new NotSupported('warn would read the whole line each time on DynamoDB: ask stats() when you need it');
+    }
     const events = new Events<WorkerEvents>();
     const parts = {
       store: this.#store,
@@ -139,6 +142,7 @@ export class DynamoQueue<K extends Kinds = never> {
       ...readHandlers(this.#definition, handlers, { engine: this.#engine, events }),
       settings,
       onBlocked,
+      warning: undefined,
     };
     return new Worker(parts, () => this.#register(), events, this.#engine.logger, signal);
   }

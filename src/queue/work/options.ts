@@ -12,6 +12,7 @@ import {
 import { refusal } from '../../base/options/refusal.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { Definition } from '../definition.ts';
+import { type BacklogLimits, type BacklogOptions, backlogOptions, requireLimit } from './backlog.ts';
 import type { WorkerSettings } from './lease-worker.ts';
 
 /** Options of a worker. */
@@ -42,6 +43,11 @@ export interface WorkOptions {
    * Default: not watched.
    */
   readonly onBlocked?: 'exit' | undefined;
+  /**
+   * From when on the worker says that the queue has too much to do: the event `backlog` and a line in the log, once, and `caughtUp`
+   * when that is over. Each worker that has the option looks for itself. Default: no worker checks that. Not on DynamoDB.
+   */
+  readonly warn?: BacklogOptions | undefined;
   /** Stops the worker when it aborts. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -77,19 +83,24 @@ const shape = {
   poll: duration({ min: '10ms', max: '1h', default: '2s' }),
   prefetch,
   onBlocked: optional(oneOf(['exit'])),
+  warn: backlogOptions,
   signal,
 };
 
 const stopShape = { timeout: duration({ default: '15s' }) };
 const onceShape = { timeout: duration({ default: Infinity, infinite: true }) };
 
+export interface ReadWorkOptions {
+  readonly settings: WorkerSettings;
+  readonly signal: AbortSignal | undefined;
+  readonly onBlocked: 'exit' | undefined;
+  readonly warn: BacklogLimits | undefined;
+}
+
 /** @throws InvalidInput on bad options, and when the engine has too few connections for them */
-export function readWorkOptions(
-  options: WorkOptions,
-  definition: Definition,
-  connections: number,
-): { settings: WorkerSettings; signal: AbortSignal | undefined; onBlocked: 'exit' | undefined } {
+export function readWorkOptions(options: WorkOptions, definition: Definition, connections: number): ReadWorkOptions {
   const given = checkOptions('work', options, shape);
+  if (given.warn !== undefined) requireLimit(given.warn);
   refuseBatches(given.hold, definition);
   const once = [...definition.kinds.values()].some((kind) => kind.attempts === 1);
   // The heartbeat has a connection of its own; everything else can share another one.
@@ -109,7 +120,7 @@ export function readWorkOptions(
     // A job with a single attempt must not lose it because its worker died while the job was only prefetched.
     prefetch: once ? 0 : given.prefetch,
   };
-  return { settings: Object.freeze(settings), signal: given.signal, onBlocked: given.onBlocked };
+  return { settings: Object.freeze(settings), signal: given.signal, onBlocked: given.onBlocked, warn: given.warn };
 }
 
 function refuseBatches(hold: 'lease' | 'transaction', { name, kinds }: Definition): void {

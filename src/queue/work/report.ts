@@ -28,6 +28,10 @@ export interface WorkerEvents {
   stale: { readonly claims: readonly number[] };
   /** The worker has lost its lease; the signals of all its units are aborted. It registers anew. */
   lost: { readonly reason: LeaseLost };
+  /** There is too much to do, by the limits of the option `warn`; once, until `caughtUp`. */
+  backlog: Backlog;
+  /** There was too much to do, and no longer is. */
+  caughtUp: Backlog;
   /** The database could not be reached, or refused a statement; the worker keeps trying. */
   error: { readonly error: unknown };
 }
@@ -47,6 +51,16 @@ export interface EndedEvent {
   readonly status: 'complete' | 'error' | 'cancelled';
   /** Null for a complete job, and where nothing was thrown. */
   readonly error: string | null;
+}
+
+/** The payload of the events `backlog` and `caughtUp`. */
+export interface Backlog {
+  /** How many jobs are ready. Counting stops at 10,000. */
+  readonly ready: number;
+  /** How long the oldest ready job has waited, in ms; null when none is ready. */
+  readonly oldestMs: number | null;
+  /** What is too much; empty in `caughtUp`. */
+  readonly exceeds: readonly ('ready' | 'oldest')[];
 }
 
 /** Emits what an attempt has come to, job by job. Costs three look-ups where no listener waits for it. */

@@ -1,5 +1,6 @@
 import { Stopped } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
+import type { Loop } from '../../base/loop.ts';
 import { sleep, within } from '../../base/time/clock.ts';
 import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
 import { currentTask } from '../../base/work/current-task.ts';
@@ -8,8 +9,10 @@ import { forgive } from '../../base/work/exit-code.ts';
 import { logLife } from '../../base/work/log-life.ts';
 import { notStarted, startWithRetries } from '../../base/work/start-up.ts';
 import type { Logger } from '../../engine/postgres/index.ts';
+import type { QueueStats } from '../operate/stats.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import type { QueueIds } from '../store.ts';
+import { type BacklogLimits, watchBacklog } from './backlog.ts';
 import type { UnitBatch } from './batch/unit-batch.ts';
 import { LeaseWorker, type WorkerParts } from './lease-worker.ts';
 import { newTally, type OnceResult } from './once/tally.ts';
@@ -17,6 +20,12 @@ import { type OnceOptions, readOnceOptions, readStopOptions, type StopOptions } 
 import type { WorkerEvents } from './report.ts';
 import { TransactionWorker } from './transaction/worker.ts';
 import type { Unit } from './unit.ts';
+
+/** How a worker learns whether its queue has too much to do. */
+interface Warning {
+  readonly limits: BacklogLimits;
+  readonly stats: () => Promise<QueueStats>;
+}
 
 /** A running worker. It runs until it is stopped; `await using worker = queue.work(…)` stops it at the end of the block. */
 export class Worker implements AsyncDisposable {
@@ -32,6 +41,7 @@ export class Worker implements AsyncDisposable {
   readonly #watch: EventLoopWatch | undefined;
   readonly #stop = new AbortController();
   readonly #tally = newTally();
+  #backlog: Loop | undefined;
   /** Why the last try to start failed. */
   #failure: unknown;
   #stopping: Promise<void> | undefined;
@@ -40,14 +50,17 @@ export class Worker implements AsyncDisposable {
 
   /** @internal */
   constructor(
-    given: Omit<WorkerParts, 'registered' | 'events' | 'tally'> & { readonly onBlocked: 'exit' | undefined },
+    given: Omit<WorkerParts, 'registered' | 'events' | 'tally'> & {
+      readonly onBlocked: 'exit' | undefined;
+      readonly warning: Warning | undefined;
+    },
     register: () => Promise<QueueIds>,
     events: Events<WorkerEvents>,
     logger: Logger,
     signal: AbortSignal | undefined,
   ) {
     this.events = events;
-    const { onBlocked, ...parts } = given;
+    const { onBlocked, warning, ...parts } = given;
     const queue = parts.definition.name;
     this.#watch = onBlocked === 'exit' ? watchEventLoop(parts.settings.leaseMs) : undefined;
     const handlers = this.#watch === undefined ? parts : watched(queue, parts, this.#watch);
@@ -58,6 +71,7 @@ export class Worker implements AsyncDisposable {
       if (all.settings.hold === 'lease' || !(store instanceof PostgresQueueStore)) return new LeaseWorker(all);
       return new TransactionWorker({ ...all, store });
     });
+    if (warning !== undefined) this.#watchBacklog({ ...warning, queue, events, logger });
     const { engine } = parts.store;
     const isStopping = (): boolean => this.#stopping !== undefined;
     const { concurrency, hold } = parts.settings;
@@ -66,6 +80,13 @@ export class Worker implements AsyncDisposable {
     const stop = (): void => void this.stop();
     signal?.addEventListener('abort', stop, { once: true });
     if (signal?.aborted) stop();
+  }
+
+  #watchBacklog(watch: Parameters<typeof watchBacklog>[0]): void {
+    const begin = (): void => {
+      if (this.#stopping === undefined) this.#backlog = watchBacklog(watch);
+    };
+    this.started.then(begin, () => {});
   }
 
   async #start(make: () => Promise<LeaseWorker | TransactionWorker>): Promise<void> {
@@ -143,6 +164,8 @@ export class Worker implements AsyncDisposable {
       const settled = this.started.catch(() => {});
       this.#isAbandoned = !(await within(Math.max(timeoutMs, STOP_MS), settled));
     }
+    // Not waited for: what it asks may have no answer, and it writes nothing.
+    void this.#backlog?.stop();
     await this.#inner?.stop(timeoutMs);
     this.#watch?.stop();
   }

@@ -162,6 +162,7 @@ describe.skipIf(local.kind === 'dynalite')('a queue on DynamoDB', () => {
   test('what DynamoDB cannot do is refused with the reason', async () => {
     const queue = createQueue(engine, name(), { kinds: { send: {} } });
     expect(() => queue.work({ send: () => {} }, { hold: 'transaction' })).toThrow(NotSupported);
+    expect(() => queue.work({ send: () => {} }, { warn: { ready: 1 } })).toThrow(NotSupported);
     await expect(queue.search()).rejects.toThrow(NotSupported);
     await expect(queue.enqueue('send', {}, { tx: {} } as never)).rejects.toThrow(InvalidInput);
     await expect(queue.enqueue('send', 'x'.repeat(400_000))).rejects.toThrow(InvalidInput);
