@@ -1,18 +1,20 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { InvalidInput, NotFound } from '../../../src/base/errors.ts';
+import { Conflict, InvalidInput, NotFound } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { createQueue, type Queue } from '../../../src/queue/index.ts';
+import { createQueue, createQueueAdmin, type Queue } from '../../../src/queue/index.ts';
 import { planTick } from '../../../src/queue/operate/schedule.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 import { gate } from '../contract/fixture.ts';
+import { SqlSession } from '../sql-session.ts';
 
 let engine: PostgresEngine;
+let url: string;
 let made = 0;
 
 beforeAll(async () => {
-  const { url } = await freshDatabase();
+  ({ url } = await freshDatabase());
   engine = postgres(url, { max: 20, logger: recordLog() });
 });
 
@@ -76,6 +78,52 @@ describe('the whole set of schedules', () => {
       ['b', 'c'],
     ]).toContainEqual(await names(queue));
   });
+
+  test('a schedule that is set by hand waits for a set that is being declared, and is refused where that has it', async () => {
+    const queue = newQueue();
+    await queue.register();
+    const program = await SqlSession.open(url);
+    onTestFinished(() => program.client.end());
+    await program.begin();
+    const declared = { queue: queue.name, name: 'a', timezone: 'UTC', missed: 'last', priority: 0, ...daily };
+    await program.one('select pawl.queue_set_schedules($1)', [
+      JSON.stringify({ queue: queue.name, schedules: [declared] }),
+    ]);
+    const byHand = createQueueAdmin(engine)
+      .setSchedule(queue.name, 'a', { ...daily, cron: '0 4 * * *' })
+      .catch((error: unknown) => error);
+    await eventually(async () =>
+      expect(
+        await program.one('select count(*)::int from pg_stat_activity where $1 = any (pg_blocking_pids(pid))', [
+          program.pid,
+        ]),
+      ).toBe(1),
+    );
+    await program.commit();
+    expect(await byHand).toBeInstanceOf(Conflict);
+    expect(await queue.schedules()).toMatchObject([{ name: 'a', cron: daily.cron }]);
+  });
+});
+
+test('twenty that set a schedule at once leave one of theirs, whole', async () => {
+  const queue = newQueue();
+  await queue.register();
+  const admin = createQueueAdmin(engine);
+  const given = (n: number): { cron: string; kind: 'job'; payload: number; priority: number } => ({
+    cron: `${n} 3 * * *`,
+    kind: 'job',
+    payload: n,
+    priority: n,
+  });
+  await Promise.all(
+    Array.from({ length: 20 }, (_, n) =>
+      n % 2 ? queue.schedule('a', given(n)) : admin.setSchedule(queue.name, 'a', given(n)),
+    ),
+  );
+  const [left, ...more] = await queue.schedules();
+  expect(more).toEqual([]);
+  expect(left).toMatchObject(given(Number(left?.payload)));
+  expect(left?.nextAt?.getUTCMinutes()).toBe(Number(left?.payload));
 });
 
 test("overlap: 'skip' enqueues nothing while a job of the schedule is outstanding, and goes on after it", async () => {
