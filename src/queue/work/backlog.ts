@@ -39,7 +39,7 @@ export function requireLimit(limits: BacklogLimits): void {
   throw new InvalidInput("warn needs a limit: { ready: 5000 }, { oldest: '5m' }, or both", { field: 'warn' });
 }
 
-interface BacklogWatch {
+export interface BacklogWatch {
   readonly queue: string;
   readonly limits: BacklogLimits;
   readonly stats: () => Promise<Pick<QueueStats, 'ready' | 'oldestReadyMs'>>;
@@ -51,8 +51,8 @@ interface BacklogWatch {
 export function watchBacklog({ queue, limits, stats, events, logger }: BacklogWatch): Loop {
   let isOver = false;
   const look = async (signal: AbortSignal): Promise<number> => {
-    const { ready, oldestReadyMs: oldestMs } = await stats();
-    signal.throwIfAborted();
+    // A stopped worker says nothing more, however late the answer is, and whatever it is.
+    const { ready, oldestReadyMs: oldestMs } = await stats().finally(() => signal.throwIfAborted());
     const backlog: Backlog = { ready, oldestMs, exceeds: exceeded(limits, ready, oldestMs) };
     if (backlog.exceeds.length > 0 && !isOver) {
       isOver = true;

@@ -12,7 +12,7 @@ import type { Logger } from '../../engine/postgres/index.ts';
 import type { QueueStats } from '../operate/stats.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import type { QueueIds } from '../store.ts';
-import { type BacklogLimits, watchBacklog } from './backlog.ts';
+import { type BacklogLimits, type BacklogWatch, watchBacklog } from './backlog.ts';
 import type { UnitBatch } from './batch/unit-batch.ts';
 import { LeaseWorker, type WorkerParts } from './lease-worker.ts';
 import { newTally, type OnceResult } from './once/tally.ts';
@@ -82,7 +82,7 @@ export class Worker implements AsyncDisposable {
     if (signal?.aborted) stop();
   }
 
-  #watchBacklog(watch: Parameters<typeof watchBacklog>[0]): void {
+  #watchBacklog(watch: BacklogWatch): void {
     const begin = (): void => {
       if (this.#stopping === undefined) this.#backlog = watchBacklog(watch);
     };

@@ -96,6 +96,25 @@ describe('a worker with warn', () => {
     expect(said).toEqual([]);
   });
 
+  test('says nothing once it is stopped, though its question is refused late', async () => {
+    const events = new Events<WorkerEvents>();
+    const said: unknown[] = [];
+    for (const name of ['backlog', 'error'] as const) events.on(name, (payload) => said.push(payload));
+    let refuse: ((error: Error) => void) | undefined;
+    const stats = (): Promise<Stats> =>
+      new Promise((_resolve, reject) => {
+        refuse = reject;
+      });
+    const limits = { ready: 1, oldest: undefined, every: 100 };
+    const loop = watchBacklog({ queue: 'refused', limits, stats, events, logger: recordLog() });
+    await Promise.resolve();
+    expect(refuse).toBeDefined();
+    const stopped = loop.stop();
+    refuse?.(new Error('the engine has been stopped'));
+    await stopped;
+    expect(said).toEqual([]);
+  });
+
   test('says that it could not look, and goes on', async () => {
     const events = new Events<WorkerEvents>();
     const errors: unknown[] = [];
