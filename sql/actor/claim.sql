@@ -215,6 +215,7 @@ begin
   v_tids := array(
     select a.ctid from pawl.actor_instance a where a.id = p_actor and a.worker is null and a.finished_at is null
     for no key update skip locked);
+  v_tids := pawl.actor_absorb_taken(v_tids);
   -- Whatever runs is due: it is where a rescue looks for it.
   if cardinality(v_tids) > 0 then
     update pawl.actor_instance a set wake_at = clock_timestamp(), held = null, lost = 0
