@@ -92,9 +92,8 @@ export function describeEndsOfWaits(title: string, world: () => EndsWorld): void
       );
     }
     const seen = new Set<string>();
-    // A wait without a place is invisible. On a busy machine the first wait may be over when the last one shows.
     const areOver = (): boolean => performance.now() - start > wait;
-    // On a busy machine one may even be over before anybody has seen it.
+    // A wait without a place is invisible. On a busy machine the first wait may be over when the last one shows, or before it was seen.
     await until('they wait, or all waits are over', async () => {
       for (const { name } of (await steady.query()).waiting) seen.add(name);
       return kinds.every((kind) => kind === 'unfair' || seen.has(kind)) || areOver();
