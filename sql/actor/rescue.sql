@@ -138,6 +138,8 @@ begin
     join pawl.actor_instance s on s.id = d.id
     where t.id = any (p_types) and t.paused_at is null
     order by d.wake_at limit 1 for no key update of s skip locked);
+  -- It begins with what had been raised before, as in the claims of what is due.
+  perform pawl.actor_absorb_of(array[v_actor]) where v_actor is not null;
   update pawl.actor_instance a set held = null where a.id = v_actor and a.held = pawl.actor_isolation_reason(2) and a.worker is null;
   v_now := clock_timestamp();
   return concat('{"rows":[', pawl.actor_take(p_worker, array(

@@ -9,6 +9,7 @@ const [Poison, Good] = poison({ poison() {}, async good() {} });
 
 /** Turns that somebody else runs, as far as the database knows. */
 const Thing = actor('thing', {
+  semaphores: ['go'],
   initial: 'only',
   backoff: { kind: 'fixed', min: '1ms', jitter: 0 },
   states: (state) => ({ only: state({ to: ['only'], run: (a) => a.done() }) }),
@@ -42,6 +43,15 @@ class Rows {
       rows: [number, number, string, number, number][];
     };
     return new Map(rows.map(([id, , , , epoch]) => [String(id), epoch]));
+  }
+
+  /** Loses all that is due twice in a row. */
+  async loseTwice(): Promise<void> {
+    for (let n = 0; n < 2; n += 1) {
+      const worker = await this.worker();
+      await this.claim(worker);
+      await this.lose(worker);
+    }
   }
 
   async lose(worker: number): Promise<void> {
@@ -91,11 +101,7 @@ describe('an actor that is lost with its process', () => {
 
   test('twice in a row, is claimed only by a worker that runs nothing else, or by any after a minute; what is given back stays so', async () => {
     const { rows, ids, scene } = await open();
-    for (let n = 0; n < 2; n += 1) {
-      const worker = await rows.worker();
-      await rows.claim(worker);
-      await rows.lose(worker);
-    }
+    await rows.loseTwice();
     const worker = await rows.worker();
     expect([...(await rows.claim(worker)).keys()]).toEqual([]);
     expect([...(await rows.claim(worker, 'alone, if long')).keys()]).toEqual([]);
@@ -119,13 +125,21 @@ describe('an actor that is lost with its process', () => {
     expect([...(await rows.claim(worker)).keys()]).toEqual([again[0]]);
   });
 
+  // Invariant A10.
+  test('twice in a row, begins with what was raised and has not been read', async () => {
+    const { rows, ids, scene } = await open();
+    await rows.loseTwice();
+    for (const id of ids) await scene.actors.incr(id, 'go', { n: 3 });
+    const worker = await rows.worker();
+    const [claimed] = await rows.claim(worker, 'alone');
+    expect(await scene.one('select semaphores from pawl.actor_instance where id = $1', [claimed?.[0]])).toEqual({
+      go: 3,
+    });
+  });
+
   test('three times in a row, is held, with a page, until somebody resumes it or runs it by hand', async () => {
     const { rows, ids, scene } = await open();
-    for (let n = 0; n < 2; n += 1) {
-      const worker = await rows.worker();
-      await rows.claim(worker);
-      await rows.lose(worker);
-    }
+    await rows.loseTwice();
     for (let n = 0; n < 3; n += 1) {
       const worker = await rows.worker();
       expect((await rows.claim(worker, 'alone')).size).toBe(1);
