@@ -4,9 +4,10 @@ import type { Key, PartialWrite } from '../../engine/dynamodb/index.ts';
 import type { OwnOptions } from '../job-options.ts';
 import type { NewJobs } from '../store.ts';
 import type { QueueRows } from './database.ts';
-import { added, backName, delayTold, lastNumber, numbersTaken, POKE } from './heads/head.ts';
+import { added, backName, delayTold, lastNumber, numbersTaken } from './heads/head.ts';
 import { jobAdded, readKeyHead } from './heads/key-head.ts';
 import { bandOf, jobNumber, pieceOf as numberOf } from './heads/place.ts';
+import { POKE } from './heads/spans.ts';
 import {
   creation,
   delayOf,

@@ -7,22 +7,11 @@ import { type Explanation, explainFacts, type Facts } from '../operate/explain.t
 import type { QueueStats } from '../operate/stats.ts';
 import type { RemainingWork } from '../postgres/reader.ts';
 import type { QueueRows } from './database.ts';
-import {
-  added,
-  backName,
-  cancelledInLine,
-  isIn,
-  isQuiet,
-  POKE,
-  pausedAt,
-  pauseSet,
-  readHead,
-  restoredInLine,
-  type ShardHead,
-  withdrawn,
-} from './heads/head.ts';
+import { cancelledInLine, pausedAt, pauseSet, restoredInLine, withdrawn } from './heads/by-hand.ts';
+import { added, backName, isQuiet, readHead, type ShardHead } from './heads/head.ts';
 import { jobAdded, keyCancelled, readKeyHead } from './heads/key-head.ts';
 import { JOBS } from './heads/place.ts';
+import { isIn, POKE } from './heads/spans.ts';
 import { type JobRecordEntry, writeRecords } from './records.ts';
 import {
   attribute,

@@ -1,21 +1,17 @@
 // Explores every order of the requests of producers and workers of one shard, with crashes, lost and doubled answers, and the living
 // taken for dead. Every decision is made by the functions of the library, and every write is one of their changes.
 import { applied, type Change, type Fields, isApplied } from '../../../src/queue/dynamodb/heads/change.ts';
+import { claimDecided, type SeenPiece } from '../../../src/queue/dynamodb/heads/claim.ts';
 import {
   added,
   backName,
   bandsWithWork,
-  claimDecided,
-  isIn,
   isQuiet,
   numbersTaken,
-  POKE,
   readHead,
   rescued,
-  type SeenPiece,
   type ShardClaim,
   type ShardHead,
-  type Span,
   settledFrom,
 } from '../../../src/queue/dynamodb/heads/head.ts';
 import {
@@ -26,6 +22,7 @@ import {
   taking,
 } from '../../../src/queue/dynamodb/heads/key-head.ts';
 import { JOBS } from '../../../src/queue/dynamodb/heads/place.ts';
+import { isIn, POKE, type Span } from '../../../src/queue/dynamodb/heads/spans.ts';
 import type { Protocol, Step } from '../../support/history/explore.ts';
 
 export interface QueueModelOptions {

@@ -3,20 +3,18 @@ import { ConnectionFailed } from '../../../base/errors.ts';
 import type { Item } from '../../../engine/dynamodb/index.ts';
 import type { ClaimAnswer, ClaimedKey, ClaimedRun, ClaimRequest, Origin } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
+import { claimDecided, type LineView, type SeenPiece } from '../heads/claim.ts';
 import {
   backName,
   bandsWithWork,
-  claimDecided,
-  type LineView,
   readHead,
   rescued,
-  type SeenPiece,
   type ShardClaim,
   type ShardHead,
-  type Span,
   settledFrom,
 } from '../heads/head.ts';
 import { JOBS, jobNumber, pieceOf as numberOf } from '../heads/place.ts';
+import { type Span } from '../heads/spans.ts';
 import { emptyPiece, headOf, type JobRow, originOf, pieceOf, readJobRow } from '../rows.ts';
 import { Delays } from './delays.ts';
 import { claimId, type HeldClaim } from './held.ts';

@@ -1,5 +1,6 @@
-import type { ShardClaim, Span } from '../heads/head.ts';
+import { type ShardClaim } from '../heads/head.ts';
 import type { KeyHead } from '../heads/key-head.ts';
+import { type Span } from '../heads/spans.ts';
 
 /** What a worker has claimed, as long as it is not settled. */
 export interface HeldClaim {

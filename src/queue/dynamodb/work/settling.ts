@@ -1,9 +1,10 @@
 import type { JobFailure, SettleAnswer, Settlement } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
 import type { Change } from '../heads/change.ts';
-import { backName, POKE, readHead, type ShardClaim, type Span, settledFrom } from '../heads/head.ts';
+import { backName, readHead, type ShardClaim, settledFrom } from '../heads/head.ts';
 import { type KeyOutcome, keySettled, readKeyHead } from '../heads/key-head.ts';
 import { JOBS, placeOf } from '../heads/place.ts';
+import { POKE, type Span } from '../heads/spans.ts';
 import { type NewRecord, writeRecords } from '../records.ts';
 import { headOf } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';

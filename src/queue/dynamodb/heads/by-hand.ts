@@ -1,0 +1,51 @@
+/** What people change in the head of a shard: pauses, and jobs that are cancelled before their claim, or brought back. */
+import type { Change } from './change.ts';
+import { F, type ShardHead } from './head.ts';
+import { bandOfPiece, JOBS, sequenceOf } from './place.ts';
+import { isIn, joined, plain, runsOf, type Spot, spansWithout, writeSpans } from './spans.ts';
+
+/** Pauses the shard, or ends that. It raises the fence, so that no claim that was decided before is carried out after. */
+export function pauseSet(head: ShardHead, pausedAt: number | undefined): Change {
+  return {
+    expect: { [F.fence]: head.fields[F.fence] ?? null },
+    set: { [F.fence]: head.fence + 1, [F.paused]: pausedAt ?? null },
+  };
+}
+
+/** When the shard was paused, in milliseconds since 1970. */
+export function pausedAt({ fields }: ShardHead): number | undefined {
+  const at = fields[F.paused];
+  return at === undefined ? undefined : Number(at);
+}
+
+/** Takes a job out of the line before it is claimed. @returns undefined when it is not in the line any more */
+export function cancelledInLine(head: ShardHead, { piece, index }: Spot): Change | undefined {
+  const band = bandOfPiece(piece);
+  if (sequenceOf(piece) * JOBS + index < (head.next[band] ?? JOBS)) return undefined;
+  const cancelled = [...head.cancelled, { piece, index, n: 1 }];
+  return {
+    expect: { [F.fence]: head.fields[F.fence] ?? null },
+    set: { [F.fence]: head.fence + 1, [F.cancelled]: writeSpans(joined(cancelled).map(plain)) },
+  };
+}
+
+/** Takes a job out of what was given back. @returns undefined when it is not there */
+export function withdrawn(head: ShardHead, { piece, index }: Spot): Change | undefined {
+  const entry = head.back.find(({ spans }) => isIn(spans, { piece, index }));
+  if (entry === undefined) return undefined;
+  const left = spansWithout(entry.spans, (spot) => spot.piece === piece && spot.index === index);
+  return {
+    expect: { [entry.name]: head.fields[entry.name] ?? null },
+    set: { [entry.name]: left.length === 0 ? null : writeSpans(left) },
+  };
+}
+
+/** Puts a job that was cancelled before its claim back into the line. @returns undefined when the line has passed it */
+export function restoredInLine(head: ShardHead, spot: Spot): Change | undefined {
+  if (!isIn(head.cancelled, spot)) return undefined;
+  const left = head.cancelled.flatMap((one) => runsOf(one, [{ ...spot, n: 1 }]));
+  return {
+    expect: { [F.fence]: head.fields[F.fence] ?? null },
+    set: { [F.fence]: head.fence + 1, [F.cancelled]: left.length === 0 ? null : writeSpans(left.map(plain)) },
+  };
+}
