@@ -1,51 +1,13 @@
-import { randomUUID } from 'node:crypto';
 import { InvalidInput, NotSupported } from '../../base/errors.ts';
 import type { Key, PartialWrite } from '../../engine/dynamodb/index.ts';
-import type { OwnOptions } from '../job-options.ts';
 import type { NewJobs } from '../store.ts';
 import type { QueueRows } from './database.ts';
 import { added, backName, delayTold, lastNumber, numbersTaken } from './heads/head.ts';
 import { jobAdded, readKeyHead } from './heads/key-head.ts';
-import { bandOf, jobNumber, pieceOf as numberOf } from './heads/place.ts';
+import { jobNumber, pieceOf as numberOf } from './heads/place.ts';
 import { POKE } from './heads/spans.ts';
-import {
-  creation,
-  delayOf,
-  emptyPiece,
-  fieldsOf,
-  headOf,
-  type JobRow,
-  jobFields,
-  keyOf,
-  MOST_JOBS,
-  MOST_PIECE,
-  pieceOf,
-  written,
-} from './rows.ts';
-
-/** One job of an enqueue. */
-interface NewJob {
-  /** Its place among those of the call. */
-  readonly at: number;
-  readonly kind: number;
-  readonly priority: number;
-  readonly payload: unknown;
-  /** The key by which it is ordered, and the one that people see. */
-  readonly key: string | undefined;
-  readonly label: string | undefined;
-  readonly dueAt: number;
-  readonly options: OwnOptions | null;
-  readonly bytes: number;
-}
-
-/** Jobs that become one row. */
-interface NewPiece {
-  readonly band: number;
-  readonly jobs: readonly NewJob[];
-}
-
-/** Jobs with a key and a time change the head of each key in one transaction with the rest, which has at most 100 rows. */
-const MOST_TIMED = 16;
+import { type NewPiece, type PieceRows, piecesOf, rowsOf } from './pieces.ts';
+import { creation, emptyPiece, fieldsOf, headOf, keyOf, written } from './rows.ts';
 
 /** Adds the jobs of a batch to their shard. @returns their ids in order */
 export async function addJobs(
@@ -158,101 +120,6 @@ async function takeNumbers(rows: QueueRows, shard: number, band: number, pieces:
   const key = headOf(rows.shard(shard));
   const { item } = await rows.engine.update(key, written(numbersTaken(band, pieces)), 'UPDATED_OLD', rows.limits);
   return lastNumber(fieldsOf(item), band) + 1;
-}
-
-/** Jobs with a key are apart: their piece may be written again under the same number. So are jobs of another band or time. */
-function piecesOf(batch: NewJobs, now: number, isKeyed: boolean): NewPiece[] {
-  const pieces: NewPiece[] = [];
-  const open = new Map<string, { band: number; jobs: NewJob[]; bytes: number }>();
-  for (const job of jobsOf(batch, now, isKeyed)) {
-    // The order of a key is that of numbers, which only those of one band have.
-    const band = job.key === undefined ? bandOf(job.priority) : 0;
-    const name = `${band} ${job.dueAt} ${job.key !== undefined}`;
-    const most = job.key !== undefined && job.dueAt > 0 ? MOST_TIMED : MOST_JOBS;
-    let piece = open.get(name);
-    if (piece === undefined || piece.jobs.length >= most || piece.bytes + job.bytes > MOST_PIECE) {
-      piece = { band, jobs: [], bytes: 0 };
-      open.set(name, piece);
-      pieces.push(piece);
-    }
-    piece.jobs.push(job);
-    piece.bytes += job.bytes;
-  }
-  return pieces;
-}
-
-function jobsOf(
-  { n, kinds, priorities, payloads, keys, runAt, delays, options }: NewJobs,
-  now: number,
-  isKeyed: boolean,
-): NewJob[] {
-  const all: unknown[] = JSON.parse(payloads);
-  const own: (OwnOptions | null)[] = options === null ? [] : JSON.parse(options);
-  return Array.from({ length: n }, (_, at) => {
-    const delay = delays?.[at] ?? null;
-    const dueAt = runAt?.[at]?.getTime() ?? (delay === null ? 0 : Math.ceil(now + delay));
-    const payload = all[at] ?? null;
-    return {
-      at,
-      kind: (kinds.length === 1 ? kinds[0] : kinds[at]) ?? 0,
-      priority: (priorities.length === 1 ? priorities[0] : priorities[at]) ?? 0,
-      payload,
-      key: isKeyed ? (keys?.[at] ?? undefined) : undefined,
-      label: keys?.[at] ?? undefined,
-      dueAt: dueAt <= now ? 0 : dueAt,
-      options: own[at] ?? null,
-      bytes: Buffer.byteLength(JSON.stringify(payload)) + 64,
-    };
-  });
-}
-
-/** The rows of a piece. */
-interface PieceRows {
-  readonly piece: PartialWrite;
-  /** The jobs of each key, which the piece does not have. */
-  readonly keys: readonly PartialWrite[];
-  readonly delays: readonly PartialWrite[];
-}
-
-function rowsOf(rows: QueueRows, shard: number, number: number, piece: NewPiece, trace: string | undefined): PieceRows {
-  const { jobs } = piece;
-  const pk = rows.shard(shard);
-  const dueAt = jobs[0]?.dueAt ?? 0;
-  const isKeyed = jobs[0]?.key !== undefined;
-  const shared = { nonce: randomUUID().slice(0, 13), enqueuedAt: rows.engine.now(), dueAt, trace };
-  const fields = (
-    some: readonly { job: NewJob; index: number }[],
-    of: Partial<JobRow>,
-  ): Record<string, string | number | undefined> =>
-    jobFields({
-      ...shared,
-      indexes: some.map(({ index }) => index),
-      kinds: some.map(({ job }) => job.kind),
-      priorities: some.map(({ job }) => job.priority),
-      payloads: some.map(({ job }) => job.payload),
-      options: some.some(({ job }) => job.options !== null) ? some.map(({ job }) => job.options) : undefined,
-      keys: undefined,
-      isLabelled: false,
-      ...of,
-    });
-  const numbered = jobs.map((job, index) => ({ job, index }));
-  const names = isKeyed ? jobs.map(({ key }) => key ?? '') : undefined;
-  const labels = jobs.some(({ label }) => label !== undefined) ? jobs.map(({ label }) => label ?? '') : undefined;
-  const labelled = { keys: labels, isLabelled: labels !== undefined };
-  const ofPiece = fields(numbered, isKeyed ? { payloads: [], keys: names ?? [], options: undefined } : labelled);
-  return {
-    piece: { key: pieceOf(pk, number), written: creation(ofPiece) },
-    keys: [...new Set(names)].map((name) => ({
-      key: pieceOf(keyOf(pk, name), number),
-      written: creation(
-        fields(
-          numbered.filter(({ job }) => job.key === name),
-          {},
-        ),
-      ),
-    })),
-    delays: dueAt === 0 ? [] : [{ key: delayOf(pk, dueAt, number), written: creation({ n: jobs.length }) }],
-  };
 }
 
 /** @returns the number under which it stands: another one, when its producer was given up before the piece was there */

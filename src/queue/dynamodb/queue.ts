@@ -18,6 +18,8 @@ import { isOneEver } from '../unique.ts';
 import { readWorkOptions, type WorkOptions } from '../work/options.ts';
 import type { WorkerEvents } from '../work/report.ts';
 import { Worker } from '../work/worker.ts';
+import { DynamoQueueChanges } from './changes.ts';
+import { DynamoQueueCounts } from './counts.ts';
 import { type EnqueueItem, partsOf } from './producing.ts';
 import { DynamoQueueReader } from './reader.ts';
 import { DynamoQueueStore, refuseOptions } from './store.ts';
@@ -38,6 +40,8 @@ export class DynamoQueue<K extends Kinds = never> {
   readonly #store: DynamoQueueStore;
   readonly #producer: Producer;
   readonly #reader: DynamoQueueReader;
+  readonly #counts: DynamoQueueCounts;
+  readonly #changes: DynamoQueueChanges;
   #registered: Promise<QueueIds> | undefined;
 
   /** @internal */
@@ -49,6 +53,8 @@ export class DynamoQueue<K extends Kinds = never> {
     this.#store = new DynamoQueueStore(engine, definition);
     this.#producer = new Producer(this.#store, definition, () => this.#register());
     this.#reader = new DynamoQueueReader(this.#store, definition);
+    this.#counts = new DynamoQueueCounts(this.#store, definition);
+    this.#changes = new DynamoQueueChanges(this.#store, definition);
   }
 
   /**
@@ -150,21 +156,21 @@ export class DynamoQueue<K extends Kinds = never> {
   /** How many jobs are ready, delayed and in progress, and how many workers live. Reads the line: for people. */
   async stats(): Promise<QueueStats> {
     await this.#register();
-    return this.#reader.stats();
+    return this.#counts.stats();
   }
 
   /** Stops claims of all workers in all processes until `resume()`. Claimed jobs are finished. One write for each shard. */
   async pause(part?: undefined): Promise<void> {
     refusePart(part);
     await this.#register();
-    await this.#reader.setPause(true);
+    await this.#changes.setPause(true);
   }
 
   /** Ends a pause. Workers of other processes claim jobs at their next poll. */
   async resume(part?: undefined): Promise<void> {
     refusePart(part);
     await this.#register();
-    await this.#reader.setPause(false);
+    await this.#changes.setPause(false);
   }
 
   /** @throws NotFound  this queue has no such job @throws InvalidInput  the id is none */
@@ -191,12 +197,12 @@ export class DynamoQueue<K extends Kinds = never> {
    */
   cancel(id: string, options: CancelOptions = {}): Promise<JobStatus> {
     const { reason } = checkOptions('cancel', options, cancelShape);
-    return this.#reader.cancel(readJobId(id), reason ?? null);
+    return this.#changes.cancel(readJobId(id), reason ?? null);
   }
 
   /** Makes a job that ended in error or was cancelled new again, with all its attempts. @throws Conflict  it is new, in progress or complete */
   retry(id: string): Promise<JobStatus> {
-    return this.#reader.retry(readJobId(id));
+    return this.#changes.retry(readJobId(id));
   }
 
   /**
@@ -248,7 +254,7 @@ export class DynamoQueue<K extends Kinds = never> {
   /** Resolves when no job of this queue is ready, parked or in progress, in any process. @throws TimedOut */
   async drain(options: DrainOptions = {}): Promise<void> {
     await this.#register();
-    await drain(this.#reader, this.name, options);
+    await drain(this.#counts, this.name, options);
   }
 
   #register(): Promise<QueueIds> {

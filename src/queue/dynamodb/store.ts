@@ -1,49 +1,28 @@
-import { randomInt } from 'node:crypto';
 import { Conflict, InvalidInput, LeaseLost, NotSupported } from '../../base/errors.ts';
 import type { RecallResult } from '../../base/handoff/handoff.ts';
-import { type ConditionCheckItem, type DynamoEngine, Expression, num, text } from '../../engine/dynamodb/index.ts';
+import { type ConditionCheckItem, type DynamoEngine, Expression, num } from '../../engine/dynamodb/index.ts';
 import type { Definition } from '../definition.ts';
 import { shardOf } from '../enqueue.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
 import { type OwnOptions, ownOptions } from '../job-options.ts';
-import type {
-  ClaimAnswer,
-  ClaimRequest,
-  Heartbeat,
-  HeartbeatAnswer,
-  NewJobs,
-  QueueIds,
-  SettleAnswer,
-  Settlement,
-  WorkerRow,
-} from '../store.ts';
+import type { ClaimAnswer, ClaimRequest, NewJobs, QueueIds, SettleAnswer, Settlement, WorkerRow } from '../store.ts';
 import { NO_HANDOFF, type PortedStore, type WorkerPorts } from '../work/ports.ts';
 import { QueueRows } from './database.ts';
 import { isQuiet, rescued } from './heads/head.ts';
 import { addJobs, addUnique } from './producing.ts';
-import {
-  attribute,
-  creation,
-  declarationOf,
-  fieldsOf,
-  headOf,
-  progressOf,
-  uniqueOf,
-  workerOf,
-  workersKey,
-} from './rows.ts';
+import { attribute, declarationOf, fieldsOf, headOf, progressOf, uniqueOf, workerOf } from './rows.ts';
 import { DynamoSchedules } from './schedules.ts';
 import { statusOfJob } from './standing.ts';
 import { Claimer } from './work/claiming.ts';
 import type { HeldClaim } from './work/held.ts';
 import { Household, keeperOf } from './work/household.ts';
 import { Settling } from './work/settling.ts';
+import { WorkerRows } from './work/workers.ts';
 
 /** How long a request of a producer or of a person is tried. */
 const CALLER_MS = 30_000;
 /** A claim is two requests of some milliseconds each, and others of the shard may come between. */
 const AHEAD_MS = 150;
-const WISH = 'x:';
 
 /** The requests of producers and workers of one queue. Each may be carried out twice: see docs/decisions/024-queue-on-dynamodb.md. */
 export class DynamoQueueStore implements PortedStore {
@@ -51,20 +30,20 @@ export class DynamoQueueStore implements PortedStore {
   readonly rows: QueueRows;
   readonly household: Household;
   readonly schedules: DynamoSchedules;
+  readonly workers: WorkerRows;
   readonly #engine: DynamoEngine;
   readonly #definition: Definition;
   readonly #held = new Map<number, HeldClaim>();
   readonly #claimer: Claimer;
   readonly #settling: Settling;
   #coalescing: ReadonlySet<number> = new Set();
-  /** Wishes to cancel that were passed on: the next beat removes them. */
-  readonly #passed = new Map<number, Set<string>>();
 
   constructor(engine: DynamoEngine, definition: Definition, timeoutMs: number = CALLER_MS) {
     this.#engine = engine;
     this.#definition = definition;
     this.rows = new QueueRows(engine, definition.name, timeoutMs);
     this.household = Household.of(engine, definition.name);
+    this.workers = new WorkerRows(this.rows, this.household);
     this.schedules = new DynamoSchedules(this.rows, definition, () => this.register(definition));
     this.engine = {
       isStopped: false,
@@ -84,7 +63,7 @@ export class DynamoQueueStore implements PortedStore {
   ports(_queue: number, leaseMs: number): WorkerPorts {
     this.household.ticks ??= this.schedules;
     return {
-      keeper: keeperOf(leaseMs, (beats) => this.beat(beats)),
+      keeper: keeperOf(leaseMs, (beats) => this.workers.beat(beats)),
       group: this.household,
       handoff: () => NO_HANDOFF,
       aheadMs: AHEAD_MS,
@@ -199,52 +178,12 @@ export class DynamoQueueStore implements PortedStore {
     return Promise.resolve();
   }
 
-  /** Its id is random: no worker is ever taken for another one. */
-  async addWorker({ host, pid, concurrency, leaseMs }: WorkerRow): Promise<number> {
-    const worker = randomInt(1, 2 ** 47);
-    const fields = { b: 0, l: leaseMs, h: host, i: pid, c: concurrency, t: this.#engine.now() };
-    const { isDone, isRepeated } = await this.#engine.update(
-      workerOf(this.rows.queue, worker),
-      creation(fields),
-      'NONE',
-      this.rows.limits,
-    );
-    if (!isDone && !isRepeated) return this.addWorker({ host, pid, concurrency, leaseMs, queue: 0, hold: 'lease' });
-    this.household.liveness.note(worker, true);
-    return worker;
+  addWorker(worker: WorkerRow): Promise<number> {
+    return this.workers.add(worker);
   }
 
-  /** A beat changes the row, on condition that it is there: a worker that was taken for dead learns so. */
-  async beat(beats: readonly Heartbeat[]): Promise<HeartbeatAnswer> {
-    const alive: number[] = [];
-    const cancel: { worker: number; id: number; reason: string | null }[] = [];
-    for (const { worker } of beats) {
-      const request = new Expression().set('b', num(Math.floor(this.#engine.now()))).when('attribute_exists(pk)');
-      const passed = this.#passed.get(worker) ?? new Set<string>();
-      for (const wish of passed) request.remove(wish);
-      const key = workerOf(this.rows.queue, worker);
-      const { isDone, item } = await this.#engine.update(key, request.write(), 'ALL_NEW', this.rows.limits);
-      this.household.liveness.note(worker, isDone);
-      if (!isDone) continue;
-      alive.push(worker);
-      const wishes = Object.entries(fieldsOf(item)).filter(([name]) => name.startsWith(WISH));
-      this.#passed.set(worker, new Set(wishes.map(([name]) => name)));
-      for (const [name, reason] of wishes) {
-        cancel.push({ worker, id: Number(name.slice(WISH.length)), reason: reason === '' ? null : String(reason) });
-      }
-    }
-    return { alive, cancel, wary: [] };
-  }
-
-  /** Asks a worker to cancel a running job. @returns false when the worker is gone */
-  async wishToCancel(worker: number, job: number, reason: string | null): Promise<boolean> {
-    const request = new Expression()
-      .set(`${WISH}${job}`, text(reason ?? ''))
-      .when('attribute_exists(pk)')
-      .write();
-    const { isDone } = await this.#engine.update(workerOf(this.rows.queue, worker), request, 'NONE', this.rows.limits);
-    if (isDone) this.household.checkCancels();
-    return isDone;
+  removeWorker(worker: number): Promise<void> {
+    return this.workers.remove(worker);
   }
 
   /** There are no notifications to wish for. */
@@ -269,11 +208,6 @@ export class DynamoQueueStore implements PortedStore {
 
   async leave(queue: number, worker: number, known: readonly number[]): Promise<void> {
     await this.recall(queue, worker, known);
-  }
-
-  async removeWorker(worker: number): Promise<void> {
-    this.household.liveness.note(worker, false);
-    await this.#engine.remove(workerOf(this.rows.queue, worker), {}, this.rows.limits);
   }
 
   /** In one transaction with the check of its worker's row. @throws LeaseLost */
@@ -305,22 +239,6 @@ export class DynamoQueueStore implements PortedStore {
     const held = this.#held.get(claim);
     if (held === undefined) throw new LeaseLost('the unit is over: nothing may be written for it any more');
     return [this.#engine.check(workerOf(this.rows.queue, held.claim.worker), IS_THERE)];
-  }
-
-  async workers(): Promise<
-    readonly { readonly id: number; readonly host: string; readonly pid: number; readonly slots: number }[]
-  > {
-    const items = await this.rows.range(workersKey(this.rows.queue), 'w#', 'w#~', 1000);
-    return items.map((item) => {
-      const fields = fieldsOf(item);
-      const sk = item['sk'] !== undefined && 'S' in item['sk'] ? item['sk'].S : '';
-      return {
-        id: Number(sk.slice(2)),
-        host: String(fields['h'] ?? ''),
-        pid: Number(fields['i'] ?? 0),
-        slots: Number(fields['c'] ?? 0),
-      };
-    });
   }
 }
 

@@ -1,0 +1,98 @@
+import type { Definition } from '../definition.ts';
+import type { QueueStats } from '../operate/stats.ts';
+import type { RemainingWork } from '../postgres/reader.ts';
+import type { QueueRows } from './database.ts';
+import { pausedAt } from './heads/by-hand.ts';
+import { isQuiet, type ShardHead } from './heads/head.ts';
+import { JOBS } from './heads/place.ts';
+import { DELAYS, fieldsOf, pieceOf, readJobRow } from './rows.ts';
+import type { DynamoQueueStore } from './store.ts';
+import { cancelledIn } from './work/delays.ts';
+/** How many jobs of a queue are where. */
+export class DynamoQueueCounts {
+  readonly #store: DynamoQueueStore;
+  readonly #rows: QueueRows;
+  readonly #definition: Definition;
+
+  constructor(store: DynamoQueueStore, definition: Definition) {
+    this.#store = store;
+    this.#rows = store.rows;
+    this.#definition = definition;
+  }
+
+  async stats(): Promise<QueueStats> {
+    const heads = await this.#heads();
+    const workers = await this.#store.workers.list();
+    const counts = { ready: 0, inProgress: 0, delayed: 0 };
+    const at = this.#rows.engine.now();
+    let pause: number | undefined;
+    for (const [shard, head] of heads.entries()) {
+      for (const { spans } of head.claims) for (const { n } of spans) counts.inProgress += n;
+      for (const { spans } of head.back) {
+        for (const { n, dueAt } of spans) {
+          if (dueAt > at) counts.delayed += n;
+          else counts.ready += n;
+        }
+      }
+      counts.ready += await this.#lineOf(shard, head);
+      const delays = await this.#rows.range(this.#rows.shard(shard), DELAYS.first, DELAYS.last, 1000);
+      for (const item of delays) counts.delayed += Number(fieldsOf(item)['n'] ?? 0) - cancelledIn(item).length;
+      pause = pausedAt(head) ?? pause;
+    }
+    return {
+      ...counts,
+      new: counts.ready + counts.delayed,
+      'in-progress': counts.inProgress,
+      error: 0,
+      cancelled: 0,
+      parked: 0,
+      completePerMinute: 0,
+      oldestReadyMs: null,
+      paused: pause !== undefined,
+      pausedAt: pause === undefined ? null : new Date(pause),
+      pausedParts: [],
+      blockedKeys: 0,
+      workers: workers.length,
+      slots: workers.reduce((sum, { slots }) => sum + slots, 0),
+    };
+  }
+
+  /** What is left to do: half a read unit for each shard, and a unit more where something may be in the line. */
+  async left(): Promise<RemainingWork> {
+    const left = { ready: false, parked: false, running: false, delayed: false };
+    const at = this.#rows.engine.now();
+    for (const [shard, head] of (await this.#heads()).entries()) {
+      left.running ||= head.claims.length > 0;
+      for (const { spans } of head.back) {
+        left.ready ||= spans.some(({ dueAt }) => dueAt <= at);
+        left.delayed ||= spans.some(({ dueAt }) => dueAt > at);
+      }
+      left.ready ||= !isQuiet({ ...head, back: [], claims: [] }) && (await this.#lineOf(shard, head)) > 0;
+      const delays = await this.#rows.range(this.#rows.shard(shard), DELAYS.first, DELAYS.last, 1);
+      left.delayed ||= delays.length > 0;
+    }
+    return left;
+  }
+
+  #heads(): Promise<ShardHead[]> {
+    return Promise.all(Array.from({ length: this.#definition.shards }, (_, shard) => this.#rows.head(shard)));
+  }
+
+  /** How many jobs are in the line, as far as one page of each band tells. */
+  async #lineOf(shard: number, head: ShardHead): Promise<number> {
+    const pk = this.#rows.shard(shard);
+    let jobs = 0;
+    for (const [band, next] of head.next.entries()) {
+      const first = band * 2 ** 37 + Math.floor(next / JOBS);
+      const last = band * 2 ** 37 + (head.last[band] ?? 0);
+      if (last < first) continue;
+      const items = await this.#rows.range(pk, pieceOf(pk, first).sk, pieceOf(pk, last).sk, 1000);
+      for (const row of items.map(readJobRow)) {
+        if (row.dueAt > 0) continue;
+        jobs += row.piece === first ? Math.max(0, row.n - (next % JOBS)) : row.n;
+        jobs -= head.cancelled.filter(({ piece }) => piece === row.piece).reduce((sum, { n }) => sum + n, 0);
+      }
+    }
+    return jobs;
+  }
+}
