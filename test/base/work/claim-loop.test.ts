@@ -1,7 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import type { Handoff, HandoffPort } from '../../../src/base/handoff/handoff.ts';
 import { probe } from '../../../src/base/probe.ts';
-import { ClaimLoop, type ClaimSource, type NextPoll } from '../../../src/base/work/claim-loop.ts';
+import { ClaimLoop } from '../../../src/base/work/claim-loop.ts';
+import type { ClaimSource, NextPoll } from '../../../src/base/work/claim-source.ts';
 import { until } from '../../support/eventually.ts';
 
 /** The loop without hand-off. */
