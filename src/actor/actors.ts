@@ -23,7 +23,7 @@ import type { PageChannel } from './pages/channel.ts';
 import type { PostgresActorStore } from './postgres/store.ts';
 import type { ActorRecord } from './record.ts';
 import { type ActorHandle, type ActorTarget, idOf } from './target.ts';
-import type { TurnOwner } from './turn/turn.ts';
+import type { TurnOwner } from './turn/turn-requests.ts';
 import { Dispatcher } from './work/dispatcher.ts';
 import { Keeper } from './work/keeper.ts';
 import { runManualTurn, type WorkedTurn } from './work/manual-turn.ts';

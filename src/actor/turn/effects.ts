@@ -14,6 +14,12 @@ export interface JobRequest {
   readonly runAt?: Date | undefined;
 }
 
+/** How a child is created. */
+export interface ChildOptions {
+  /** One actor of this type and key, ever: if there is one already, the turn fails. 1 to 1000 bytes. */
+  readonly key?: string | undefined;
+}
+
 /** What effects ask of the database. */
 export interface EffectStore {
   /** @param request  JSON */

@@ -85,7 +85,7 @@ class Attempt implements RunningTurn {
 
   interrupt(reason: Interrupted): void {
     this.#interruption ??= reason;
-    this.#turn?.interrupt(reason);
+    this.#turn?.life.interrupt(reason);
   }
 
   start(): void {
@@ -119,7 +119,7 @@ class Attempt implements RunningTurn {
 
   #abort(reason: unknown): void {
     this.#reason ??= reason;
-    this.#turn?.abort(reason);
+    this.#turn?.life.abort(reason);
   }
 
   #fail(error: unknown): void {
@@ -127,7 +127,7 @@ class Attempt implements RunningTurn {
   }
 
   #failed(error: unknown): TurnResult {
-    const reason = this.#reason ?? this.#turn?.abortReason;
+    const reason = this.#reason ?? this.#turn?.life.reason;
     return failedTurn(this.#claim, this.#stage, error, reason, this.#interruption !== undefined);
   }
 
@@ -153,7 +153,7 @@ class Attempt implements RunningTurn {
     if (this.#reason !== undefined) return this.#fail(this.#reason);
     const turn: AnyTurn = new Turn(this.#claim, worker, definition, state, fields, owner);
     this.#turn = turn;
-    if (this.#interruption !== undefined) turn.interrupt(this.#interruption);
+    if (this.#interruption !== undefined) turn.life.interrupt(this.#interruption);
     if (state.hold === 'transaction' && this.#hold !== undefined) {
       this.#limit();
       const body = async (): Promise<TurnResult> => this.#interpret(turn, await this.#call(turn));

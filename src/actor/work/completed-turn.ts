@@ -19,7 +19,7 @@ export function completedTurn(
   isMigrated: boolean,
 ): TurnResult | Promise<TurnResult> {
   const { definition, state } = stage;
-  turn.throwIfAborted();
+  turn.life.throwIfAborted();
   if (!(outcome instanceof MadeOutcome)) {
     const was = outcome === undefined ? 'nothing: a way through it has no return' : show(outcome);
     throw new Mistake(
@@ -37,7 +37,7 @@ export function completedTurn(
   if (patch === undefined && !isMigrated) return completed(claim, stage, turn, outcome, undefined);
   const succeeded = (made: unknown): TurnResult => {
     // A schema may take its time, too.
-    turn.throwIfAborted();
+    turn.life.throwIfAborted();
     const fields = asFields(made);
     if (patch !== undefined) requireFields(definition.name, patch, fields);
     return completed(claim, stage, turn, outcome, fieldsOf(fields));

@@ -15,7 +15,7 @@ import type { PageChannel } from '../pages/channel.ts';
 import { Delivery } from '../pages/delivery.ts';
 import type { PostgresActorReader } from '../postgres/reader.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
-import type { TurnOwner } from '../turn/turn.ts';
+import type { TurnOwner } from '../turn/turn-requests.ts';
 import { Keeper } from './keeper.ts';
 import type { AnyTurn } from './turn-result.ts';
 import { ActorWorker, type DispatcherEvents, type WorkerSettings } from './worker.ts';

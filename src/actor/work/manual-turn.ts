@@ -3,7 +3,7 @@ import type { ActorDefinition } from '../definition.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorRecord } from '../record.ts';
 import type { ActorClaim } from '../store.ts';
-import type { TurnOwner } from '../turn/turn.ts';
+import type { TurnOwner } from '../turn/turn-requests.ts';
 import { startTurn } from './attempt.ts';
 import type { Keeper, LeaseHolder } from './keeper.ts';
 import { commitWithEffects, RowLocked } from './settler.ts';

@@ -13,7 +13,7 @@ export async function runInTransaction(
   timeoutMs: number,
 ): Promise<TurnResult> {
   const run = async (tx: Transaction): Promise<TurnResult> => {
-    turn.throwIfAborted();
+    turn.life.throwIfAborted();
     turn.attachTx(tx);
     // A body that does not end when told to must not keep the row locked.
     const came = await Promise.race([body(), aborted(turn.signal)]);

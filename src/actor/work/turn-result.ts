@@ -5,7 +5,8 @@ import type { ActorDefinition, StateDefinition, Tries } from '../definition.ts';
 import type { LooseFields } from '../kind.ts';
 import type { ActorClaim, TurnCommit } from '../store.ts';
 import type { Effects } from '../turn/effects.ts';
-import type { Turn, TurnOwner } from '../turn/turn.ts';
+import type { Turn } from '../turn/turn.ts';
+import type { TurnOwner } from '../turn/turn-requests.ts';
 
 export type AnyTurn = Turn<LooseFields, string, string>;
 

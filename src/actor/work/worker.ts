@@ -14,7 +14,7 @@ import type { Subscription } from '../../engine/postgres/index.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorClaim, ActorHandoff, ClaimAnswer, TurnCommit } from '../store.ts';
-import type { TurnOwner } from '../turn/turn.ts';
+import type { TurnOwner } from '../turn/turn-requests.ts';
 import { Alarm } from './alarm.ts';
 import { type RunningTurn, startTurn } from './attempt.ts';
 import { Interrupts } from './interrupts.ts';
