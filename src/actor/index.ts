@@ -43,4 +43,4 @@ export type { VisitTimerOptions } from './turn/timers.ts';
 export type { Turn } from './turn/turn.ts';
 export type { Dispatcher, StopOptions } from './work/dispatcher.ts';
 export type { WorkedTurn } from './work/manual-turn.ts';
-export type { DispatcherEvents } from './work/worker.ts';
+export type { DispatcherEvents } from './work/report.ts';

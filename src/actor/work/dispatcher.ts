@@ -17,8 +17,10 @@ import type { PostgresActorReader } from '../postgres/reader.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { TurnOwner } from '../turn/turn-requests.ts';
 import { Keeper } from './keeper.ts';
-import type { AnyTurn } from './turn-result.ts';
-import { ActorWorker, type DispatcherEvents, type WorkerSettings } from './worker.ts';
+import type { DispatcherEvents } from './report.ts';
+import type { AnyTurn } from './run/turn-result.ts';
+import { ActorWorker } from './worker.ts';
+import type { WorkerSettings } from './worker-parts.ts';
 
 export interface StopOptions {
   /** How long running bodies may go on; then their `signal` aborts, and their actors are given back untried. Default `'15s'`. */

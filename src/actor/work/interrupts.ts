@@ -1,7 +1,7 @@
 import { Interrupted } from '../../base/errors.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
-import type { RunningTurn } from './attempt.ts';
+import type { RunningTurn } from './run/attempt.ts';
 
 export interface InterruptsOptions {
   readonly store: PostgresActorStore;

@@ -4,12 +4,13 @@ import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorRecord } from '../record.ts';
 import type { ActorClaim } from '../store.ts';
 import type { TurnOwner } from '../turn/turn-requests.ts';
-import { startTurn } from './attempt.ts';
 import type { Keeper, LeaseHolder } from './keeper.ts';
+import { startTurn } from './run/attempt.ts';
+import { runInTransaction } from './run/transaction-turn.ts';
+import { asOrphaning, asRefused, type TurnResult } from './run/turn-result.ts';
 import { commitWithEffects, RowLocked } from './settler.ts';
-import { runInTransaction } from './transaction-turn.ts';
-import { asOrphaning, asRefused, type TurnResult } from './turn-result.ts';
-import { unknownReason, workerRow } from './worker-row.ts';
+import { unknownReason } from './unknown-state.ts';
+import { workerRow } from './worker-row.ts';
 
 /** What one turn came to. */
 export interface WorkedTurn {

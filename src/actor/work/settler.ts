@@ -6,7 +6,7 @@ import { sleep } from '../../base/time/clock.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { CommitAnswer, TurnCommit } from '../store.ts';
-import { asOrphaning, asRefused, type TurnResult } from './turn-result.ts';
+import { asOrphaning, asRefused, type TurnResult } from './run/turn-result.ts';
 
 export interface SettlerOptions {
   readonly store: PostgresActorStore;

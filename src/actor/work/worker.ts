@@ -1,8 +1,7 @@
 import { LeaseLost, Stopped } from '../../base/errors.ts';
-import type { Events } from '../../base/events.ts';
 import { faults } from '../../base/fault.ts';
 import { DirectHandoff } from '../../base/handoff/direct-handoff.ts';
-import type { Offer, RecallResult } from '../../base/handoff/handoff.ts';
+import type { HandoffPort, Offer, RecallResult } from '../../base/handoff/handoff.ts';
 import { probe } from '../../base/probe.ts';
 import type { Budget } from '../../base/time/budget.ts';
 import { ClaimLoop } from '../../base/work/claim-loop.ts';
@@ -10,59 +9,21 @@ import type { ClaimSource, NextPoll } from '../../base/work/claim-source.ts';
 import { GRACE_MS } from '../../base/work/deadlines.ts';
 import { Drain } from '../../base/work/drain.ts';
 import { UNREGISTERED } from '../../base/work/lease-keeper.ts';
-import type { Subscription } from '../../engine/postgres/index.ts';
-import type { ActorDefinition } from '../definition.ts';
-import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorClaim, ActorHandoff, ClaimAnswer, TurnCommit } from '../store.ts';
-import type { TurnOwner } from '../turn/turn-requests.ts';
-import { Alarm } from './alarm.ts';
-import { type RunningTurn, startTurn } from './attempt.ts';
-import { Interrupts } from './interrupts.ts';
-import { Isolation } from './isolation.ts';
-import type { Keeper, LeaseHolder } from './keeper.ts';
+import { HeldActors } from './held-actors.ts';
+import type { LeaseHolder } from './keeper.ts';
+import { reportCommitted, reportFailed } from './report.ts';
+import { type RunningTurn, startTurn } from './run/attempt.ts';
+import { releasedTurn } from './run/ended-turn.ts';
+import { runInTransaction } from './run/transaction-turn.ts';
+import type { TurnResult } from './run/turn-result.ts';
 import { Settler } from './settler.ts';
-import { runInTransaction } from './transaction-turn.ts';
-import { COMMIT_REFUSED, type TurnResult } from './turn-result.ts';
-import { unknownReason, workerRow } from './worker-row.ts';
+import { Signals } from './signals.ts';
+import { reportUnknownState } from './unknown-state.ts';
+import type { WorkerParts } from './worker-parts.ts';
+import { workerRow } from './worker-row.ts';
 
-/** What a dispatcher tells about its life; for logs, metrics and tests. */
-export interface DispatcherEvents {
-  /** A turn was committed. */
-  turn: {
-    readonly actor: string;
-    readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
-    readonly from: string;
-    readonly to: string;
-  };
-  /** A turn failed; it is tried again. */
-  failed: { readonly actor: string; readonly state: string; readonly attempt: number; readonly error: unknown };
-  /** Turns came too late and changed nothing: somebody else owns these actors. */
-  stale: { readonly actors: readonly string[] };
-  /** An actor is in a state, or has fields, that this program does not know. */
-  unknown: { readonly actor: string; readonly state: string; readonly held: boolean };
-  /** The lease is gone; every turn was told to end. The dispatcher registers anew. */
-  lost: { readonly reason: LeaseLost };
-  /** The database could not be reached or refused something; the dispatcher goes on trying. */
-  error: { readonly error: unknown };
-}
-
-/** What a worker is made of. */
-export interface WorkerParts {
-  readonly store: PostgresActorStore;
-  readonly keeper: Keeper;
-  readonly owner: TurnOwner;
-  /** The definitions that it runs, by their id. */
-  readonly types: ReadonlyMap<number, ActorDefinition>;
-  readonly events: Events<DispatcherEvents>;
-  readonly settings: WorkerSettings;
-}
-
-export interface WorkerSettings {
-  /** Turns whose bodies run at the same time. */
-  readonly concurrency: number;
-  readonly leaseMs: number;
-  readonly pollMs: number;
-}
+type Loop = ClaimLoop<ActorClaim, ClaimAnswer, ActorHandoff>;
 
 const PREFETCH_MAX = 1000;
 /** The longest wait between two polls for what others have locked. */
@@ -77,15 +38,11 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   readonly running: Map<number, RunningTurn> = new Map();
   readonly settler: Settler;
   readonly #parts: WorkerParts;
-  readonly #loop: ClaimLoop<ActorClaim, ClaimAnswer, ActorHandoff>;
+  readonly #loop: Loop;
   readonly #types: readonly number[];
-  readonly #alarm: Alarm;
-  readonly #isolation = new Isolation();
-  readonly #interrupts: Interrupts;
-  /** Claimed and not yet committed: epochs, by actor. */
-  readonly #held = new Map<number, number>();
+  readonly #signals: Signals;
+  readonly #held = new HeldActors();
   readonly #drain: Drain<RunningTurn> = new Drain(() => this.running.values());
-  #subscription: Subscription | undefined;
   /** The worker's id, also when its lease is lost. */
   #worker = 0;
   #lockedPolls = 0;
@@ -94,11 +51,15 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   constructor(parts: WorkerParts) {
     this.#parts = parts;
     this.#types = [...parts.types.keys()];
-    this.#alarm = new Alarm(() => this.wake());
-    this.#interrupts = new Interrupts({
+    this.#signals = new Signals({
       store: parts.store,
       pollMs: parts.settings.pollMs,
       running: this.running,
+      onDue: () => this.wake(),
+      onNotification: () => {
+        this.#loop.noteNotification();
+        this.wake();
+      },
       onError: this.onError,
     });
     this.settler = new Settler({
@@ -108,24 +69,21 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
       onDone: (commit, error) => this.#noteCommitted(commit, error),
       onStale: (turns) => this.#reportStale(turns),
       onUnknown: (turns) => this.#releaseUncertain(turns),
-      onDue: (ms) => this.#alarm.in(ms),
+      onDue: (ms) => this.#signals.wakeIn(ms),
       onError: this.onError,
     });
-    const options = { name: 'actor', ...parts.settings, prefetch: 'auto', prefetchMax: PREFETCH_MAX } as const;
-    this.#loop = new ClaimLoop<ActorClaim, ClaimAnswer, ActorHandoff>(
-      this,
-      options,
-      (loop) =>
-        new DirectHandoff({
-          name: 'actor',
-          store: parts.store,
-          worker: () => loop.id,
-          isFree: () => loop.acceptsHandoff,
-          isAsleep: () => loop.isAsleep,
-          onHandoff: (handoff) => loop.receive(handoff),
-          onError: this.onError,
-        }),
-    );
+    const handoff = (loop: Loop): HandoffPort =>
+      new DirectHandoff({
+        name: 'actor',
+        store: parts.store,
+        worker: () => loop.id,
+        isFree: () => loop.acceptsHandoff,
+        isAsleep: () => loop.isAsleep,
+        onHandoff: (handed) => loop.receive(handed),
+        onError: this.onError,
+      });
+    const ahead = { prefetch: 'auto', prefetchMax: PREFETCH_MAX } as const;
+    this.#loop = new ClaimLoop(this, { name: 'actor', ...parts.settings, ...ahead }, handoff);
   }
 
   get workerId(): number | undefined {
@@ -134,8 +92,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   /** Why it can claim nothing just now. */
   get problem(): string | undefined {
-    const { keeper } = this.#parts;
-    return this.#loop.problem ?? keeper.problem ?? (this.workerId === undefined ? UNREGISTERED : undefined);
+    return this.#loop.problem ?? this.#parts.keeper.problem ?? (this.workerId === undefined ? UNREGISTERED : undefined);
   }
 
   get wantsNotify(): boolean {
@@ -144,29 +101,17 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   /** Starts to poll for actors that are due, at once and whenever something comes for one. */
   async start(onPage: () => void): Promise<void> {
-    const { store, keeper } = this.#parts;
+    const { keeper, types } = this.#parts;
     await this.#loop.register();
     keeper.add(this, {
       rescued: () => this.wake(),
-      suspected: (types) => {
-        if (!types.some((type) => this.#parts.types.has(type))) return;
-        this.#isolation.noteWaiting();
+      suspected: (suspects) => {
+        if (!suspects.some((type) => types.has(type))) return;
+        this.#held.isolation.noteWaiting();
         this.wake();
       },
     });
-    const wake = (): void => {
-      this.#loop.noteNotification();
-      this.wake();
-    };
-    const interrupt = (actor: number): void => this.#interrupts.note(actor);
-    const missed = (): void => {
-      wake();
-      onPage();
-      this.#interrupts.noteAll();
-    };
-    this.#subscription = await store.listen(this.#types, { wake, page: onPage, interrupt, missed });
-    if ([...this.#parts.types.values()].some(hasInterrupts)) this.#interrupts.start();
-    this.#loop.start(this.#subscription);
+    this.#loop.start(await this.#signals.start(types, onPage));
   }
 
   /** Polls now. */
@@ -187,9 +132,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   /** Ends as a process does that is killed: nothing is waited for, written or given back. */
   abandon(): void {
     this.#loop.abandon();
-    this.#alarm.stop();
-    void this.#interrupts.stop();
-    void this.#subscription?.stop();
+    void this.#signals.stop();
     void this.#parts.keeper.remove(this);
     this.lost(new LeaseLost('the process has died'));
   }
@@ -200,7 +143,6 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     this.running.clear();
     this.#held.clear();
     this.#loop.reset();
-    this.#isolation.forget();
     for (const turn of running) turn.lose(reason);
     this.#parts.events.emit('lost', { reason });
     this.#drain.recordEnd();
@@ -218,15 +160,11 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   }
 
   get isExclusive(): boolean {
-    return this.#isolation.isExclusive;
+    return this.#held.isolation.isExclusive;
   }
 
   capacity(prefetch: number): number {
-    const { concurrency } = this.#parts.settings;
-    const held = this.#held.size;
-    if (this.isExclusive) return 0;
-    if (held > concurrency + prefetch / 2 || held >= concurrency + prefetch) return 0;
-    return concurrency + prefetch - held;
+    return this.#held.capacity(this.#parts.settings.concurrency, prefetch);
   }
 
   claim(worker: number, limit: number, offer: Offer | undefined): Promise<ClaimAnswer> {
@@ -243,7 +181,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   }
 
   #add(claims: readonly ActorClaim[]): void {
-    for (const { id, epoch } of claims) this.#held.set(id, epoch);
+    this.#held.add(claims);
     if (this.hasLease) this.#loop.add(claims);
     // What came while the process stood still goes back, if it is still there: the database knows.
     else this.release(claims, 'stopped');
@@ -251,16 +189,16 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   /** An actor whose process died with it twice. After what is due: it is not to keep that waiting. */
   claimApart(worker: number): Promise<void> | undefined {
-    return this.#isolation.isWaiting && this.#loop.isFree ? this.#claimAlone(worker) : undefined;
+    return this.#held.isolation.isWaiting && this.#loop.isFree ? this.#claimAlone(worker) : undefined;
   }
 
   async #claimAlone(worker: number): Promise<void> {
-    this.#isolation.noteAsked();
-    const isAlone = this.#held.size === 0;
+    this.#held.isolation.noteAsked();
+    const isAlone = this.#held.epochs.size === 0;
     const claim = await this.#parts.store.claimAlone(worker, this.#types, isAlone);
     if (claim === undefined || this.#loop.id !== worker) return;
-    const ms = this.#isolation.take(claim.id, claim.epoch, isAlone);
-    if (ms > 0) this.#alarm.in(ms);
+    const ms = this.#held.isolation.take(claim.id, claim.epoch, isAlone);
+    if (ms > 0) this.#signals.wakeIn(ms);
     this.#add([claim]);
   }
 
@@ -269,7 +207,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     const definition = this.#parts.types.get(claim.type);
     const state = definition?.states.get(claim.state);
     if (definition === undefined || state === undefined || claim.version > definition.version) {
-      void this.#releaseUnknownState(claim, worker, definition);
+      void this.#releaseUnknownState(claim, worker);
       return;
     }
     const { generation } = this.#loop;
@@ -289,7 +227,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   }
 
   #finish(result: TurnResult): void {
-    if (result.error !== undefined && !result.isLost) this.#reportFailure(result);
+    if (result.error !== undefined && !result.isLost) reportFailed(this.#parts.events, result);
     if (result.isLost) this.#reportStale([result.settled]);
     else if (result.isWritten === true) this.#noteCommitted(result.settled, result.error);
     else this.settler.add(result);
@@ -299,12 +237,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   #noteCommitted(commit: TurnCommit, error: unknown): void {
     this.#untrack(commit);
-    const { events } = this.#parts;
-    if (commit.reason === COMMIT_REFUSED) this.#reportFailure({ settled: commit, error });
-    if (events.has('turn')) {
-      const { id, kind, from, to = from } = commit;
-      events.emit('turn', { actor: String(id), kind, from, to });
-    }
+    reportCommitted(this.#parts.events, commit, error);
     this.#loop.claimMore();
     // A commit with effects takes none along.
     this.#loop.offerSoon();
@@ -324,7 +257,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   // The rest is what happens rarely.
 
   declineHandoff({ claim }: ActorHandoff): void {
-    this.#held.set(claim.id, claim.epoch);
+    this.#held.add([claim]);
     this.release([claim], 'stalled');
   }
 
@@ -332,18 +265,13 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   /** Gives these back; unless the worker stops, it wakes others that have slots for them. */
   release(claims: readonly ActorClaim[], why: 'stopped' | 'stalled'): void {
-    for (const claim of claims) this.#releaseTurn(claim);
+    for (const claim of claims) this.settler.add(releasedTurn(claim));
     if (why === 'stopped') return;
     const types = new Set(claims.map(({ type }) => type));
     this.settler
       .flushed()
       .then(() => this.#parts.store.wake([...types]))
       .catch(this.onError);
-  }
-
-  #releaseTurn({ id, state: from, epoch, attempt }: ActorClaim): void {
-    const settled: TurnCommit = { id, epoch, attempt, kind: 'released', from, waitMs: 0 };
-    this.settler.add({ settled, effects: undefined, error: undefined, isLost: false });
   }
 
   async register(): Promise<number> {
@@ -360,30 +288,22 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   }
 
   recall(worker: number): Promise<RecallResult> {
-    return this.#parts.store.recallClaims(worker, this.#held, this.#loop.mayHaveLostClaim);
+    return this.#parts.store.recallClaims(worker, this.#held.epochs, this.#loop.mayHaveLostClaim);
   }
 
   leave(worker: number): Promise<void> {
-    return this.#parts.store.leave(worker, this.#held);
+    return this.#parts.store.leave(worker, this.#held.epochs);
   }
 
   /** A state, or fields, that a newer version of the program knows. */
-  async #releaseUnknownState(
-    claim: ActorClaim,
-    worker: number,
-    definition: ActorDefinition | undefined,
-  ): Promise<void> {
-    const { id: actor, type, state, epoch, version } = claim;
-    const token = { actor, epoch, worker };
+  async #releaseUnknownState(claim: ActorClaim, worker: number): Promise<void> {
     try {
-      const reason = unknownReason(claim, definition);
-      const held = await this.#parts.store.reportUnknown(token, type, state, version, reason);
-      this.#parts.events.emit('unknown', { actor: String(actor), state, held });
+      await reportUnknownState(this.#parts, claim, worker);
     } catch (error) {
       this.onError(error);
       this.#loop.requireRecall();
     } finally {
-      this.#untrack({ id: actor, epoch });
+      this.#untrack(claim);
       this.#drain.recordEnd();
     }
   }
@@ -401,25 +321,18 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     this.#parts.events.emit('stale', { actors: turns.map(({ id }) => String(id)) });
   }
 
-  /** It may have been claimed again by now, or been handed over, before the answer to its commit came. */
-  #untrack({ id, epoch }: Pick<TurnCommit, 'id' | 'epoch'>): void {
-    if (this.#held.get(id) === epoch) this.#held.delete(id);
-    if (this.#isolation.release(id, epoch)) this.wake();
-  }
-
-  #reportFailure({ settled, error }: Pick<TurnResult, 'settled' | 'error'>): void {
-    const { id, from: state, attempt } = settled;
-    this.#parts.events.emit('failed', { actor: String(id), state, attempt, error });
+  #untrack(turn: Pick<TurnCommit, 'id' | 'epoch'>): void {
+    if (this.#held.release(turn)) this.wake();
   }
 
   drain(time: Budget): Promise<void> {
-    this.#alarm.stop();
+    this.#signals.stopAlarm();
     const reason = new Stopped('the dispatcher is being stopped and its time is up');
     return this.#drain.run({
       time,
       graceMs: GRACE_MS,
       abort: (turns) => {
-        for (const turn of turns) turn.abort(reason);
+        turns.forEach((turn) => turn.abort(reason));
         probe.hit('actor.time_up');
       },
       abandon: (turns) => turns.forEach((turn) => turn.giveUp()),
@@ -429,14 +342,8 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   async close(worker: number | undefined): Promise<void> {
     const { store, keeper } = this.#parts;
-    await this.#interrupts.stop();
-    await this.#subscription?.stop();
+    await this.#signals.stop();
     await keeper.remove(this);
     if (worker !== undefined) await store.endWorker(worker).catch(this.onError);
   }
-}
-
-/** Whether a semaphore may interrupt turns of it. */
-function hasInterrupts({ states }: ActorDefinition): boolean {
-  return [...states.values()].some(({ interrupts }) => interrupts.length > 0);
 }

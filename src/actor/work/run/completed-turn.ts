@@ -1,11 +1,11 @@
-import { InvalidInput } from '../../base/errors.ts';
-import { show } from '../../base/options/refusal.ts';
-import { validate } from '../../base/options/schema.ts';
-import { isObject } from '../../base/options/shape.ts';
-import { toJson } from '../../base/storable.ts';
-import { asFields, fieldsOf, Mistake, requireFields } from '../option-checks.ts';
-import type { ActorClaim, TurnCommit } from '../store.ts';
-import { MadeOutcome } from '../turn/outcome.ts';
+import { InvalidInput } from '../../../base/errors.ts';
+import { show } from '../../../base/options/refusal.ts';
+import { validate } from '../../../base/options/schema.ts';
+import { isObject } from '../../../base/options/shape.ts';
+import { toJson } from '../../../base/storable.ts';
+import { asFields, fieldsOf, Mistake, requireFields } from '../../option-checks.ts';
+import type { ActorClaim, TurnCommit } from '../../store.ts';
+import { MadeOutcome } from '../../turn/outcome.ts';
 import { type AnyTurn, commitOf, retryOf, type Stage, type TurnResult } from './turn-result.ts';
 
 const OUTCOMES = 'a.to(state), a.stay(), a.nap(duration), a.hibernate() or a.done()';

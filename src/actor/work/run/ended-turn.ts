@@ -1,10 +1,10 @@
-import { describeThrown } from '../../base/error-text.ts';
-import { LeaseLost, Stopped, TimedOut } from '../../base/errors.ts';
-import { delay } from '../../base/time/backoff.ts';
-import type { Tries } from '../definition.ts';
-import { Mistake } from '../option-checks.ts';
-import type { ActorClaim, TurnCommit } from '../store.ts';
-import { Effects } from '../turn/effects.ts';
+import { describeThrown } from '../../../base/error-text.ts';
+import { LeaseLost, Stopped, TimedOut } from '../../../base/errors.ts';
+import { delay } from '../../../base/time/backoff.ts';
+import type { Tries } from '../../definition.ts';
+import { Mistake } from '../../option-checks.ts';
+import type { ActorClaim, TurnCommit } from '../../store.ts';
+import { Effects } from '../../turn/effects.ts';
 import { commitOf, retryOf, type Stage, type TurnResult } from './turn-result.ts';
 
 /** The result of a turn that needs no body: `always` leads on, or the tries of its state are spent. */
@@ -64,9 +64,7 @@ export function failedTurn(
   // Its outcome is not known: the semaphore that interrupted it is for the next turn, which begins at once.
   const isReleased = reason instanceof Stopped || (reason === undefined && isInterrupted);
   const isLost = reason instanceof LeaseLost;
-  if (isReleased) {
-    return { settled: commitOf(claim, 'released', { waitMs: 0 }), effects: undefined, error: undefined, isLost };
-  }
+  if (isReleased) return { ...releasedTurn(claim), isLost };
   const text = describeThrown(reason instanceof TimedOut ? reason : error);
   if (state.tries !== undefined && claim.attempt >= state.tries.most) {
     return {
@@ -94,4 +92,9 @@ function mistakePage(claim: ActorClaim, stage: Stage, error: unknown): Effects |
   const summary = `${definition.name} ${id} fails in "${state.name}" until its program is mended: ${error.message}`;
   effects.page({ tag: `actor-mistake:${id}`, severity: 'error', summary: summary.slice(0, 1000) }, String(id));
   return effects;
+}
+
+/** A turn whose body has not run: it costs the actor no try. */
+export function releasedTurn(claim: ActorClaim): TurnResult {
+  return { settled: commitOf(claim, 'released', { waitMs: 0 }), effects: undefined, error: undefined, isLost: false };
 }

@@ -1,12 +1,12 @@
-import { describeThrown } from '../../base/error-text.ts';
-import { Conflict, PawlError } from '../../base/errors.ts';
-import { BACKOFF, type Backoff, delay } from '../../base/time/backoff.ts';
-import type { ActorDefinition, StateDefinition, Tries } from '../definition.ts';
-import type { LooseFields } from '../kind.ts';
-import type { ActorClaim, TurnCommit } from '../store.ts';
-import type { Effects } from '../turn/effects.ts';
-import type { Turn } from '../turn/turn.ts';
-import type { TurnOwner } from '../turn/turn-requests.ts';
+import { describeThrown } from '../../../base/error-text.ts';
+import { Conflict, PawlError } from '../../../base/errors.ts';
+import { BACKOFF, type Backoff, delay } from '../../../base/time/backoff.ts';
+import type { ActorDefinition, StateDefinition, Tries } from '../../definition.ts';
+import type { LooseFields } from '../../kind.ts';
+import type { ActorClaim, TurnCommit } from '../../store.ts';
+import type { Effects } from '../../turn/effects.ts';
+import type { Turn } from '../../turn/turn.ts';
+import type { TurnOwner } from '../../turn/turn-requests.ts';
 
 export type AnyTurn = Turn<LooseFields, string, string>;
 

@@ -1,8 +1,8 @@
-import { aborted } from '../../base/time/clock.ts';
-import { GRACE_MS } from '../../base/work/deadlines.ts';
-import type { Transaction } from '../../engine/postgres/index.ts';
-import type { PostgresActorStore } from '../postgres/store.ts';
-import { commitWithEffects } from './settler.ts';
+import { aborted } from '../../../base/time/clock.ts';
+import { GRACE_MS } from '../../../base/work/deadlines.ts';
+import type { Transaction } from '../../../engine/postgres/index.ts';
+import type { PostgresActorStore } from '../../postgres/store.ts';
+import { commitWithEffects } from '../settler.ts';
 import { type AnyTurn, asOrphaning, type TurnResult } from './turn-result.ts';
 
 /** The body runs while its row is locked, in the transaction that commits its outcome. */

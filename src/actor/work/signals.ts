@@ -1,0 +1,68 @@
+import type { Subscription } from '../../engine/postgres/index.ts';
+import type { ActorDefinition } from '../definition.ts';
+import type { PostgresActorStore } from '../postgres/store.ts';
+import { Alarm } from './alarm.ts';
+import { Interrupts } from './interrupts.ts';
+import type { RunningTurn } from './run/attempt.ts';
+
+export interface SignalsOptions {
+  readonly store: PostgresActorStore;
+  /** How late a lost notification may be. */
+  readonly pollMs: number;
+  /** By actor. */
+  readonly running: ReadonlyMap<number, RunningTurn>;
+  /** An actor is due, as a timer of this process says. */
+  readonly onDue: () => void;
+  /** An actor is due, as a notification says; or notifications were lost. */
+  readonly onNotification: () => void;
+  readonly onError: (error: unknown) => void;
+}
+
+/** What wakes a worker, and the bodies that it runs: notifications, and timers of its own for what is due before the next poll. */
+export class Signals {
+  readonly #options: SignalsOptions;
+  readonly #alarm: Alarm;
+  readonly #interrupts: Interrupts;
+  #subscription: Subscription | undefined;
+
+  constructor(options: SignalsOptions) {
+    this.#options = options;
+    this.#alarm = new Alarm(options.onDue);
+    this.#interrupts = new Interrupts(options);
+  }
+
+  /** @param onPage  a page may have been opened */
+  async start(types: ReadonlyMap<number, ActorDefinition>, onPage: () => void): Promise<Subscription> {
+    const { store, onNotification } = this.#options;
+    const interrupt = (actor: number): void => this.#interrupts.note(actor);
+    const missed = (): void => {
+      onNotification();
+      onPage();
+      this.#interrupts.noteAll();
+    };
+    const handlers = { wake: onNotification, page: onPage, interrupt, missed };
+    this.#subscription = await store.listen([...types.keys()], handlers);
+    if ([...types.values()].some(hasInterrupts)) this.#interrupts.start();
+    return this.#subscription;
+  }
+
+  /** An actor is due in so many milliseconds. */
+  wakeIn(ms: number): void {
+    this.#alarm.in(ms);
+  }
+
+  /** Nothing is claimed any more; interrupts still reach the bodies that run. */
+  stopAlarm(): void {
+    this.#alarm.stop();
+  }
+
+  async stop(): Promise<void> {
+    this.#alarm.stop();
+    await Promise.all([this.#interrupts.stop(), this.#subscription?.stop()]);
+  }
+}
+
+/** Whether a semaphore may interrupt turns of it. */
+function hasInterrupts({ states }: ActorDefinition): boolean {
+  return [...states.values()].some(({ interrupts }) => interrupts.length > 0);
+}
