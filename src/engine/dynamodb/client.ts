@@ -69,3 +69,41 @@ export function readList(item: Item | undefined, name: string): readonly Attribu
   const value = item?.[name];
   return value !== undefined && 'L' in value ? value.L : [];
 }
+
+/** The texts of one request, and what its placeholders stand for. */
+export interface Written {
+  readonly UpdateExpression?: string;
+  readonly ConditionExpression?: string;
+  readonly ExpressionAttributeNames?: Record<string, string>;
+  readonly ExpressionAttributeValues?: Record<string, Attribute>;
+}
+
+/** The place of a row. */
+export interface Key {
+  readonly pk: string;
+  readonly sk: string;
+}
+
+/** What became of a conditional request. */
+export type WriteOutcome =
+  | { readonly isDone: true; readonly item: Item | undefined; readonly isRepeated: boolean }
+  /** The condition did not hold; `item` is what stood there then, if the service tells. */
+  | { readonly isDone: false; readonly item: Item | undefined; readonly isRepeated: boolean };
+
+/** One write of several that are made together or not at all. */
+export interface PartialWrite {
+  readonly key: Key;
+  readonly written: Written;
+}
+
+/** The removal of a row, or the check of one, together with such writes. It has the condition of `removed` or `checked`. */
+export type PartialCondition =
+  | { readonly key: Key; readonly removed: Written }
+  | { readonly key: Key; readonly checked: Written };
+
+/** Rows of one `pk`. */
+export interface Page {
+  readonly items: readonly Item[];
+  /** False: there may be more of them. */
+  readonly isWhole: boolean;
+}

@@ -1,12 +1,4 @@
-import type { Attribute } from './client.ts';
-
-/** The texts of one request, and what its placeholders stand for. */
-export interface Written {
-  readonly UpdateExpression?: string;
-  readonly ConditionExpression?: string;
-  readonly ExpressionAttributeNames?: Record<string, string>;
-  readonly ExpressionAttributeValues?: Record<string, Attribute>;
-}
+import type { Attribute, Written } from './client.ts';
 
 /** Of these no word is reserved. */
 const PLAIN = /^[a-z]\d?$/;

@@ -6,26 +6,46 @@ import { checkOptions, duration, logger, optional, text } from '../../base/optio
 import { isObject } from '../../base/options/shape.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { Caller, ConditionRefusal } from './call.ts';
-import type { Attribute, CallLimits, DynamoClient, Item } from './client.ts';
-import type { Written } from './expression.ts';
+import type {
+  Attribute,
+  CallLimits,
+  DynamoClient,
+  Item,
+  Key,
+  Page,
+  PartialCondition,
+  PartialWrite,
+  WriteOutcome,
+  Written,
+} from './client.ts';
 import { isTransient } from './failure.ts';
 import { ServiceClock } from './service-clock.ts';
 import { createTable, isTableThere, type TableReport, templateOf } from './table.ts';
 
+export { applied, type Change, type Fields, isApplied } from './change.ts';
 export {
   type Attribute,
   type CallLimits,
   type DynamoClient,
   type Item,
+  type Key,
   num,
+  type Page,
+  type PartialCondition,
+  type PartialWrite,
   readBig,
   readList,
   readMap,
   readNumber,
   readText,
   text,
+  type WriteOutcome,
+  type Written,
 } from './client.ts';
-export { Expression, type Written } from './expression.ts';
+export { Expression } from './expression.ts';
+export { attribute, creation, digits, fieldsOf, written } from './fields.ts';
+export { Liveness, workerOf } from './liveness.ts';
+export { type ChangeOutcome, TableRows } from './rows.ts';
 export { type TableReport, TTL } from './table.ts';
 
 /** Where Pawl keeps its rows. */
@@ -50,36 +70,6 @@ export interface ConditionCheckItem {
     ExpressionAttributeNames?: Record<string, string> | undefined;
     ExpressionAttributeValues?: Record<string, { S: string }> | undefined;
   };
-}
-
-/** The place of a row. */
-export interface Key {
-  readonly pk: string;
-  readonly sk: string;
-}
-
-/** What became of a conditional request. */
-export type WriteOutcome =
-  | { readonly isDone: true; readonly item: Item | undefined; readonly isRepeated: boolean }
-  /** The condition did not hold; `item` is what stood there then, if the service tells. */
-  | { readonly isDone: false; readonly item: Item | undefined; readonly isRepeated: boolean };
-
-/** One write of several that are made together or not at all. */
-export interface PartialWrite {
-  readonly key: Key;
-  readonly written: Written;
-}
-
-/** The removal of a row, or the check of one, together with such writes. It has the condition of `removed` or `checked`. */
-export type PartialCondition =
-  | { readonly key: Key; readonly removed: Written }
-  | { readonly key: Key; readonly checked: Written };
-
-/** Rows of one `pk`. */
-export interface Page {
-  readonly items: readonly Item[];
-  /** False: there may be more of them. */
-  readonly isWhole: boolean;
 }
 
 /**

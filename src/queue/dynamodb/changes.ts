@@ -1,6 +1,6 @@
 import { Conflict } from '../../base/errors.ts';
 import { now as moment } from '../../base/time/clock.ts';
-import { Expression, type Item, type Key, num } from '../../engine/dynamodb/index.ts';
+import { attribute, Expression, type Item, type Key, num, written } from '../../engine/dynamodb/index.ts';
 import type { Definition } from '../definition.ts';
 import type { JobStatus } from '../job.ts';
 import type { QueueRows } from './database.ts';
@@ -9,7 +9,7 @@ import { added, backName, readHead } from './heads/head.ts';
 import { jobAdded, keyCancelled, readKeyHead } from './heads/key-head.ts';
 import { isIn, POKE } from './heads/spans.ts';
 import { type JobRecordEntry, writeRecords } from './records.ts';
-import { attribute, delayOf, headOf, keyOf, written } from './rows.ts';
+import { delayOf, headOf, keyOf } from './rows.ts';
 import { attemptOf, type FoundJob, findJob, holderOf } from './standing.ts';
 import type { DynamoQueueStore } from './store.ts';
 import { cancelledIn, unchanged } from './work/delays.ts';

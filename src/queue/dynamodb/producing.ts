@@ -1,5 +1,5 @@
 import { InvalidInput, NotSupported } from '../../base/errors.ts';
-import type { Key, PartialWrite } from '../../engine/dynamodb/index.ts';
+import { creation, fieldsOf, type Key, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
 import type { NewJobs } from '../store.ts';
 import type { QueueRows } from './database.ts';
 import { added, backName, delayTold, lastNumber, numbersTaken } from './heads/head.ts';
@@ -7,7 +7,7 @@ import { jobAdded, readKeyHead } from './heads/key-head.ts';
 import { jobNumber, pieceOf as numberOf } from './heads/place.ts';
 import { POKE } from './heads/spans.ts';
 import { type NewPiece, type PieceRows, piecesOf, rowsOf } from './pieces.ts';
-import { creation, emptyPiece, fieldsOf, headOf, keyOf, written } from './rows.ts';
+import { emptyPiece, headOf, keyOf } from './rows.ts';
 
 /** Adds the jobs of a batch to their shard. @returns their ids in order */
 export async function addJobs(

@@ -1,10 +1,11 @@
+import { fieldsOf } from '../../engine/dynamodb/index.ts';
 import type { Definition } from '../definition.ts';
 import type { JobRecord, JobTransition } from '../job.ts';
 import { type Explanation, explainFacts, type Facts } from '../operate/explain.ts';
 import type { QueueRows } from './database.ts';
 import { pausedAt } from './heads/by-hand.ts';
 import { isIn } from './heads/spans.ts';
-import { fieldsOf, progressOf } from './rows.ts';
+import { progressOf } from './rows.ts';
 import { attemptOf, backUntil, type FoundJob, findJob, holderOf } from './standing.ts';
 import type { DynamoQueueStore } from './store.ts';
 /** Answers people about the jobs of a queue. */

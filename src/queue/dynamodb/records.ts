@@ -1,8 +1,8 @@
 /** Records: what each settlement said about jobs, written before it counts, and kept for the history. */
-import type { Key } from '../../engine/dynamodb/index.ts';
+import { creation, fieldsOf, type Key } from '../../engine/dynamodb/index.ts';
 import type { QueueRows } from './database.ts';
 import { placeOf } from './heads/place.ts';
-import { creation, fieldsOf, recordOf, recordsOf } from './rows.ts';
+import { recordOf, recordsOf } from './rows.ts';
 
 /** What one attempt of a job came to. */
 export interface JobRecordEntry {

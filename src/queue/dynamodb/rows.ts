@@ -1,17 +1,7 @@
-/** The rows of a queue: their keys, and how fields become attributes. */
-import {
-  type Attribute,
-  Expression,
-  type Item,
-  type Key,
-  num,
-  TTL,
-  text,
-  type Written,
-} from '../../engine/dynamodb/index.ts';
+/** The rows of a queue: their keys, and how jobs become fields. */
+import { creation, digits, fieldsOf, type Item, type Key, type Written } from '../../engine/dynamodb/index.ts';
 import type { OwnOptions } from '../job-options.ts';
 import type { Origin } from '../store.ts';
-import type { Change, Fields } from './heads/change.ts';
 import { JOBS } from './heads/place.ts';
 
 /** The beginning of the keys of all rows of a queue. The length separates its name from what follows. */
@@ -35,10 +25,6 @@ export function declarationOf(queue: string): Key {
 
 export function workersKey(queue: string): string {
   return `${queueKey(queue)}:workers`;
-}
-
-export function workerOf(queue: string, worker: number): Key {
-  return { pk: workersKey(queue), sk: `w#${digits(worker, 16)}` };
 }
 
 /** A schedule, next to the declaration. */
@@ -93,53 +79,6 @@ export function recordsOf(piece: number): string {
 /** The progress of a job. */
 export function progressOf(shard: string, job: number): Key {
   return { pk: shard, sk: `g#${digits(job, 16)}` };
-}
-
-export function digits(value: number, many: number): string {
-  return String(Math.max(0, Math.floor(value))).padStart(many, '0');
-}
-
-const KEYS = new Set(['pk', 'sk']);
-
-/** The texts and numbers of a row, without its key. */
-export function fieldsOf(item: Item | undefined): Fields {
-  const fields: Record<string, string | number> = {};
-  for (const [name, value] of Object.entries(item ?? {})) {
-    if (KEYS.has(name)) continue;
-    if ('S' in value) fields[name] = value.S;
-    else if ('N' in value) fields[name] = Number(value.N);
-  }
-  return fields;
-}
-
-/** The request of a change. */
-export function written({ expect, set, add = {} }: Change): Written {
-  const request = new Expression();
-  for (const [name, value] of Object.entries(expect)) {
-    if (value === null) request.whenAbsent(name);
-    else request.whenIs(name, attribute(value));
-  }
-  for (const [name, value] of Object.entries(set)) {
-    if (value === null) request.remove(name);
-    else request.set(name, attribute(value));
-  }
-  for (const [name, by] of Object.entries(add)) {
-    const known = `if_not_exists(${request.name(name)}, ${request.value(num(0))})`;
-    request.setTo(name, `${known} + ${request.value(num(by))}`);
-  }
-  return request.write();
-}
-
-/** Makes a row that is not there. @param ttlAt  when it may be removed, in milliseconds since 1970 */
-export function creation(fields: Readonly<Record<string, string | number | undefined>>, ttlAt?: number): Written {
-  const request = new Expression().whenAbsent('pk');
-  for (const [name, value] of Object.entries(fields)) if (value !== undefined) request.set(name, attribute(value));
-  if (ttlAt !== undefined && Number.isFinite(ttlAt)) request.set(TTL, num(Math.ceil(ttlAt / 1000)));
-  return request.write();
-}
-
-export function attribute(value: string | number): Attribute {
-  return typeof value === 'number' ? num(value) : text(value);
 }
 
 /** A row of jobs, as it was read. */

@@ -1,6 +1,15 @@
 /** Schedules: a row each, next to the declaration. A tick is one transaction: the job, and the row with the next tick. */
 import { randomInt } from 'node:crypto';
-import { Expression, type Key, type PartialWrite } from '../../engine/dynamodb/index.ts';
+import {
+  type Change,
+  creation,
+  Expression,
+  type Fields,
+  fieldsOf,
+  type Key,
+  type PartialWrite,
+  written,
+} from '../../engine/dynamodb/index.ts';
 import type { Definition } from '../definition.ts';
 import { type EnqueueResult, shardOf } from '../enqueue.ts';
 import type { Due, DueSchedule, ScheduleRecord, Tick } from '../operate/schedule.ts';
@@ -8,9 +17,8 @@ import type { TickRows } from '../operate/scheduler.ts';
 import type { NewSchedule, NewSchedules, ScheduleRows } from '../operate/set-schedule.ts';
 import type { NewJobs, QueueIds } from '../store.ts';
 import type { QueueRows } from './database.ts';
-import type { Change, Fields } from './heads/change.ts';
 import { addWith } from './producing.ts';
-import { creation, declarationOf, fieldsOf, queueKey, SCHEDULES, scheduleOf, uniqueOf, written } from './rows.ts';
+import { declarationOf, queueKey, SCHEDULES, scheduleOf, uniqueOf } from './rows.ts';
 import { statusOfJob } from './standing.ts';
 
 /** Jobs that a schedule remembers; on Postgres it is a hundred. Its row stays below a kilobyte with a small payload. */

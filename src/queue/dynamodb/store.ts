@@ -1,6 +1,14 @@
 import { Conflict, InvalidInput, LeaseLost, NotSupported } from '../../base/errors.ts';
 import type { RecallResult } from '../../base/handoff/handoff.ts';
-import { type ConditionCheckItem, type DynamoEngine, Expression, num } from '../../engine/dynamodb/index.ts';
+import {
+  attribute,
+  type ConditionCheckItem,
+  type DynamoEngine,
+  Expression,
+  fieldsOf,
+  num,
+  workerOf,
+} from '../../engine/dynamodb/index.ts';
 import type { Definition } from '../definition.ts';
 import { shardOf } from '../enqueue.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
@@ -10,7 +18,7 @@ import { NO_HANDOFF, type PortedStore, type WorkerPorts } from '../work/ports.ts
 import { QueueRows } from './database.ts';
 import { isQuiet, rescued } from './heads/head.ts';
 import { addJobs, addUnique } from './producing.ts';
-import { attribute, declarationOf, fieldsOf, headOf, progressOf, uniqueOf, workerOf } from './rows.ts';
+import { declarationOf, headOf, progressOf, uniqueOf, workersKey } from './rows.ts';
 import { DynamoSchedules } from './schedules.ts';
 import { statusOfJob } from './standing.ts';
 import { Claimer } from './work/claiming.ts';
@@ -217,7 +225,7 @@ export class DynamoQueueStore implements PortedStore {
     const written = new Expression().set('y', attribute(json)).set('t', num(this.#engine.now())).write();
     const isDone = await this.rows.together([
       { key: progressOf(this.rows.shard(shard), job), written },
-      { key: workerOf(this.rows.queue, held.claim.worker), checked: IS_THERE },
+      { key: workerOf(workersKey(this.rows.queue), held.claim.worker), checked: IS_THERE },
     ]);
     if (!isDone) throw lost(job);
   }
@@ -238,7 +246,7 @@ export class DynamoQueueStore implements PortedStore {
   guardItems(claim: number): readonly ConditionCheckItem[] {
     const held = this.#held.get(claim);
     if (held === undefined) throw new LeaseLost('the unit is over: nothing may be written for it any more');
-    return [this.#engine.check(workerOf(this.rows.queue, held.claim.worker), IS_THERE)];
+    return [this.#engine.check(workerOf(workersKey(this.rows.queue), held.claim.worker), IS_THERE)];
   }
 }
 

@@ -1,5 +1,5 @@
 // States of the model that are alike: they have one name, and are explored once.
-import { applied, type Fields } from '../../../src/queue/dynamodb/heads/change.ts';
+import { applied, type Fields } from '../../../src/engine/dynamodb/index.ts';
 import { HEAD, type QueueState, RESTING, type Worker, wasCarriedOut } from './model.ts';
 
 /**

@@ -1,6 +1,6 @@
 // Explores every order of the requests of producers and workers of one shard, with crashes, lost and doubled answers, and the living
 // taken for dead. Every decision is made by the functions of the library, and every write is one of their changes.
-import { applied, type Change, type Fields, isApplied } from '../../../src/queue/dynamodb/heads/change.ts';
+import { applied, type Change, type Fields, isApplied } from '../../../src/engine/dynamodb/index.ts';
 import { claimDecided, type SeenPiece } from '../../../src/queue/dynamodb/heads/claim.ts';
 import {
   added,

@@ -1,5 +1,5 @@
 /** What people change in the head of a shard: pauses, and jobs that are cancelled before their claim, or brought back. */
-import type { Change } from './change.ts';
+import type { Change } from '../../../engine/dynamodb/index.ts';
 import { F, type ShardHead } from './head.ts';
 import { bandOfPiece, JOBS, sequenceOf } from './place.ts';
 import { isIn, joined, plain, runsOf, type Spot, spansWithout, writeSpans } from './spans.ts';

@@ -1,5 +1,5 @@
 /** Which jobs a claim takes: what was given back, what was missing, the line. See head.ts for the whole. */
-import type { Change } from './change.ts';
+import type { Change } from '../../../engine/dynamodb/index.ts';
 import { F, type ShardClaim, type ShardHead, writeClaim } from './head.ts';
 import { JOBS, pieceOf, sequenceOf } from './place.ts';
 import { plain, runsOf, type Span, type Stretch, writeSpans } from './spans.ts';

@@ -14,7 +14,7 @@
  *
  * Claims and what was given back have a field each, so that a settlement meets no claim, and no other settlement.
  */
-import type { Change, Fields } from './change.ts';
+import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
 import { BANDS, bandOfPiece, CLAIM_ORDER, JOBS, sequenceOf } from './place.ts';
 import {
   isIn,

@@ -16,7 +16,7 @@
  * - While a retry is awaited, one poke answers for the key: that of the worker which wrote the retry, `guardian`. It goes back until the
  *   retry is due; every other poke is over. Each later job of the key would else leave a poke that waits.
  */
-import type { Change, Fields } from './change.ts';
+import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
 import { placeOf } from './place.ts';
 
 /** Producers of one key that die between two requests, or are that slow, are few: a head has room for the newest of their numbers. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ConnectionFailed } from '../../../base/errors.ts';
-import type { Item } from '../../../engine/dynamodb/index.ts';
+import type { Item, Liveness } from '../../../engine/dynamodb/index.ts';
 import type { ClaimAnswer, ClaimedKey, ClaimedRun, ClaimRequest, Origin } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
 import { claimDecided, type LineView, type SeenPiece } from '../heads/claim.ts';
@@ -19,7 +19,6 @@ import { emptyPiece, headOf, type JobRow, originOf, pieceOf, readJobRow } from '
 import { Delays } from './delays.ts';
 import { claimId, type HeldClaim } from './held.ts';
 import { type KeyTaken, KeyTaker } from './key-taking.ts';
-import type { Liveness } from './liveness.ts';
 
 /** How often a claim is decided again after another worker's: then this poll leaves the shard to them. */
 const MOST_TRIES = 8;

@@ -1,9 +1,9 @@
 import { now } from '../../../base/time/clock.ts';
-import { Expression, type Item, type Written } from '../../../engine/dynamodb/index.ts';
+import { attribute, Expression, fieldsOf, type Item, type Written, written } from '../../../engine/dynamodb/index.ts';
 import type { QueueRows } from '../database.ts';
 import { added, backName, type ShardHead } from '../heads/head.ts';
 import { type Span } from '../heads/spans.ts';
-import { attribute, DELAYS, delayFrom, fieldsOf, headOf, written } from '../rows.ts';
+import { DELAYS, delayFrom, headOf } from '../rows.ts';
 
 /** The rows of delayed jobs are read again after this time, whatever the head says: its notice may never have been written. */
 const AGAIN_MS = 30_000;

@@ -3,14 +3,14 @@ import { type Loop, startLoop } from '../../../base/loop.ts';
 import { within } from '../../../base/time/clock.ts';
 import { STOP_MS } from '../../../base/work/deadlines.ts';
 import { LeaseKeeper } from '../../../base/work/lease-keeper.ts';
-import type { DynamoEngine } from '../../../engine/dynamodb/index.ts';
+import { type DynamoEngine, Liveness } from '../../../engine/dynamodb/index.ts';
 import { Scheduler, type TickRows } from '../../operate/scheduler.ts';
 import type { Heartbeat, HeartbeatAnswer } from '../../store.ts';
 import type { LeaseHolder } from '../../work/keeper.ts';
 import type { GroupPort, KeeperPort } from '../../work/ports.ts';
 import type { GroupMember } from '../../work/worker-group.ts';
 import { QueueRows } from '../database.ts';
-import { Liveness } from './liveness.ts';
+import { workersKey } from '../rows.ts';
 
 /** How seldom a process looks for dead workers, which it does also when a lease runs out: so jobs wait for no second look. */
 const RESCUE_MS = 5000;
@@ -37,7 +37,7 @@ export class Household implements GroupPort {
   private constructor(engine: DynamoEngine, queue: string) {
     this.#engine = engine;
     this.#queue = queue;
-    this.liveness = new Liveness(new QueueRows(engine, queue, TIMEOUT_MS));
+    this.liveness = new Liveness(new QueueRows(engine, queue, TIMEOUT_MS), workersKey(queue));
   }
 
   static of(engine: DynamoEngine, queue: string): Household {

@@ -1,14 +1,13 @@
 import { sleep } from '../../../base/time/clock.ts';
+import { digits, fieldsOf, isApplied, type Liveness } from '../../../engine/dynamodb/index.ts';
 import type { Origin } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
-import { isApplied } from '../heads/change.ts';
 import { type FilledGap, keyStandingOf, type LeftJob, readKeyHead, taking } from '../heads/key-head.ts';
 import { JOBS, jobNumber, placeOf } from '../heads/place.ts';
 import { POKE, type Span } from '../heads/spans.ts';
 import { isRecorded } from '../records.ts';
-import { digits, fieldsOf, headOf, type JobRow, keyOf, originOf, pieceOf, readJobRow } from '../rows.ts';
+import { headOf, type JobRow, keyOf, originOf, pieceOf, readJobRow } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';
-import type { Liveness } from './liveness.ts';
 
 /** The most jobs of a coalesced unit; on Postgres it is ten times as many. */
 const MOST_COALESCED = 1000;

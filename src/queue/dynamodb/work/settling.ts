@@ -1,6 +1,6 @@
+import type { Change } from '../../../engine/dynamodb/index.ts';
 import type { JobFailure, SettleAnswer, Settlement } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
-import type { Change } from '../heads/change.ts';
 import { backName, readHead, type ShardClaim, settledFrom } from '../heads/head.ts';
 import { type KeyOutcome, keySettled, readKeyHead } from '../heads/key-head.ts';
 import { JOBS, placeOf } from '../heads/place.ts';

@@ -1,8 +1,8 @@
 import { randomInt } from 'node:crypto';
-import { Expression, num, text } from '../../../engine/dynamodb/index.ts';
+import { creation, Expression, fieldsOf, num, text, workerOf } from '../../../engine/dynamodb/index.ts';
 import type { Heartbeat, HeartbeatAnswer, WorkerRow } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
-import { creation, fieldsOf, workerOf, workersKey } from '../rows.ts';
+import { workersKey } from '../rows.ts';
 import type { Household } from './household.ts';
 
 const WISH = 'x:';
@@ -24,7 +24,7 @@ export class WorkerRows {
     const worker = randomInt(1, 2 ** 47);
     const fields = { b: 0, l: leaseMs, h: host, i: pid, c: concurrency, t: this.#rows.engine.now() };
     const { isDone, isRepeated } = await this.#rows.engine.update(
-      workerOf(this.#rows.queue, worker),
+      workerOf(workersKey(this.#rows.queue), worker),
       creation(fields),
       'NONE',
       this.#rows.limits,
@@ -42,7 +42,7 @@ export class WorkerRows {
       const request = new Expression().set('b', num(Math.floor(this.#rows.engine.now()))).when('attribute_exists(pk)');
       const passed = this.#passed.get(worker) ?? new Set<string>();
       for (const wish of passed) request.remove(wish);
-      const key = workerOf(this.#rows.queue, worker);
+      const key = workerOf(workersKey(this.#rows.queue), worker);
       const { isDone, item } = await this.#rows.engine.update(key, request.write(), 'ALL_NEW', this.#rows.limits);
       this.#household.liveness.note(worker, isDone);
       if (!isDone) continue;
@@ -63,7 +63,7 @@ export class WorkerRows {
       .when('attribute_exists(pk)')
       .write();
     const { isDone } = await this.#rows.engine.update(
-      workerOf(this.#rows.queue, worker),
+      workerOf(workersKey(this.#rows.queue), worker),
       request,
       'NONE',
       this.#rows.limits,
@@ -74,7 +74,7 @@ export class WorkerRows {
 
   async remove(worker: number): Promise<void> {
     this.#household.liveness.note(worker, false);
-    await this.#rows.engine.remove(workerOf(this.#rows.queue, worker), {}, this.#rows.limits);
+    await this.#rows.engine.remove(workerOf(workersKey(this.#rows.queue), worker), {}, this.#rows.limits);
   }
 
   async list(): Promise<

@@ -1,6 +1,7 @@
-import { now } from '../../../base/time/clock.ts';
-import type { QueueRows } from '../database.ts';
-import { fieldsOf, workerOf, workersKey } from '../rows.ts';
+import { now } from '../../base/time/clock.ts';
+import type { Key } from './client.ts';
+import { digits, fieldsOf } from './fields.ts';
+import type { RowRequests, TableRows } from './rows.ts';
 
 /** A watcher's clock and that of the worker may differ in speed by a tenth. */
 const SLACK = 1.1;
@@ -8,6 +9,11 @@ const SLACK = 1.1;
 const FRESH_MS = 10_000;
 const FORGET_MS = 26 * 3_600_000;
 const MOST_WORKERS = 1000;
+
+/** The row of a worker: `b` is its beat, `l` its lease in ms. */
+export function workerOf(pk: string, worker: number): Key {
+  return { pk, sk: `w#${digits(worker, 16)}` };
+}
 
 interface Sign {
   readonly state: string;
@@ -19,20 +25,23 @@ interface Sign {
  * monotonic clock, is removed on condition that it still has not. No clocks of two machines are compared.
  */
 export class Liveness {
-  readonly #rows: QueueRows;
+  readonly #rows: TableRows<RowRequests>;
+  readonly #pk: string;
   readonly #signs = new Map<string, Sign>();
   /** Workers whose row was there, and when. */
   readonly #seen = new Map<number, number>();
 
-  constructor(rows: QueueRows) {
+  /** @param pk  the partition of the workers' rows */
+  constructor(rows: TableRows<RowRequests>, pk: string) {
     this.#rows = rows;
+    this.#pk = pk;
   }
 
   /** Whether it has a row. @param when  `lately`: known for some seconds without asking */
   async isAlive(worker: number, when: 'now' | 'lately' = 'lately'): Promise<boolean> {
     const seen = when === 'now' ? undefined : this.#seen.get(worker);
     if (seen !== undefined && now() - seen < FRESH_MS) return true;
-    const item = await this.#rows.get(workerOf(this.#rows.queue, worker));
+    const item = await this.#rows.get(workerOf(this.#pk, worker));
     if (item === undefined) this.#seen.delete(worker);
     else this.#seen.set(worker, now());
     return item !== undefined;
@@ -49,9 +58,8 @@ export class Liveness {
    * @returns how many it has removed, and after how many milliseconds the next one may be found dead
    */
   async removeDead(): Promise<{ readonly removed: number; readonly nextMs: number }> {
-    const pk = workersKey(this.#rows.queue);
     let [removed, nextMs] = [0, Infinity];
-    const items = await this.#rows.range(pk, 'w#', 'w#~', MOST_WORKERS);
+    const items = await this.#rows.range(this.#pk, 'w#', 'w#~', MOST_WORKERS);
     if (items.length < MOST_WORKERS) this.#seen.clear();
     for (const item of items) {
       const fields = fieldsOf(item);
@@ -64,11 +72,7 @@ export class Liveness {
         continue;
       }
       const condition = { ConditionExpression: 'b = :0', ExpressionAttributeValues: { ':0': { N: beat } } };
-      const { isDone } = await this.#rows.engine.remove(
-        workerOf(this.#rows.queue, worker),
-        condition,
-        this.#rows.limits,
-      );
+      const { isDone } = await this.#rows.engine.remove(workerOf(this.#pk, worker), condition, this.#rows.limits);
       if (!isDone) continue;
       this.#seen.delete(worker);
       removed += 1;
