@@ -1,0 +1,217 @@
+import { InvalidInput, NotFound } from '../../base/errors.ts';
+import { bool, checkOptions, integer, oneOf, optional, text } from '../../base/options/options.ts';
+import { toJson } from '../../base/storable.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { Machine } from '../machine.ts';
+import { unknownName } from '../option-checks.ts';
+import { PostgresActorOperator } from '../postgres/operator.ts';
+import { type ActorHealth, PostgresActorReader, type TypeRecord } from '../postgres/reader.ts';
+import { PostgresActorStore } from '../postgres/store.ts';
+import {
+  ACTOR_STATUSES,
+  type ActorRecord,
+  type ActorSummary,
+  type ActorTransition,
+  type FieldChange,
+  type PageRecord,
+} from '../record.ts';
+import { type ActorTarget, idOf } from '../target.ts';
+import { diagnosticsHtml } from './diagnostics.ts';
+import { type DiagramOptions, mermaid, svg } from './diagram.ts';
+import { type ActorExplanation, explain } from './explain.ts';
+import type { HistoryOptions, ListOptions, PagesOptions, WaitOptions } from './options.ts';
+import { waitForActor } from './wait-for.ts';
+import { requireIndexed, requireType } from './where.ts';
+
+const before = optional(text({ pattern: [/^\d{1,15}$/, 'an id'] }));
+const listShape = {
+  type: optional(text({ min: 1 })),
+  state: optional(text({ min: 1 })),
+  status: optional(oneOf(ACTOR_STATUSES)),
+  final: optional(bool()),
+  before,
+  limit: integer({ min: 1, max: 10_000, default: 100 }),
+};
+const historyShape = {
+  before: integer({ min: 0, default: Number.MAX_SAFE_INTEGER }),
+  limit: integer({ min: 1, max: 10_000, default: 1000 }),
+};
+const pagesShape = {
+  resolved: bool({ default: false }),
+  before,
+  limit: integer({ min: 1, max: 10_000, default: 100 }),
+};
+
+const COUNT_LIMIT = 10_000;
+
+/** What can be asked about actors without the program that runs them. */
+export class ActorQueries {
+  protected readonly store: PostgresActorStore;
+  protected readonly reader: PostgresActorReader;
+  protected readonly operator: PostgresActorOperator;
+
+  constructor(engine: PostgresEngine) {
+    this.store = new PostgresActorStore(engine);
+    this.reader = new PostgresActorReader(engine);
+    this.operator = new PostgresActorOperator(engine);
+  }
+
+  /** @throws NotFound */
+  async get(target: ActorTarget<never>): Promise<ActorRecord> {
+    return this.reader.show(idOf(target));
+  }
+
+  /** What no worker would mend by itself; what `pawl doctor` says. */
+  health(): Promise<ActorHealth> {
+    return this.reader.health();
+  }
+
+  /**
+   * Newest first.
+   * @throws InvalidInput  `where` names a field that the type does not declare in `index` @throws LockNotAvailable  `where` waits for
+   *   an index that was declared just now, and an open transaction keeps it from being written
+   */
+  async list(options: ListOptions = {}): Promise<ActorSummary[]> {
+    const { parent, where, ...rest } = options;
+    const given = checkOptions('list', rest, listShape);
+    return this.reader.list({
+      ...given,
+      where: where === undefined || isEmpty(where) ? undefined : await this.#where(given.type, where),
+      parent: parent === undefined ? undefined : idOf(parent),
+      before: Number(given.before ?? Number.MAX_SAFE_INTEGER),
+      final: given.final ?? given.status === 'final',
+    });
+  }
+
+  /** The types that the database knows, with their machines. */
+  types(): Promise<TypeRecord[]> {
+    return this.reader.types();
+  }
+
+  /** Why an actor is not running. @throws NotFound */
+  async explain(target: ActorTarget<never>): Promise<ActorExplanation> {
+    return explain(await this.get(target));
+  }
+
+  /** Its transitions and failures, oldest first: the last thousand, or those before them. @throws NotFound */
+  async history(target: ActorTarget<never>, options: HistoryOptions = {}): Promise<ActorTransition[]> {
+    const id = idOf(target);
+    const given = checkOptions('history', options, historyShape);
+    const history = await this.reader.history(id, given.before, given.limit);
+    if (history.length === 0) await this.reader.show(id);
+    return history;
+  }
+
+  /**
+   * What its turns changed in its fields, newest first: the fields before and after each. Empty unless its type declares
+   * `fieldHistory`. Turns of a program that does not declare it leave none: the next row then shows what they changed, too.
+   * @throws NotFound
+   */
+  async fieldHistory(target: ActorTarget<never>, options: HistoryOptions = {}): Promise<FieldChange[]> {
+    const id = idOf(target);
+    const given = checkOptions('fieldHistory', options, historyShape);
+    const changes = await this.reader.fieldHistory(id, given.before, given.limit);
+    if (changes.length === 0) await this.reader.show(id);
+    return changes;
+  }
+
+  /**
+   * Waits until an actor is in a state, or has a status (`'final'` by default), and gives it then. For scripts and tests: it
+   * asks every 50 ms.
+   * @throws TimedOut  says where it is @throws NotFound
+   */
+  async waitFor(target: ActorTarget<never>, options: WaitOptions = {}): Promise<ActorRecord> {
+    return waitForActor(() => this.get(target), options);
+  }
+
+  /** The machine of a type, with how many actors are in each state (10,000 means that many or more). @throws NotFound */
+  async diagram(
+    type: string,
+    options: { readonly format?: 'mermaid' | 'svg'; readonly counts?: boolean } = {},
+  ): Promise<string> {
+    const { format, counts } = checkOptions('diagram', options, {
+      format: oneOf(['mermaid', 'svg'], { default: 'mermaid' }),
+      counts: bool({ default: true }),
+    });
+    const record = await this.typeNamed(type);
+    const drawn: DiagramOptions = counts ? { counts: await this.reader.counts(record.id, COUNT_LIMIT) } : {};
+    return draw(format, record.machine, drawn);
+  }
+
+  /** An HTML file about an actor: machine with its state, history, fields, semaphores, errors, children, what to try. */
+  async diagnose(target: ActorTarget<never>): Promise<string> {
+    return this.#diagnose(idOf(target), undefined);
+  }
+
+  /** Newest first, those that are open unless told otherwise. */
+  async pages(options: PagesOptions = {}): Promise<PageRecord[]> {
+    const { actor, ...rest } = options;
+    const given = checkOptions('pages', rest, pagesShape);
+    return this.reader.pages({
+      ...given,
+      actor: actor === undefined ? undefined : idOf(actor),
+      before: Number(given.before ?? Number.MAX_SAFE_INTEGER),
+    });
+  }
+
+  /** @throws NotFound */
+  async getPage(id: string): Promise<PageRecord> {
+    return this.reader.page(pageId(id));
+  }
+
+  /** The diagnostics page of a page, as HTML. @throws NotFound */
+  async pageHtml(id: string): Promise<string> {
+    const page = await this.getPage(id);
+    return this.#diagnose(page.actor === null ? undefined : Number(page.actor), page);
+  }
+
+  /** @throws InvalidInput, NotFound */
+  async #where(type: string | undefined, where: object): Promise<string> {
+    const name = requireType(type);
+    const indexes = (await this.operator.indexes(name)) ?? (await this.typeNamed(name)).indexes;
+    requireIndexed(name, where, indexes);
+    await this.operator.fillIndex(name);
+    return toJson(where, 'where');
+  }
+
+  async #diagnose(id: number | undefined, page: PageRecord | undefined): Promise<string> {
+    const actor = id === undefined ? undefined : await this.reader.look(id);
+    const [history, children] =
+      actor === undefined
+        ? [[], []]
+        : await Promise.all([
+            this.reader.history(Number(actor.id), Number.MAX_SAFE_INTEGER, 200),
+            this.list({ parent: actor.id, final: true }),
+          ]);
+    return diagnosticsHtml({ page, actor, history, children, at: new Date() });
+  }
+
+  protected async typeNamed(name: string): Promise<TypeRecord> {
+    const all = await this.reader.types();
+    const found = all.find((type) => type.name === name);
+    if (found === undefined) {
+      const error = unknownName(
+        'actor type',
+        name,
+        all.map((type) => type.name),
+        'type',
+      );
+      throw new NotFound(error.message);
+    }
+    return found;
+  }
+}
+
+export function draw(format: 'mermaid' | 'svg', machine: Machine, options: DiagramOptions): string {
+  return format === 'svg' ? svg(machine, options) : mermaid(machine, options);
+}
+
+function isEmpty(where: object): boolean {
+  return Object.keys(where).length === 0;
+}
+
+export function pageId(id: string): number {
+  if (!/^[1-9]\d{0,14}$/.test(id))
+    throw new InvalidInput(`a page is named by its id, such as "42", but was ${JSON.stringify(id)}`, { field: 'id' });
+  return Number(id);
+}
