@@ -4,7 +4,8 @@ import { checkOptions } from '../base/options/options.ts';
 import { isObject } from '../base/options/shape.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { type OpenTransaction, openTransaction, type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
-import { type Definition, define, type Kinds, type PayloadIn, type QueueOptions } from './definition.ts';
+import { define } from './declare/define.ts';
+import type { Definition, Kinds, PayloadIn, QueueOptions } from './definition.ts';
 import { DynamoQueue } from './dynamodb/queue.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, Producer } from './enqueue.ts';
 import { type Handlers, readHandlers } from './handlers.ts';
@@ -51,6 +52,7 @@ import { Worker } from './work/worker.ts';
 
 export { JobFailed, NoRetry } from '../base/errors.ts';
 export type { Duration } from '../base/time/duration.ts';
+export type { DebounceOptions, UniqueOptions } from './declare/unique.ts';
 export type {
   BatchOptions,
   DeadLetter,
@@ -103,7 +105,6 @@ export type { PublishedJob, TopicRecord, TopicSubscription } from './postgres/to
 export { ClaimedUnit } from './pull/claimed-unit.ts';
 export type { ClaimOptions, ExtendedLease, FailedTo, FailOptions } from './pull/pull.ts';
 export { createTopic, type PublishOptions, Topic } from './topic/topic.ts';
-export type { DebounceOptions, UniqueOptions } from './unique.ts';
 export { Batch, type BatchesOptions, type BatchProgress, type BatchRecord } from './watch/batch.ts';
 export type { HandBatch, HandCallback, HandJob, HandNode, HandOptions } from './watch/by-hand.ts';
 /** @internal */

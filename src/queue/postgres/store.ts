@@ -8,6 +8,7 @@ import {
   type Subscription,
   type Transaction,
 } from '../../engine/postgres/index.ts';
+import { isOneEver } from '../declare/unique.ts';
 import type { Definition } from '../definition.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
 import type {
@@ -29,7 +30,6 @@ import type {
   Settlement,
   WorkerRow,
 } from '../store.ts';
-import { isOneEver } from '../unique.ts';
 import { alone, limited, type Runner } from './runner.ts';
 import { settleValues } from './settle-values.ts';
 import * as sql from './statements.ts';

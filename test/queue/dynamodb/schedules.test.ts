@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { NotFound } from '../../../src/base/errors.ts';
 import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
-import { define } from '../../../src/queue/definition.ts';
+import { define } from '../../../src/queue/declare/define.ts';
 import { DynamoQueueStore } from '../../../src/queue/dynamodb/store.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { planTick } from '../../../src/queue/operate/schedule.ts';

@@ -1,7 +1,7 @@
-import { InvalidInput } from '../base/errors.ts';
-import { type Check, checkOptions, custom, duration, oneOf, optional } from '../base/options/options.ts';
-import { refusal } from '../base/options/refusal.ts';
-import type { Duration } from '../base/time/duration.ts';
+import { InvalidInput } from '../../base/errors.ts';
+import { type Check, checkOptions, custom, duration, oneOf, optional } from '../../base/options/options.ts';
+import { refusal } from '../../base/options/refusal.ts';
+import type { Duration } from '../../base/time/duration.ts';
 
 /** Which jobs of a kind are the same, and for how long there is only one of them. */
 export interface UniqueOptions {
