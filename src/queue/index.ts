@@ -34,8 +34,8 @@ import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } fr
 import { COUNT_LIMIT, type QueueStats } from './operate/stats.ts';
 import { type PartOptions, readPart } from './paused-part.ts';
 import { PostgresQueueFlows } from './postgres/flows.ts';
+import { PostgresQueueSchedules } from './postgres/operate/schedules.ts';
 import { type ChangedJob, PostgresQueueReader } from './postgres/reader.ts';
-import { PostgresQueueSchedules } from './postgres/schedules.ts';
 import { PostgresQueueStore } from './postgres/store.ts';
 import { claimUnits } from './pull/claim.ts';
 import type { ClaimedUnit } from './pull/claimed-unit.ts';
@@ -72,7 +72,7 @@ export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition, type 
 export type { AnyJobTarget, JobTarget } from './job-id.ts';
 export type { JobInput } from './job-input.ts';
 export type { JobOptions } from './job-options.ts';
-export { createQueueAdmin, QueueAdmin, type ScheduleRunsOptions } from './operate/admin.ts';
+export { createQueueAdmin, QueueAdmin } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
 export type {
@@ -91,16 +91,17 @@ export {
   type ScheduleOptions,
   type ScheduleRecord,
 } from './operate/schedule.ts';
+export type { ScheduleRunsOptions } from './operate/schedule-admin.ts';
 export { parseQuery, type SearchOptions, type SearchPage, type SearchQuery, searchFilter } from './operate/search.ts';
 export type { SchedulesOptions } from './operate/set-schedule.ts';
 export { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './operate/stats.ts';
 export type { PartOptions, PausedPart } from './paused-part.ts';
 /** @internal */
 export { namePart } from './paused-part.ts';
-export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/health.ts';
-export { type JobRelations, type JobStanding, QueueOverview, type RelatedJob } from './postgres/overview.ts';
+export { type LostWorker, type QueueHealth, readQueueHealth } from './postgres/operate/health.ts';
+export { type JobRelations, type JobStanding, QueueOverview, type RelatedJob } from './postgres/operate/overview.ts';
+export type { ScheduleRun } from './postgres/operate/schedules.ts';
 export type { ChangedJob, ReleasedWorker } from './postgres/reader.ts';
-export type { ScheduleRun } from './postgres/schedules.ts';
 export type { PublishedJob, TopicRecord, TopicSubscription } from './postgres/topics.ts';
 export { ClaimedUnit } from './pull/claimed-unit.ts';
 export type { ClaimOptions, ExtendedLease, FailedTo, FailOptions } from './pull/pull.ts';

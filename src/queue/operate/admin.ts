@@ -1,5 +1,4 @@
-import { NotFound } from '../../base/errors.ts';
-import { checkOptions, integer, signal, suggest } from '../../base/options/options.ts';
+import { checkOptions, signal } from '../../base/options/options.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { EnqueueResult } from '../enqueue.ts';
@@ -8,7 +7,6 @@ import { type AnyJobTarget, readJobId } from '../job-id.ts';
 import { type PartOptions, readPart } from '../paused-part.ts';
 import { PostgresQueueFlows } from '../postgres/flows.ts';
 import { type ChangedJob, PostgresQueueReader, type ReleasedWorker } from '../postgres/reader.ts';
-import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/schedules.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import { PostgresQueueTopics, type TopicRecord } from '../postgres/topics.ts';
 import { ClaimedUnit } from '../pull/claimed-unit.ts';
@@ -44,17 +42,9 @@ import {
   type TxOptions,
 } from './operations.ts';
 import { type RemovedQueue, type RemoveOptions, removeQueue } from './remove.ts';
-import { nextTick, type ScheduleOptions, type ScheduleRecord } from './schedule.ts';
+import { ScheduleAdmin } from './schedule-admin.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
-import { setScheduleByHand } from './set-schedule.ts';
 import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './stats.ts';
-
-export interface ScheduleRunsOptions {
-  /** 1 to 100; default 10. */
-  readonly limit?: number | undefined;
-}
-
-const runsShape = { limit: integer({ min: 1, max: 100, default: 10 }) };
 
 /** Operates every queue of a database, without their declarations. Sends nothing until it is used. */
 export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {
@@ -63,21 +53,20 @@ export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {
 }
 
 /** Operates all queues of a database, for tools. A job's id alone identifies it. */
-export class QueueAdmin {
+export class QueueAdmin extends ScheduleAdmin {
   readonly #engine: PostgresEngine;
   readonly #reader: PostgresQueueReader;
   readonly #store: PostgresQueueStore;
   readonly #operations: Operations;
-  readonly #schedules: PostgresQueueSchedules;
   readonly #puller: Puller;
 
   /** @internal */
   constructor(engine: PostgresEngine) {
+    super(engine);
     this.#engine = engine;
     this.#reader = new PostgresQueueReader(engine);
     this.#store = new PostgresQueueStore(engine);
     this.#operations = new Operations(this.#reader, null);
-    this.#schedules = new PostgresQueueSchedules(engine);
     this.#puller = new Puller(engine);
   }
 
@@ -105,64 +94,6 @@ export class QueueAdmin {
    */
   releaseWorker(worker: string): Promise<ReleasedWorker> {
     return releaseWorker(this.#reader, worker);
-  }
-
-  /** The schedules of one queue, or of all. */
-  schedules(queue?: string): Promise<ScheduleRecord[]> {
-    return this.#schedules.list(queue ?? null);
-  }
-
-  /** One schedule. @throws NotFound */
-  async schedule(queue: string, name: string): Promise<ScheduleRecord> {
-    return (await this.#schedules.get(queue, name)) ?? this.#refuseSchedule(queue, name);
-  }
-
-  /** What a schedule has enqueued, newest first; the newest hundred jobs are kept. @throws NotFound */
-  async scheduleRuns(queue: string, name: string, options: ScheduleRunsOptions = {}): Promise<ScheduleRun[]> {
-    const { limit } = checkOptions('scheduleRuns', options, runsShape);
-    const runs = await this.#schedules.runs(queue, name, limit);
-    if (runs.length === 0) await this.schedule(queue, name);
-    return runs;
-  }
-
-  /**
-   * Stops a schedule until `resumeSchedule`, even if a program declares it again in between. The jobs that it has enqueued
-   * stay. Ticks during the pause are skipped, whatever `missed` says. @throws NotFound
-   */
-  async pauseSchedule(queue: string, name: string): Promise<void> {
-    if (!(await this.#schedules.pause(queue, name))) await this.#refuseSchedule(queue, name);
-  }
-
-  /** Ends a pause: the first tick from now on is the next one. @throws NotFound */
-  async resumeSchedule(queue: string, name: string): Promise<void> {
-    for (;;) {
-      const schedule = await this.schedule(queue, name);
-      if (schedule.pausedAt === null) return;
-      const next = nextTick(schedule.cron, schedule.timezone, await this.#schedules.now()) ?? null;
-      // Fails when another pattern was declared since the schedule was read.
-      if (await this.#schedules.resume(schedule, next)) return;
-    }
-  }
-
-  /** Enqueues the job of the schedule now, also while it is paused; its ticks do not change. @throws NotFound */
-  async runSchedule(queue: string, name: string): Promise<EnqueueResult> {
-    return (await this.#schedules.run(queue, name)) ?? this.#refuseSchedule(queue, name);
-  }
-
-  /**
-   * Sets a schedule of a registered queue, new or in place of the one of this name; one that has the same pattern and zone keeps its
-   * next tick, and one that is paused stays so. The payload is checked when its jobs run, since only the program has its schema. A
-   * program that declares a schedule of this name by `schedule()` writes over it at its next start.
-   * @throws Conflict  it is of the set that a program declares by `schedules()` @throws NotFound  no such queue or kind
-   * @throws InvalidInput
-   */
-  setSchedule(queue: string, name: string, options: ScheduleOptions): Promise<void> {
-    return setScheduleByHand(this.#schedules, queue, name, options);
-  }
-
-  /** Removes a schedule; a program that declares it at its start creates it again. @throws NotFound */
-  async unschedule(queue: string, name: string): Promise<void> {
-    if (!(await this.#schedules.remove(queue, name))) await this.#refuseSchedule(queue, name);
   }
 
   /** Like {@link Queue.pause}. @throws InvalidInput, NotFound, Conflict */
@@ -362,13 +293,5 @@ export class QueueAdmin {
   /** Renews the lease of the unit of this handle. Default `'30s'`. @throws LeaseLost, InvalidInput */
   extend(handle: string, lease?: Duration): Promise<ExtendedLease> {
     return this.#puller.extend(handle, lease);
-  }
-
-  async #refuseSchedule(queue: string, name: string): Promise<never> {
-    await this.stats(queue);
-    const names = (await this.#schedules.list(queue)).map((one) => one.name);
-    const near = suggest(name, names);
-    const advice = near !== undefined ? `did you mean "${near}"?` : `it has ${names.join(', ') || 'none'}`;
-    throw new NotFound(`queue "${queue}" has no schedule "${name}"; ${advice}`);
   }
 }

@@ -8,7 +8,6 @@ import {
   type Subscription,
   type Transaction,
 } from '../../engine/postgres/index.ts';
-import { isOneEver } from '../declare/unique.ts';
 import type { Definition } from '../definition.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
 import type {
@@ -20,7 +19,6 @@ import type {
   Heartbeat,
   HeartbeatAnswer,
   HeldJob,
-  JobHandoff,
   NewJobs,
   PeekRequest,
   QueueIds,
@@ -30,13 +28,15 @@ import type {
   Settlement,
   WorkerRow,
 } from '../store.ts';
+import { declarationOf } from './declaration.ts';
+import { type HandoffHandlers, type JobNewsHandlers, listenForHandoffs, listenForJobs } from './listening.ts';
 import { alone, limited, type Runner } from './runner.ts';
 import { settleValues } from './settle-values.ts';
 import * as sql from './statements.ts';
+import { Traces } from './traces.ts';
 
 /** The most jobs that one pruning removes: a few milliseconds, so that it never blocks others for long. */
 const PRUNE_AT_ONCE = 5000;
-const PRUNE_TRACES_MS = 3_600_000;
 
 /** What pawl.enqueue() answers for one job. */
 interface EnqueueRow {
@@ -56,7 +56,7 @@ export class PostgresQueueStore implements QueueStore {
    * only read committed allows: if the database has another default, each gets a transaction of its own.
    */
   #keys: Runner;
-  #prunesTracesAt = -Infinity;
+  readonly #traces: Traces;
   /** Where the queue was registered; see HERE in statements.ts. */
   #schema = 0;
   readonly #cooldown = new Cooldown();
@@ -66,6 +66,7 @@ export class PostgresQueueStore implements QueueStore {
     this.#answer = answer;
     this.#runner = limited(engine, answer);
     this.#keys = this.#runner;
+    this.#traces = new Traces(engine, this.#runner);
   }
 
   /** A store with a time limit for each statement: see {@link AnswerOptions}. */
@@ -82,33 +83,12 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   async register(definition: Definition): Promise<QueueIds> {
-    const declared = {
-      name: definition.name,
-      shards: definition.shards,
-      keyed: definition.keyed,
-      blocks: definition.blocksKeys,
-      attempts: definition.attempts,
-      history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
-      kinds: [...definition.kinds.values()].map((kind) => ({
-        name: kind.name,
-        unique: isOneEver(kind.unique),
-        rule: isOneEver(kind.unique) ? null : (kind.unique ?? null),
-        debounce: kind.debounce === undefined ? null : kind.debounce.waitMs / 1000,
-        debounceMax: kind.debounce === undefined ? null : kind.debounce.maxMs / 1000,
-        coalesce: kind.coalesce,
-        after: kind.after,
-        afterError: kind.afterError,
-        attempts: kind.attempts === definition.attempts ? null : kind.attempts,
-        needsKey: kind.needsKey,
-        onError: kind.onError ?? null,
-      })),
-    };
     const [row] = await this.#runner.query<{
       answer: { queue: number; kinds: Record<string, number> };
       isolation: string;
       schema: string;
       server: string;
-    }>(sql.REGISTER, [JSON.stringify(declared)]);
+    }>(sql.REGISTER, [JSON.stringify(declarationOf(definition))]);
     const { answer, isolation, schema, server } = only(row);
     await this.engine.meet(server);
     this.#schema = Number(schema);
@@ -138,7 +118,7 @@ export class PostgresQueueStore implements QueueStore {
     if (tx !== undefined && trace !== undefined) {
       const added = [answer].flat().filter((one) => !one.duplicate);
       if (added.length > 0)
-        await this.#traceIn(
+        await this.#traces.write(
           tx,
           added.map(({ id }) => id),
           trace,
@@ -189,14 +169,14 @@ export class PostgresQueueStore implements QueueStore {
   async #addTraced(queue: number, batch: NewJobs, tx: unknown, trace: string): Promise<number[]> {
     if (tx !== undefined) {
       const ids = await this.add(queue, batch, tx);
-      await this.#traceIn(tx, ids, trace);
+      await this.#traces.write(tx, ids, trace);
       return ids;
     }
     const [row] = await this.#runner.query<{ ids: string }>(sql.ADD_TRACED, [
       ...addValues(this.#here(queue), batch),
       trace,
     ]);
-    this.#pruneTraces();
+    this.#traces.pruneNowAndThen();
     return numbers(only(row).ids);
   }
 
@@ -204,18 +184,8 @@ export class PostgresQueueStore implements QueueStore {
     return this.#schema * 65_536 + queue;
   }
 
-  async traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>> {
-    const rows = await (tx ?? this.#runner).query<{ id: string; parent: string }>(sql.TRACES, [ids]);
-    return new Map(rows.map(({ id, parent }) => [id, parent]));
-  }
-
-  /** A process that writes traces removes old ones now and then, so that they do not pile up. */
-  #pruneTraces(): void {
-    if (performance.now() < this.#prunesTracesAt) return;
-    this.#prunesTracesAt = performance.now() + PRUNE_TRACES_MS;
-    this.engine.query(sql.PRUNE_TRACES).catch((error: unknown) => {
-      this.engine.options.logger.warn({ err: error }, 'old traces of jobs could not be removed');
-    });
+  traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>> {
+    return this.#traces.read(ids, tx);
   }
 
   /** Adds one job, with a direct hand-off if a worker is idle. */
@@ -272,28 +242,13 @@ export class PostgresQueueStore implements QueueStore {
    * Calls the listeners when a job was enqueued, when such notifications may have been lost, when a running job of this process
    * is to be cancelled, and when jobs may have ended that others come after.
    */
-  listen(
-    queue: number,
-    handlers: { wake: () => void; missed?: () => void; cancel: () => void; look: () => void },
-  ): Promise<Subscription> {
-    const own = String(queue);
-    const heard = (payload: string): void => {
-      if (payload === own) handlers.wake();
-      else if (payload === `cancel ${own}`) handlers.cancel();
-      else if (payload === 'look') handlers.look();
-    };
-    return this.engine.listen(this.engine.schema.channel('queue'), heard, {
-      onReconnect: handlers.missed ?? handlers.wake,
-    });
+  listen(queue: number, handlers: JobNewsHandlers): Promise<Subscription> {
+    return listenForJobs(this.engine, queue, handlers);
   }
 
   /** Calls back with each job that is handed over through this channel; marks the channel as listened to. */
-  listenForHandoffs(
-    channel: string,
-    { onHandoff, onReconnect }: { onHandoff: (job: JobHandoff) => void; onReconnect: () => void },
-  ): Promise<Subscription> {
-    const read = (payload: string): void => onHandoff(JSON.parse(payload) as JobHandoff);
-    return this.engine.listen(channel, read, { onReconnect, isSeen: true });
+  listenForHandoffs(channel: string, handlers: HandoffHandlers): Promise<Subscription> {
+    return listenForHandoffs(this.engine, channel, handlers);
   }
 
   async addWorker(row: WorkerRow): Promise<number> {
@@ -351,11 +306,6 @@ export class PostgresQueueStore implements QueueStore {
   async charge(charge: Charge): Promise<ChargedJob[]> {
     const [row] = await this.#keys.query<{ charged: ChargedJob[] }>(sql.CHARGE, [JSON.stringify(charge)]);
     return only(row).charged;
-  }
-
-  /** Stores the trace of jobs in the caller's transaction. */
-  async #traceIn(tx: unknown, ids: readonly (string | number)[], trace: string): Promise<void> {
-    await this.engine.callIn(tx, sql.TRACE, JSON.stringify([trace, ids]));
   }
 
   async prune(queue: number): Promise<number> {

@@ -9,7 +9,7 @@ import type { PostgresEngine, Session } from '../../engine/postgres/index.ts';
 import { Indexer } from '../operate/indexer.ts';
 import { Scheduler } from '../operate/scheduler.ts';
 import { PostgresQueueChores } from '../postgres/chores.ts';
-import { PostgresQueueSchedules } from '../postgres/schedules.ts';
+import { PostgresQueueSchedules } from '../postgres/operate/schedules.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
 import type { EndedJob, Heartbeat, HeartbeatAnswer, RescueAnswer } from '../store.ts';
 

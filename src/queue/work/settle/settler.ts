@@ -7,6 +7,7 @@ import { sleep } from '../../../base/time/clock.ts';
 import type { JobFailure, SettleAnswer, Settlement } from '../../store.ts';
 import type { Outcome } from '../attempt.ts';
 import type { Unit } from '../unit.ts';
+import { append, PostponedOutcomes, partition } from './postponed.ts';
 import {
   countFitting,
   hasText,
@@ -34,8 +35,6 @@ export interface SettlerOptions {
 }
 
 const BACKOFF = { kind: 'exponential', min: 50, max: 2000, factor: 2, jitter: 0.5 } as const;
-/** How long an outcome that cannot be written alone is postponed, behind everything else. */
-const POSTPONE_MS = 500;
 /** How often a unit may exceed the deadline, sent alone, before its text is removed. */
 const UNANSWERED = 3;
 
@@ -55,9 +54,7 @@ export class Settler {
   /** By shard: outcomes that did not fit into the last statement. */
   #overflow = new Map<number, readonly PendingSettlement[]>();
   #flushing: Promise<void> | undefined;
-  /** By shard: outcomes that could not be written alone. */
-  #postponed = new Map<number, PendingSettlement[]>();
-  #waiting: Promise<void> | undefined;
+  readonly #postponed: PostponedOutcomes;
   /** The most units per statement: halved after each failure, and raised after each success. */
   #unitLimit = Infinity;
   /** The factor of the raise: a refusal is the fault of one unit, while a slow statement would be slow again. */
@@ -69,6 +66,10 @@ export class Settler {
 
   constructor(options: SettlerOptions) {
     this.#options = options;
+    this.#postponed = new PostponedOutcomes((outcomes) => {
+      for (const [shard, list] of outcomes) this.#addOverflow(shard, list);
+      if (outcomes.size > 0) this.#start();
+    });
   }
 
   /** Starts for a new worker id, and forgets what is pending for the one before. */
@@ -112,13 +113,13 @@ export class Settler {
 
   /** Whether an outcome is still to be written. */
   get isBusy(): boolean {
-    return this.#flushing !== undefined || this.#waiting !== undefined;
+    return this.#flushing !== undefined || this.#postponed.waiting !== undefined;
   }
 
   /** Resolves when every outcome so far is written or dropped. */
   async flushed(): Promise<void> {
     for (;;) {
-      const busy = this.#flushing ?? this.#waiting;
+      const busy = this.#flushing ?? this.#postponed.waiting;
       if (busy === undefined) return;
       await busy;
     }
@@ -127,7 +128,7 @@ export class Settler {
   #forget(): void {
     this.#pending = new Map();
     this.#overflow = new Map();
-    this.#postponed = new Map();
+    this.#postponed.clear();
   }
 
   #start(): void {
@@ -163,25 +164,16 @@ export class Settler {
     const rests = this.#overflow;
     this.#pending = new Map();
     this.#overflow = new Map();
-    if (rests.size === 0 && this.#postponed.size === 0) return pending;
+    if (rests.size === 0 && this.#postponed.isEmpty) return pending;
     const all = new Map<number, readonly PendingSettlement[]>();
     for (const shard of new Set([...rests.keys(), ...pending.keys()])) {
-      const recent = this.#behindPostponed(shard, pending.get(shard) ?? []);
+      const recent = this.#postponed.addBehind(shard, pending.get(shard) ?? []);
       const [first, ...rest] = rests.get(shard) ?? [];
       const [behind, free] = partition(recent, rest);
       const turn = first === undefined ? recent : [first, ...free, ...rest, ...behind];
       if (turn.length > 0) all.set(shard, turn);
     }
     return all;
-  }
-
-  /** Postpones outcomes of keys with postponed ones. @returns the others */
-  #behindPostponed(shard: number, recent: readonly PendingSettlement[]): readonly PendingSettlement[] {
-    const later = this.#postponed.get(shard);
-    if (later === undefined) return recent;
-    const [behind, free] = partition(recent, later);
-    later.push(...behind);
-    return free;
   }
 
   /** @returns the outcomes that are still to be written: usually none */
@@ -249,7 +241,7 @@ export class Settler {
     if (probe.listening) probe.hit('queue.put_off', { jobs });
     const ids = new Set(jobs);
     const guarded = pending.filter(({ unit }) => unit.isGuarded && unit.jobs.some(({ number }) => ids.has(number)));
-    return this.#postponeThese(shard, pending, guarded);
+    return this.#postponed.add(shard, pending, guarded);
   }
 
   /**
@@ -264,7 +256,7 @@ export class Settler {
     const [settled, ...rest] = pending;
     if (settled === undefined) return rest;
     if (!(await this.#isRefused(settled, error))) {
-      return this.#postponeThese(shard, pending, [settled]);
+      return this.#postponed.add(shard, pending, [settled]);
     }
     if (settled.isBare) {
       this.#options.onError(notWritten(settled.unit, error));
@@ -292,52 +284,6 @@ export class Settler {
       () => false,
     );
   }
-
-  /** Postpones outcomes, together with the others of their keys, since a later one may give up the key. @returns the rest */
-  #postponeThese(
-    shard: number,
-    pending: readonly PendingSettlement[],
-    these: readonly PendingSettlement[],
-  ): readonly PendingSettlement[] {
-    const goesAlong = (other: PendingSettlement): boolean =>
-      these.some((one) => other === one || other.unit === one.unit || isOfSameKey(other.unit, one.unit));
-    this.#postpone(shard, pending.filter(goesAlong));
-    return pending.filter((other) => !goesAlong(other));
-  }
-
-  #postpone(shard: number, settled: readonly PendingSettlement[]): void {
-    for (const one of settled) append(this.#postponed, shard, one);
-    this.#waiting ??= sleep(POSTPONE_MS).then(() => {
-      this.#waiting = undefined;
-      const later = this.#postponed;
-      this.#postponed = new Map();
-      for (const [of, list] of later) this.#addOverflow(of, list);
-      if (later.size > 0) this.#start();
-    });
-  }
-}
-
-function append(lists: Map<number, PendingSettlement[]>, shard: number, settled: PendingSettlement): void {
-  const list = lists.get(shard);
-  if (list === undefined) lists.set(shard, [settled]);
-  else list.push(settled);
-}
-
-/** @returns the outcomes that share a key with one of `before`, and the others */
-function partition(
-  settled: readonly PendingSettlement[],
-  before: readonly PendingSettlement[],
-): [behind: PendingSettlement[], free: PendingSettlement[]] {
-  const keys = new Set(before.map(({ unit }) => unit.key));
-  keys.delete(null);
-  const behind: PendingSettlement[] = [];
-  const free: PendingSettlement[] = [];
-  for (const one of settled) (keys.has(one.unit.key) ? behind : free).push(one);
-  return [behind, free];
-}
-
-function isOfSameKey(one: Unit, other: Unit): boolean {
-  return one.key !== null && one.key === other.key && one.epoch === other.epoch;
 }
 
 function notWritten({ jobs }: Unit, cause: unknown): DatabaseError {

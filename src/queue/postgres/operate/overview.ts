@@ -1,5 +1,5 @@
-import { instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
-import type { JobStatus } from '../job.ts';
+import { instant, type PostgresEngine, statement } from '../../../engine/postgres/index.ts';
+import type { JobStatus } from '../../job.ts';
 
 /** As text, so that numbers beyond 2^53 stay exact. */
 const PAYLOAD = statement(

@@ -1,8 +1,8 @@
-import { type AnswerOptions, instant, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
-import type { EnqueueResult } from '../enqueue.ts';
-import type { JobStatus } from '../job.ts';
-import type { Due, ScheduleRecord, Tick } from '../operate/schedule.ts';
-import { limited, type Runner } from './runner.ts';
+import { type AnswerOptions, instant, type PostgresEngine, statement } from '../../../engine/postgres/index.ts';
+import type { EnqueueResult } from '../../enqueue.ts';
+import type { JobStatus } from '../../job.ts';
+import type { Due, ScheduleRecord, Tick } from '../../operate/schedule.ts';
+import { limited, type Runner } from '../runner.ts';
 
 const NOW = statement(
   'queue.now',

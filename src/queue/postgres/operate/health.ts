@@ -1,4 +1,4 @@
-import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import { type PostgresEngine, statement } from '../../../engine/postgres/index.ts';
 
 /** Problems in the queues of a database, present or coming. Healthy when all lists are empty. */
 export interface QueueHealth {
