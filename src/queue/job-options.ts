@@ -197,3 +197,13 @@ export function refuseTwoTimes({ runAt, delay }: Partial<CheckedOptions>, of?: s
     field,
   });
 }
+
+/** The time of an enqueue, in milliseconds since 1970; for a job with options of its own also these: see pawl.queue_origin(). */
+export type Origin = number | SpecialOrigin;
+
+export interface SpecialOrigin {
+  readonly enqueuedAt: number;
+  readonly options: OwnOptions;
+  /** Milliseconds until its `expiresAt`, at the time of the claim; less than 0 when it has passed. */
+  readonly expiresIn?: number;
+}

@@ -2,7 +2,8 @@ import type { Handoff, Offer, RecallResult } from '../base/handoff/handoff.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus, ParentRecord } from './job.ts';
-import type { OwnOptions } from './job-options.ts';
+import type { Origin } from './job-options.ts';
+import type { Charge, ChargedJob, RescueAnswer } from './lost-jobs.ts';
 import type { StoredPart } from './paused-part.ts';
 
 /** The ids of a queue and its kinds in a database. */
@@ -47,16 +48,6 @@ export interface ClaimRequest {
   /** The most jobs of one key to claim together. */
   readonly chain: number;
   readonly cursor: Cursor;
-}
-
-/** The time of an enqueue, in milliseconds since 1970; for a job with options of its own also these: see pawl.queue_origin(). */
-export type Origin = number | SpecialOrigin;
-
-export interface SpecialOrigin {
-  readonly enqueuedAt: number;
-  readonly options: OwnOptions;
-  /** Milliseconds until its `expiresAt`, at the time of the claim; less than 0 when it has passed. */
-  readonly expiresIn?: number;
 }
 
 /** Jobs without a key with consecutive ids. */
@@ -225,55 +216,6 @@ export interface SettleAnswer {
 /** A job that an enqueue has claimed for a worker. */
 export interface JobHandoff extends ClaimAnswer, Handoff {
   readonly shard: number;
-}
-
-/** An attempt that is charged outside of its lost transaction: see pawl.queue_charge(). */
-export interface Charge {
-  readonly queue: number;
-  readonly shard: number;
-  readonly worker: number;
-  readonly ids: readonly number[];
-  /** Only jobs that are still in this attempt; null: in any attempt. */
-  readonly attempts: readonly number[] | null;
-  /** True: the jobs end in error, however many attempts they have left. */
-  readonly ends: boolean;
-  readonly reason: string;
-  readonly error: string;
-}
-
-export interface ChargedJob {
-  readonly id: number;
-  readonly to: 'new' | 'error';
-}
-
-/** A job that ended in error without the worker that had it. */
-export interface EndedJob {
-  readonly id: number;
-  readonly kind: string;
-  readonly key: string | null;
-  readonly attempt: number;
-  readonly status: 'error' | 'cancelled';
-  /** Null only for a job that was cancelled without a reason. */
-  readonly error: string | null;
-  readonly origin: Origin;
-  /** The process id of its last attempt; null if the crash has rolled back the claim. */
-  readonly process: string | null;
-  readonly payload: unknown;
-}
-
-/** Jobs that ended without their worker, and how many more did than are listed. */
-export interface EndedJobs {
-  readonly jobs: readonly EndedJob[];
-  readonly more: number;
-}
-
-export interface RescueAnswer {
-  /** Jobs that were taken from lost workers. */
-  readonly jobs: number;
-  /** Those of them that ended in error, and how many more did than are listed. */
-  readonly ended: EndedJobs | null;
-  /** Pids of server processes with transactions of lost workers that this role may not end. */
-  readonly unended: readonly number[];
 }
 
 export interface WorkerRow {

@@ -1,7 +1,6 @@
 /** The rows of a queue: their keys, and how jobs become fields. */
 import { creation, digits, fieldsOf, type Item, type Key, type Written } from '../../engine/dynamodb/index.ts';
-import type { OwnOptions } from '../job-options.ts';
-import type { Origin } from '../store.ts';
+import type { Origin, OwnOptions } from '../job-options.ts';
 import { JOBS } from './heads/place.ts';
 
 /** The beginning of the keys of all rows of a queue. The length separates its name from what follows. */

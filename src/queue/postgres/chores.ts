@@ -1,5 +1,5 @@
 import { type AnswerOptions, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
-import type { EndedJob } from '../store.ts';
+import type { EndedJob } from '../lost-jobs.ts';
 import { alone, type Runner } from './runner.ts';
 
 const SWEEP = statement('queue.sweep_cancels', 'select pawl.queue_sweep_cancels($1::smallint) as swept');

@@ -10,10 +10,9 @@ import {
 } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
+import type { Charge, ChargedJob, RescueAnswer } from '../lost-jobs.ts';
 import type {
   Candidate,
-  Charge,
-  ChargedJob,
   ClaimAnswer,
   ClaimRequest,
   Heartbeat,
@@ -23,7 +22,6 @@ import type {
   PeekRequest,
   QueueIds,
   QueueStore,
-  RescueAnswer,
   SettleAnswer,
   Settlement,
   WorkerRow,

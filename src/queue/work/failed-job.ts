@@ -1,6 +1,6 @@
 import { Cancelled, LeaseLost } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
-import type { EndedJob } from '../store.ts';
+import type { EndedJob } from '../lost-jobs.ts';
 import type { FailedJob, WorkerEvents } from './report.ts';
 import { Job, Unit, type UnitOwner } from './unit.ts';
 

@@ -6,12 +6,13 @@ import { within } from '../../base/time/clock.ts';
 import { answerDeadline, STOP_MS } from '../../base/work/deadlines.ts';
 import { type LeaseHolder as Holder, LeaseKeeper } from '../../base/work/lease-keeper.ts';
 import type { PostgresEngine, Session } from '../../engine/postgres/index.ts';
+import type { EndedJob, RescueAnswer } from '../lost-jobs.ts';
 import { Indexer } from '../operate/indexer.ts';
 import { Scheduler } from '../operate/scheduler.ts';
 import { PostgresQueueChores } from '../postgres/chores.ts';
 import { PostgresQueueSchedules } from '../postgres/operate/schedules.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
-import type { EndedJob, Heartbeat, HeartbeatAnswer, RescueAnswer } from '../store.ts';
+import type { Heartbeat, HeartbeatAnswer } from '../store.ts';
 
 /** The interface of a worker for its keeper. */
 export interface LeaseHolder extends Holder {

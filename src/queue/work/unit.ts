@@ -5,9 +5,8 @@ import { toJson } from '../../base/storable.ts';
 import type { ConditionCheckItem } from '../../engine/dynamodb/index.ts';
 import type { OpenTransaction, Transaction } from '../../engine/postgres/index.ts';
 import type { ParentRecord } from '../job.ts';
-import type { OwnOptions } from '../job-options.ts';
+import type { Origin, OwnOptions } from '../job-options.ts';
 import type { ScheduledFor } from '../operate/schedule.ts';
-import type { Origin } from '../store.ts';
 
 /** Jobs that one statement claimed together; the id is their fencing token. */
 export interface Claim {

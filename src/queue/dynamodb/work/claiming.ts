@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { ConnectionFailed } from '../../../base/errors.ts';
 import type { Item, Liveness } from '../../../engine/dynamodb/index.ts';
-import type { ClaimAnswer, ClaimedKey, ClaimedRun, ClaimRequest, Origin } from '../../store.ts';
+import type { Origin } from '../../job-options.ts';
+import type { ClaimAnswer, ClaimedKey, ClaimedRun, ClaimRequest } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
 import { claimDecided, type LineView, type SeenPiece } from '../heads/claim.ts';
 import {

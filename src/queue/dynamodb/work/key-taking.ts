@@ -1,6 +1,6 @@
 import { sleep } from '../../../base/time/clock.ts';
 import { digits, fieldsOf, isApplied, type Liveness } from '../../../engine/dynamodb/index.ts';
-import type { Origin } from '../../store.ts';
+import type { Origin } from '../../job-options.ts';
 import type { QueueRows } from '../database.ts';
 import { type FilledGap, keyStandingOf, type LeftJob, readKeyHead, taking } from '../heads/key-head.ts';
 import { JOBS, jobNumber, placeOf } from '../heads/place.ts';

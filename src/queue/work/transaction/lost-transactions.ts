@@ -1,7 +1,7 @@
 import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../../../base/errors.ts';
 import { type AnswerOptions, type Backend, endBackend } from '../../../engine/postgres/index.ts';
+import type { Charge, ChargedJob } from '../../lost-jobs.ts';
 import type { PostgresQueueStore } from '../../postgres/store.ts';
-import type { Charge, ChargedJob } from '../../store.ts';
 import { isRefusal } from '../settle/settler.ts';
 import type { Unit } from '../unit.ts';
 import type { UnconfirmedUnit } from './lane.ts';
