@@ -3,11 +3,10 @@ import { InvalidInput } from '../base/errors.ts';
 import { Assets } from './assets.ts';
 import { Audit } from './auth/audit.ts';
 import { LoginDesk } from './auth/login.ts';
-import { networkOf, type Peer, refuseOtherSites } from './auth/peer.ts';
-import { changes, type Permission, type Principal } from './auth/permission.ts';
-import { RateLimiter } from './auth/rate.ts';
-import { Tarpit } from './auth/tarpit.ts';
+import type { Peer } from './auth/peer.ts';
+import type { Permission, Principal } from './auth/permission.ts';
 import { bulkRoutes } from './bulk/routes.ts';
+import { Gate } from './gate.ts';
 import { jobRoutes } from './jobs/routes.ts';
 import { watchOf } from './live/events.ts';
 import { SharedAnswers } from './live/shared-answers.ts';
@@ -67,8 +66,7 @@ type Env = { Bindings: { peer: Peer; requestId: string } };
 export class HttpApp {
   readonly #services: Services;
   readonly #audit: Audit;
-  readonly #limiter: RateLimiter;
-  readonly #tarpit: Tarpit = new Tarpit();
+  readonly #gate: Gate;
   readonly #desk: LoginDesk;
   readonly #shared: SharedAnswers = new SharedAnswers();
   readonly #assets: Assets;
@@ -80,7 +78,7 @@ export class HttpApp {
     this.#services = services;
     this.#audit = new Audit(store.audit, settings.audit, engine.options.logger);
     this.#desk = new LoginDesk(services.auth, this.#audit);
-    this.#limiter = new RateLimiter(settings.rate);
+    this.#gate = new Gate(services.auth, settings, this.#audit);
     this.#assets = new Assets(settings.basePath);
     this.#app = this.#build();
   }
@@ -94,7 +92,7 @@ export class HttpApp {
   }
 
   stop(): void {
-    this.#tarpit.stop();
+    this.#gate.stop();
   }
 
   #sayThatAllAreOne(): void {
@@ -133,7 +131,7 @@ export class HttpApp {
     const { settings, auth } = this.#services;
     const name = path.replace(/^\//, '');
     if (!settings.dashboard || name.startsWith('api/')) throw nothingAt(request);
-    if (!auth.isOpen) await this.#identify(request, peer);
+    if (!auth.isOpen) await this.#gate.identify(request, peer);
     if (new URL(request.url).searchParams.has('token')) return this.#desk.enter(request, peer);
     const asset = this.#assets.serve(name, request.headers.get('accept-encoding') ?? '');
     if (asset === undefined) throw nothingAt(request);
@@ -199,58 +197,17 @@ export class HttpApp {
     const { metrics } = this.#services;
     const begun = performance.now();
     const response = await traceRequest(request.method, route, request.headers, async () => {
-      const who = await this.#identify(request, peer).catch((error: unknown) => this.#fail(error, requestId));
+      const who = await this.#gate.identify(request, peer).catch((error: unknown) => this.#fail(error, requestId));
       if (who instanceof Response) return who;
-      const limits = this.#limiter.headers(`${who.by} ${who.name}`);
+      const limits = this.#gate.limits(who);
       const answer = async (): Promise<Response> => {
-        refuseOtherSites(request, who.by);
-        await this.#require(permission, who, request, peer);
+        await this.#gate.admit(permission, who, request, peer);
         return work(who);
       };
       return withThese(await answer().catch((error: unknown) => this.#fail(error, requestId)), limits);
     });
     metrics.count(route, request.method, response.status, (performance.now() - begun) / 1000);
     return response;
-  }
-
-  /**
-   * A known caller has a bucket of its own, from every address: behind a proxy all callers have one address. A stranger
-   * shares the bucket of its address, and takes nothing from the known callers there.
-   */
-  async #identify(request: Request, peer: Peer): Promise<Principal | Response> {
-    const stranger = `network ${networkOf(peer)}`;
-    const who = await this.#services.auth.identify(request, peer).catch(async (error: unknown) => {
-      await this.#takeFromStranger(stranger);
-      throw error;
-    });
-    if (who instanceof Response) await this.#takeFromStranger(stranger);
-    else this.#limiter.take(`${who.by} ${who.name}`);
-    return who;
-  }
-
-  /** @throws HttpRefusal  rate_limited, after a second or two */
-  async #takeFromStranger(stranger: string): Promise<void> {
-    try {
-      this.#limiter.take(stranger);
-    } catch (refusal) {
-      await this.#tarpit.hold();
-      throw refusal;
-    }
-  }
-
-  /** What is refused for want of a permission is worth a line in the audit, where it would have changed something. */
-  async #require(permission: Permission, who: Principal, request: Request, peer: Peer): Promise<void> {
-    if (who.permissions.has(permission)) return;
-    const isReadOnly = this.#services.settings.readOnly && changes(permission);
-    const refusal = isReadOnly
-      ? new HttpRefusal('read_only', 'this server changes nothing: it is in read-only mode')
-      : new HttpRefusal('forbidden', `${who.name} lacks the permission ${permission}`);
-    if (changes(permission)) {
-      const action = { who, remote: peer.remoteAddress, userAgent: request.headers.get('user-agent') ?? undefined };
-      const target = new URL(request.url).pathname;
-      await this.#audit.refused({ ...action, permission, target, body: {} }, refusal.status, refusal.code);
-    }
-    throw refusal;
   }
 
   async #read(
