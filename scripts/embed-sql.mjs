@@ -1,5 +1,5 @@
 // Writes sql/ into one TypeScript module, so that no file is looked for at run time: sql/<line>/tables/<number>_<name>.sql one by one,
-// and sql/<line>/<topic>.sql, the functions and views, as one text for each line. Views come last, since they call functions. The planner
+// and the other files of sql/<line>/, the functions and views, as one text for each line. Views come last, since they call functions. The planner
 // settings that a function names are written out: see sql/planner.sql.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
@@ -39,8 +39,9 @@ const migrations = lines.flatMap((line) =>
 
 const functions = lines.map((line) => ({
   line,
-  sql: readdirSync(new URL(`sql/${line}/`, root))
-    .filter((file) => /^[a-z0-9_]+\.sql$/.test(file))
+  sql: readdirSync(new URL(`sql/${line}/`, root), { recursive: true, encoding: 'utf8' })
+    .map((file) => file.replaceAll('\\', '/'))
+    .filter((file) => /^(?!tables\/)[a-z0-9_/]+\.sql$/.test(file))
     .sort((one, other) => Number(one === 'views.sql') - Number(other === 'views.sql') || (one < other ? -1 : 1))
     .map((file) => withPresets(read(`${line}/${file}`)))
     .join('\n'),

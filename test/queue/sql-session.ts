@@ -9,7 +9,7 @@ export interface KindRow {
   readonly after?: readonly string[];
   readonly afterError?: 'run' | 'error';
   readonly attempts?: number;
-  /** What is more than unique: see sql/queue/unique.sql. */
+  /** What is more than unique: see sql/queue/enqueue/unique.sql. */
   readonly rule?: object;
   readonly onError?: string;
 }

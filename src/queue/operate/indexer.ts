@@ -11,7 +11,7 @@ const AT_ONCE = 8;
 /** The indexer rests so many times as long as it worked: ready jobs come first. */
 const REST = { quiet: 1, busy: 40 } as const;
 
-/** Indexes jobs for the search by words, in the background: see sql/queue/search_index.sql. */
+/** Indexes jobs for the search by words, in the background: see sql/queue/read/search_index.sql. */
 export class Indexer {
   readonly #chores: PostgresQueueChores;
   readonly #loop: Loop;

@@ -58,7 +58,7 @@ const RESUME_PART = statement(
   'select pawl.queue_resume_part($1::text, $2::text, $3::text, $4::text, 1000) as back',
 );
 const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
-/** What is changed by hand, as SQL has it: see sql/queue/by_hand.sql. */
+/** What is changed by hand, as SQL has it: see sql/queue/operate/by_hand.sql. */
 const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry' | 'skip' | 'redrive' | 'erase' | 'move', Statement>> = {
   update: statement('queue.update', 'select pawl.update($1::jsonb)::text as answer'),
   cancel: statement('queue.cancel', 'select pawl.cancel($1::jsonb)::text as answer'),

@@ -29,7 +29,7 @@ export interface RemovalEnded {
   readonly batches: number;
 }
 
-/** The statements that remove a queue: see sql/queue/remove.sql. Each is committed by itself. */
+/** The statements that remove a queue: see sql/queue/operate/remove.sql. Each is committed by itself. */
 export class PostgresQueueRemoval {
   readonly #engine: PostgresEngine;
 
