@@ -1,0 +1,69 @@
+import { expect, test } from 'vitest';
+import { explore } from '../../support/history/explore.ts';
+import { LONG } from '../../support/long.ts';
+import { type ActorModelOptions, actorModel, nameOfState, type Plant } from './model.ts';
+
+const MOST = 1_500_000;
+
+/** One actor that is due, and two workers. */
+const DUE: ActorModelOptions = { raisers: 0, workers: 2 };
+const RAISED: ActorModelOptions = { ...DUE, raisers: 1 };
+
+const SMALL: [string, ActorModelOptions][] = [
+  ['a raise', RAISED],
+  ['a raise, a death', { ...RAISED, crashes: 1 }],
+  ['a death, a request is carried out twice', { ...DUE, crashes: 1, doubles: 1 }],
+  ['a turn that fails', { ...DUE, failures: 1 }],
+  ['a nap, a death', { ...DUE, naps: 1, crashes: 1 }],
+  ['a living worker is taken for dead', { ...DUE, suspicions: 1 }],
+  ['a pause', { ...DUE, pauses: 1 }],
+];
+
+const LARGE: [string, ActorModelOptions][] = [
+  ['two raises', { ...DUE, raisers: 2 }],
+  ['a raise, a lost answer', { ...RAISED, losses: 1 }],
+  ['a raise, a request is carried out twice', { ...RAISED, doubles: 1 }],
+  ['a raise, a nap', { ...RAISED, naps: 1 }],
+  ['a raise, a turn that fails', { ...RAISED, failures: 1 }],
+  ['a raise, a pause', { ...RAISED, pauses: 1 }],
+  ['a raise, a living worker is taken for dead', { ...RAISED, suspicions: 1 }],
+  ['a living worker is taken for dead, a lost answer', { ...DUE, suspicions: 1, losses: 1 }],
+  ['a living worker is taken for dead, a request is carried out twice', { ...DUE, suspicions: 1, doubles: 1 }],
+  ['a living worker is taken for dead, a death', { ...DUE, suspicions: 1, crashes: 1 }],
+  ['a living worker is taken for dead, a nap', { ...DUE, suspicions: 1, naps: 1 }],
+];
+
+// Invariants Y1, Y2.
+test.each(LONG ? [...SMALL, ...LARGE] : SMALL)(
+  'no raise is lost or taken twice, no two workers run an actor, and what is due runs: %s',
+  (_, options) => {
+    const { fault, stuck, states } = explore({ ...actorModel(options), name: nameOfState }, MOST);
+    expect(fault).toBeUndefined();
+    expect(stuck).toBeUndefined();
+    expect(states).toBeGreaterThan(300);
+  },
+  900_000,
+);
+
+const PLANTS: [Plant, ActorModelOptions, string][] = [
+  ['claims expect nothing', DUE, 'a living worker has lost its turn'],
+  ['the living are rescued without a sign', DUE, 'a living worker has lost its turn'],
+  ['commits expect no mark', RAISED, 'stuck'],
+  ['what runs is not marked', RAISED, 'stuck'],
+  ['a commit under way loses its row', { ...DUE, naps: 1 }, 'stuck'],
+  ['the row comes after the commit', { ...DUE, naps: 1, crashes: 1 }, 'stuck'],
+  ['absorbed names are forgotten', { ...RAISED, crashes: 1 }, 'a raised semaphore was taken twice'],
+  ['the inbox is emptied before the claim', RAISED, 'stuck'],
+  ['claims are not noted', { ...DUE, crashes: 1 }, 'stuck'],
+  ['a noted claim is not fenced', { ...DUE, suspicions: 1 }, 'stuck'],
+  ['names of notes are used again', { ...DUE, suspicions: 1 }, 'stuck'],
+];
+
+const LARGE_PLANTS: [Plant, ActorModelOptions, string][] = [
+  ['a pause forgets what came', { ...RAISED, pauses: 1 }, 'stuck'],
+];
+
+test.each(LONG ? [...PLANTS, ...LARGE_PLANTS] : PLANTS)('a planted bug is found: %s', (plant, options, words) => {
+  const { fault, stuck } = explore({ ...actorModel({ ...options, plant }), name: nameOfState }, MOST);
+  expect(fault?.what ?? (stuck && 'stuck')).toBe(words);
+});
