@@ -31,9 +31,19 @@ export interface Cluster {
   readonly sent: () => string[];
 }
 
+/** Of a database that is made to look like a coordinator. */
+export interface ClusterOptions {
+  readonly hasCitus?: boolean;
+  /** Whether Pawl's tables were there before; to make all of them takes half a second. */
+  readonly migrated?: boolean;
+}
+
 /** A database that looks like a coordinator: see `CITUS_STAND_IN`. */
-export async function openCluster(count = 300, { hasCitus = true }: { hasCitus?: boolean } = {}): Promise<Cluster> {
-  const database = await freshDatabase({ migrated: false });
+export async function openCluster(
+  count = 300,
+  { hasCitus = true, migrated = true }: ClusterOptions = {},
+): Promise<Cluster> {
+  const database = await freshDatabase({ migrated });
   const client = new pg.Client({ connectionString: database.url });
   await client.connect();
   if (hasCitus) await client.query(CITUS_STAND_IN);

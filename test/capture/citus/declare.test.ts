@@ -15,7 +15,7 @@ test.for([
   ['tenant', 'owner, id', 'owner'],
   ['id', 'id', 'id'],
 ] as const)('apply() distributes the table by %s, and is done then', async ([by, key, column]) => {
-  const { engine, query } = await openCluster();
+  const { engine, query } = await openCluster(300, { migrated: by === 'id' });
   const { capture } = projectDocs(engine, { distribute: { by, shards: 8 } });
   expect((await capture.plan()).sql).toMatch(
     /create table[^;]*;\nset local citus[^;]*;\nselect pg_catalog\.create_distributed_table/,

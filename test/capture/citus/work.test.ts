@@ -83,12 +83,14 @@ describe.for(['id', 'tenant'] as const)('distributed by %s', (by) => {
   });
 
   test('a search finds what it finds elsewhere, in statements that a cluster takes', async () => {
-    const cluster = await openCluster(12_000);
+    const cluster = await openCluster(4700);
+    // Of one tenant there are 3,134: where all fit, they are too many to be sorted.
+    await cluster.client.query('update doc set owner = 1 where owner = 0');
     const capture = createCapture(cluster.engine, { entity: 'doc', root: 'doc' });
     const spread = capture.project({ ...TARGET, distribute });
     const plain = capture.project({ ...TARGET, into: 'doc_plain' });
     await capture.apply();
-    await Promise.all([spread, plain].map((projection) => projection.backfill({ batch: 4000 })));
+    await Promise.all([spread, plain].map((projection) => projection.backfill({ batch: 1600 })));
     await cluster.client.query(
       'update doc_search set at = null where id = 7; update doc_plain set at = null where id = 7; analyze',
     );
