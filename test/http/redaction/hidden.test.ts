@@ -280,14 +280,17 @@ describe('the door', () => {
 });
 
 describe('redaction of large values', () => {
-  const properties = (count: number): Record<string, unknown> => ({
-    ...Object.fromEntries(Array.from({ length: count }, (_, n) => [`k${n}`, n])),
-    secret: 'sentinel',
-  });
+  /** One by one: to spread an object of so many takes ten times as long. */
+  const properties = (count: number, secret = 'sentinel'): Record<string, unknown> => {
+    const made: Record<string, unknown> = {};
+    for (let n = 0; n < count; n += 1) made[`k${n}`] = n;
+    made['secret'] = secret;
+    return made;
+  };
 
   test('hides a key among the 60,000 properties of a megabyte', () => {
     const shown = door({ keys: ['secret'] }).write(payloadOf(properties(60_000), of), who);
-    expect(JSON.parse(shown)).toEqual({ ...properties(60_000), secret: '[redacted]' });
+    expect(JSON.parse(shown)).toEqual(properties(60_000, '[redacted]'));
   });
 
   test('shows none of a value with more properties than it looks at, and all that stands next to it', () => {
@@ -326,7 +329,7 @@ describe('redaction of large values', () => {
     const { ask } = house.open({ redact: HIDES, bodyLimit: 8_000_000 });
     const added = await ask('/api/v1/queues/vault/jobs', {
       method: 'POST',
-      body: { kind: 'idle', payload: properties(250_000) },
+      body: { kind: 'idle', payload: properties(201_000) },
     });
     const id = String(added.body['id']);
     const [job, payload] = [await ask(`/api/v1/jobs/${id}`), await ask(`/api/v1/jobs/${id}/payload`)];
