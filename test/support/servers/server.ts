@@ -4,6 +4,7 @@ import type { TestProject } from 'vitest/node';
 import { buildChildren } from '../children/children.ts';
 import { makeCluster, startTestServer } from './embedded.ts';
 import { logInCheaply } from './login.ts';
+import { TEMPLATE, warmTemplate } from './template.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -41,6 +42,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide('cluster', cluster.dataDir);
   const server = await startTestServer(SETTINGS, cluster.dataDir);
   await logInCheaply(server.url);
+  await warmTemplate(server.url, TEMPLATE);
   project.provide('serverUrl', server.url);
   return async () => void (await Promise.all([server.stop(), cluster.remove(), children.remove()]));
 }

@@ -19,11 +19,33 @@ export async function makeTemplate(serverUrl: string, name: string): Promise<voi
   }
 }
 
+/**
+ * Has the server write what a new connection reads of a database's catalog, into the template, and so into each copy. A server removes
+ * that file as it starts, and the first connection of each database makes it: 11 ms of the processor instead of 5.
+ */
+export async function warmTemplate(serverUrl: string, name: string): Promise<void> {
+  const admin = new pg.Client({ connectionString: serverUrl });
+  await admin.connect();
+  try {
+    await admin.query(`alter database "${name}" with allow_connections true`);
+    const first = new pg.Client({ connectionString: urlOf(serverUrl, name) });
+    await first.connect();
+    await first.end();
+    await admin.query(`alter database "${name}" with allow_connections false`);
+  } finally {
+    await admin.end();
+  }
+}
+
 /** The engine is loaded here, so that tests of what lies below it do not need it. */
 async function migrate(serverUrl: string, database: string): Promise<void> {
   const { postgres } = await import('../../../src/engine/postgres/index.ts');
+  await using engine = postgres(urlOf(serverUrl, database));
+  await engine.migrate();
+}
+
+function urlOf(serverUrl: string, database: string): string {
   const url = new URL(serverUrl);
   url.pathname = `/${database}`;
-  await using engine = postgres(url.href);
-  await engine.migrate();
+  return url.href;
 }
