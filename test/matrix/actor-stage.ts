@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import pg from 'pg';
+import type pg from 'pg';
 import { one } from './move.ts';
 
 /** A turn that is under way. */
@@ -44,22 +44,16 @@ export const TYPE = {
 } as const;
 
 /** A new type, and the same actors and dispatchers of it for each of two clients. */
-export async function setActorStage(url: string): Promise<ActorStage> {
-  const client = new pg.Client({ connectionString: url });
-  await client.connect();
-  try {
-    const typeName = `machine ${randomUUID()}`;
-    const ids = await one(client, 'select pawl.actor_register($1)', [JSON.stringify([{ ...TYPE, name: typeName }])]);
-    const own = { type: Number(Reflect.get(Object(ids), typeName)), typeName };
-    const stage = { a: await side(client, own, 'a'), b: await side(client, own, 'b') };
-    // Whatever was due at the beginning has been claimed: these are due now.
-    for (const { due } of [stage.a, stage.b]) {
-      await client.query('update pawl.actor_instance set wake_at = clock_timestamp() where id = $1', [due]);
-    }
-    return stage;
-  } finally {
-    await client.end();
+export async function setActorStage(client: pg.Client): Promise<ActorStage> {
+  const typeName = `machine ${randomUUID()}`;
+  const ids = await one(client, 'select pawl.actor_register($1)', [JSON.stringify([{ ...TYPE, name: typeName }])]);
+  const own = { type: Number(Reflect.get(Object(ids), typeName)), typeName };
+  const stage = { a: await side(client, own, 'a'), b: await side(client, own, 'b') };
+  // Whatever was due at the beginning has been claimed: these are due now.
+  for (const { due } of [stage.a, stage.b]) {
+    await client.query('update pawl.actor_instance set wake_at = clock_timestamp() where id = $1', [due]);
   }
+  return stage;
 }
 
 async function side(

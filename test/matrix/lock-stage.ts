@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import pg from 'pg';
+import type pg from 'pg';
 import { type CapturedRow, type CaptureOptions, captureRows } from '../../src/lock/index.ts';
 import { one } from './move.ts';
 
@@ -40,18 +40,12 @@ export interface LockStage {
 }
 
 /** A new namespace, and in it the same for each of two clients. */
-export async function setLockStage(url: string): Promise<LockStage> {
-  const client = new pg.Client({ connectionString: url });
-  await client.connect();
-  try {
-    await client.query(
-      'create table if not exists task (id int generated always as identity primary key, owner text, status text not null)',
-    );
-    const space = randomUUID();
-    return { a: await side(client, space, 'a'), b: await side(client, space, 'b') };
-  } finally {
-    await client.end();
-  }
+export async function setLockStage(client: pg.Client): Promise<LockStage> {
+  await client.query(
+    'create table if not exists task (id int generated always as identity primary key, owner text, status text not null)',
+  );
+  const space = randomUUID();
+  return { a: await side(client, space, 'a'), b: await side(client, space, 'b') };
 }
 
 /** As `lock_acquire_one` is called for one name held alone. */

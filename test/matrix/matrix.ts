@@ -1,3 +1,4 @@
+import pg from 'pg';
 import { freshDatabase } from '../support/database.ts';
 import { LONG } from '../support/long.ts';
 import type { Move } from './move.ts';
@@ -9,8 +10,8 @@ export interface Ground<Side> {
   /** The section of docs/waiting.md. */
   readonly part: string;
   readonly moves: readonly Move<Side>[];
-  /** Makes what the moves are about, for two clients. Called more than once for a database: each time for other two. */
-  readonly set: (url: string) => Promise<{ readonly a: Side; readonly b: Side }>;
+  /** Makes what the moves are about, for two clients. Called more than once on a connection: each time for other two. */
+  readonly set: (client: pg.Client) => Promise<{ readonly a: Side; readonly b: Side }>;
   /** @returns every breach of what must hold, in words */
   readonly breaches: (pair: Pair) => Promise<string[]>;
 }
@@ -25,8 +26,8 @@ export async function whoWaits<Side>({
   const found = new WaitingTable();
   /** How long a move waits by itself depends on the move alone: one run shows that it ends. */
   const brief = new Set<string>();
-  await withPair(async (pair, url) => {
-    const { a, b } = await set(url);
+  await withPair(async (pair, stage) => {
+    const { a, b } = await set(stage);
     for (const first of moves) {
       await pair.begin(first, a);
       for (const second of moves) {
@@ -57,19 +58,24 @@ export async function playOut<Side>({ part, moves, set, breaches }: Ground<Side>
   const waiting = pairs.filter(isWaiting).filter((_one, index) => index % EVERY_WAITING === 0);
   const others = pairs.filter((one) => !isWaiting(one)).filter((_one, index) => index % EVERY === 0);
   const found: string[] = [];
-  await withPair(async (pair, url) => {
-    for (const [index, [first, second, whose]] of [...waiting, ...others].entries()) {
-      for (const ending of endings(index, first)) {
-        const { a, b } = await set(url);
+  const scenes = [...waiting, ...others].flatMap((one, index) =>
+    endings(index, one[0]).map((ending) => [...one, ending] as const),
+  );
+  for (let from = 0; from < scenes.length && found.length <= 20; from += IN_ONE_DATABASE) {
+    await withPair(async (pair, stage) => {
+      for (const [first, second, whose, ending] of scenes.slice(from, from + IN_ONE_DATABASE)) {
+        const { a, b } = await set(stage);
         const sides = [a, whose === 'the same' ? a : b] as const;
         await told(first, second, () => pair.play([first, second], sides, ending));
         for (const breach of await breaches(pair)) found.push(`${nameOf(first, second, whose)}; ${ending}: ${breach}`);
-        if (found.length > 20) return;
       }
-    }
-  });
+    });
+  }
   return found;
 }
+
+/** Breaches are looked for in all of a database, and each scene leaves something in it. */
+const IN_ONE_DATABASE = 40;
 
 /** For thousands of pairs, one after the other: half a minute of the processor, and far more where others want it, too. */
 export const PATIENT: { readonly timeout: number } = { timeout: LONG ? 900_000 : 600_000 };
@@ -97,13 +103,16 @@ function nameOf<Side>(first: Move<Side>, second: Move<Side>, whose: Whose): stri
   return `${first.name} → ${second.name}, ${whose}`;
 }
 
-async function withPair(run: (pair: Pair, url: string) => Promise<void>): Promise<void> {
+/** Stages are set on one connection: the server parses and plans the functions of the schema anew on each. */
+async function withPair(run: (pair: Pair, stage: pg.Client) => Promise<void>): Promise<void> {
   const database = await freshDatabase();
   const pair = await Pair.open(database.url);
+  const stage = new pg.Client({ connectionString: database.url });
   try {
-    await run(pair, database.url);
+    await stage.connect();
+    await run(pair, stage);
   } finally {
-    await pair.close();
+    await Promise.all([pair.close(), stage.end()]);
     await database.drop();
   }
 }

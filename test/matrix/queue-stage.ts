@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type pg from 'pg';
 import { type ClaimedJob, SqlSession } from '../queue/sql-session.ts';
 
 /** A job that a worker has claimed. */
@@ -41,27 +42,22 @@ export interface QueueStage {
 }
 
 /** A new queue of one shard, and in it the same for each of two clients. Jobs are due and over, too. */
-export async function setQueueStage(url: string): Promise<QueueStage> {
-  const session = await SqlSession.open(url);
-  try {
-    const name = `work ${randomUUID()}`;
-    const { queue, kinds } = await session.register(name, KINDS);
-    const kind = kinds['job'] ?? -1;
-    const other = `other ${randomUUID()}`;
-    await session.register(other, KINDS);
-    const own = { queue, name, kind, other };
-    const [claimed, others] = [await side(session, own, 'a'), await side(session, own, 'b')];
-    // What is to be ready in the end comes last: the claims above would have brought it.
-    const a = { ...claimed, ready: await addReady(session, own, claimed.key) };
-    const b = { ...others, ready: await addReady(session, own, others.key) };
-    await session.client.query(
-      `update pawl.queue_delayed set run_at = clock_timestamp() - interval '1 ms' where id = any ($1)`,
-      [await session.add(queue, [later(kind), later(kind)])],
-    );
-    return { a, b };
-  } finally {
-    await session.end();
-  }
+export async function setQueueStage(client: pg.Client): Promise<QueueStage> {
+  const session = await SqlSession.of(client);
+  const name = `work ${randomUUID()}`;
+  const { queue, kinds } = await session.register(name, KINDS);
+  const kind = kinds['job'] ?? -1;
+  const other = `other ${randomUUID()}`;
+  await session.register(other, KINDS);
+  const own = { queue, name, kind, other };
+  const [claimed, others] = [await side(session, own, 'a'), await side(session, own, 'b')];
+  // What is to be ready in the end comes last: the claims above would have brought it.
+  const a = { ...claimed, ready: await addReady(session, own, claimed.key) };
+  const b = { ...others, ready: await addReady(session, own, others.key) };
+  await client.query(`update pawl.queue_delayed set run_at = clock_timestamp() - interval '1 ms' where id = any ($1)`, [
+    await session.add(queue, [later(kind), later(kind)]),
+  ]);
+  return { a, b };
 }
 
 async function addReady(

@@ -83,6 +83,11 @@ export class SqlSession {
     const client = new pg.Client({ connectionString: url });
     client.on('error', () => {});
     await client.connect();
+    return SqlSession.of(client);
+  }
+
+  /** On a connection that its owner ends. */
+  static async of(client: pg.Client): Promise<SqlSession> {
     const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
     return new SqlSession(client, rows[0]?.pid ?? 0);
   }
