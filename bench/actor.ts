@@ -27,7 +27,7 @@ const QUICK: typeof FULL = {
   claims: 200,
   warmUpMs: 1500,
 };
-/** What a short run repeats at the most. */
+/** What a short run repeats at most. */
 const QUICK_ROUNDS = 2;
 const FEW = 10;
 /** The last raise of a measurement may still be on its way, for as long as a disk takes; what has not come by then is lost. */

@@ -25,6 +25,17 @@ test(\`he takes \${nobody} in vain\`, () => {});
   ],
   'page.md': ['Plain words.\nAll but\nthis one.\n\n```ts\nnobody();\n```\n\n- who looks finds `nobody`\n', [2, 9]],
   'table.sql': ['select nobody from beside; -- for whoever\n-- asks: who asks is heard\n', [1, 2, 2]],
+  'turns.md': [
+    `Removed by who types it.
+It counts for so long.
+It is dear.
+A second at the most.
+It runs all the same.
+What came of it.
+It was away for so long that it ended.
+`,
+    [1, 2, 3, 4, 5, 6],
+  ],
   'clean.ts': [
     "// The worker that waits reads the rows next to it.\nthrow new Error('no process holds the lock now');\n",
     [],

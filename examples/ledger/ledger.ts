@@ -14,7 +14,7 @@ export interface LedgerOptions {
   readonly log?: (line: string) => void;
 }
 
-/** What came of it. */
+/** Its outcome. */
 export interface LedgerResult {
   /** Sums that were made without the lock, and how many of them were no state that ever was. */
   readonly sumsUnlocked: number;

@@ -16,7 +16,7 @@ export interface NightlyOptions {
   readonly log?: (line: string) => void;
 }
 
-/** What came of it. */
+/** Its outcome. */
 export interface NightlyResult {
   /** How often the daily report was made. */
   readonly runs: number;

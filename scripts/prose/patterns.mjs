@@ -27,6 +27,12 @@ export const PATTERNS = [
     find: /(?:^|[\0.;:|]\s*)(?:[-*]\s+)?who\s+(?:asks|comes|looks|wants|lacks|finds|sees|releases|claims|watches|stands|shows|gives|takes|makes)\b/gi,
     say: 'a subject: "a caller that …"',
   },
+  { find: /\b(?:by|for|from|of|to|with|so that)\s+who\b/gi, say: 'a noun: "the caller that …", "its waiters"' },
+  { find: /\b(?:for|after|in|within)\s+so\s+long\b(?!\s+(?:that|as)\b)/gi, say: '"for this long", "within this time"' },
+  { find: /\bdear(?:er|est)?\b/gi, say: '"expensive", "costs more"' },
+  { find: /\bat\s+the\s+(?:most|least)\b/gi, say: '"at most", "at least"' },
+  { find: /\ball\s+the\s+same\b/gi, say: '"anyway"' },
+  { find: /\bwhat\s+(?:comes?|came)\s+of\b/gi, say: '"the outcome of"' },
 ];
 
 /** Names of types in the program itself. */

@@ -24,7 +24,7 @@ export function emptyFolder(name) {
   return path;
 }
 
-/** Without the database of who walks. @returns what it prints */
+/** Without the database of the person who walks. @returns what it prints */
 export async function run(command, args, cwd, env) {
   const { stdout } = await promisify(execFile)(command, args, { cwd, timeout: 240_000, env: environment(env) });
   return stdout;

@@ -1,6 +1,6 @@
--- Committing what came of turns, and what a turn may do while it runs.
+-- Committing the outcome of turns, and what a turn may do while it runs.
 
--- Commits what came of turns, by position; a null array means that none has it. Answers {"stale":[ids],"refused":[ids],"due":ms}:
+-- Commits the outcome of turns, by position; a null array means that none has it. Answers {"stale":[ids],"refused":[ids],"due":ms}:
 -- those that were no longer the worker's, for which nothing was written; those that were written as failed; and when the first of
 -- the others is due again, if it is.
 --   p_kinds      to: into p_states, a new visit. stay: in the state. done: final. failed: to be tried again. released: given

@@ -22,7 +22,7 @@ begin
 end $$;
 
 -- Puts an actor into a state, as a new visit, and its fields with it: [{actor, epoch, state, reason, version}, fields or null]. False when
--- it is not at p_epoch any more: the fields were made of older ones. A turn that runs is fenced off: what comes of it is not written.
+-- it is not at p_epoch any more: the fields were made of older ones. A turn that runs is fenced off: its outcome is not written.
 create or replace function pawl.actor_move(p_move json) returns boolean
 language plpgsql as $$
 declare

@@ -225,7 +225,7 @@ begin
     end if;
     if cycle is null then
       -- Only a place was written: the commit does not wait for the disk, and the latch is free sooner. Others that read the place
-      -- may rely on it all the same, since what they write after it is on disk only together with it.
+      -- may rely on it anyway, since what they write after it is on disk only together with it.
       if v_evicted is null then
         perform set_config('synchronous_commit', 'off', true);
       end if;

@@ -198,7 +198,7 @@ export class Actors extends ActorAdmin {
 
   /**
    * Runs one turn by hand, due or not, paused or not, as in a REPL.
-   * @returns what came of it; undefined when somebody else runs a turn of it just now
+   * @returns its outcome; undefined when somebody else runs a turn of it just now
    * @throws NotFound, Conflict  it is final
    */
   async work(target: ActorTarget<never>): Promise<WorkedTurn | undefined> {

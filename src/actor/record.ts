@@ -52,7 +52,7 @@ export interface ActorRecord extends ActorSummary {
   readonly held: string | null;
   /** Turns in a row whose process died or stood still. At two it is run alone, at three it is held. */
   readonly lost: number;
-  /** Milliseconds; negative when it has been due for so long. */
+  /** Milliseconds; negative when it has been due for this long. */
   readonly dueInMs: number | null;
   /** Who runs a turn of it now. */
   readonly worker: {

@@ -12,5 +12,5 @@ for (const stream of [process.stdout, process.stderr]) {
 
 const code = await runCommandLine(process.argv.slice(2));
 await new Promise<void>((resolve) => process.stdout.write('', () => resolve()));
-// A config file may have opened what only its author can close; the command is done all the same.
+// A config file may have opened what only its author can close; the command is done anyway.
 process.exit(code);

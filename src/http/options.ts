@@ -104,7 +104,7 @@ export interface RedactOptions {
    */
   readonly error?: ((text: string, of: { readonly queue: string; readonly kind: string }) => string) | undefined;
   /**
-   * Whether words can be searched for in payloads and errors all the same. Such a search finds out what is hidden, letter by letter.
+   * Whether words can be searched for in payloads and errors anyway. Such a search finds out what is hidden, letter by letter.
    * Default false.
    */
   readonly search?: boolean | undefined;

@@ -37,7 +37,7 @@ export interface AcquireCall extends RequestKey {
   readonly isRetry: boolean;
   /** The locks that the caller keeps while it waits. */
   readonly holds: readonly GrantRef[];
-  /** Grant only if the last run that `finish` counted began at least so long ago. */
+  /** Grant only if the last run that `finish` counted began at least this long ago. */
   readonly periodMs: number | undefined;
 }
 

@@ -17,7 +17,7 @@ export interface KindOptions {
    * their commits: the second waits for the first transaction to end.
    */
   readonly unique?: 'key' | UniqueOptions | undefined;
-  /** At most one job of a key in so long; others are answered like duplicates. It needs a key. */
+  /** At most one job of a key in this time; others are answered like duplicates. It needs a key. */
   readonly throttle?: Duration | undefined;
   /**
    * A job of this kind waits until so long no further one of its key has come, and at the latest for `max` (default: ten times
@@ -33,7 +33,7 @@ export interface KindOptions {
   /** Predecessor kinds: a job of this kind waits until no job of these kinds with the same key is unsettled. */
   readonly after?: readonly string[] | undefined;
   /**
-   * What happens to a job whose predecessor (`after`) ended in `error`: it runs all the same (`'run'`, the default), or ends
+   * What happens to a job whose predecessor (`after`) ended in `error`: it runs anyway (`'run'`, the default), or ends
    * in `error`, too.
    */
   readonly afterError?: 'run' | 'error' | undefined;

@@ -458,7 +458,7 @@ export class Queue<K extends Kinds = never> {
   }
 
   /**
-   * Enqueues a job and waits for its result: `enqueue` and `waitFor`. If this process dies meanwhile, the job runs all the same.
+   * Enqueues a job and waits for its result: `enqueue` and `waitFor`. If this process dies meanwhile, the job runs anyway.
    * @throws the errors of both
    */
   async run<N extends keyof K & string>(kind: N, payload: PayloadIn<K[N]>, options: RunOptions = {}): Promise<unknown> {
@@ -484,7 +484,7 @@ export class Queue<K extends Kinds = never> {
 
   /**
    * Cancels a job. A new job never runs; the jobs behind it in its key continue. For a running job `unit.signal` is aborted,
-   * and it ends as cancelled unless its handler completes all the same: the returned status is then `in-progress`. With
+   * and it ends as cancelled unless its handler completes anyway: the returned status is then `in-progress`. With
    * `tx`, its worker is told at the commit.
    * @throws Conflict  the job is complete or in error
    * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed

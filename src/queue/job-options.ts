@@ -23,7 +23,7 @@ export interface JobOptions {
   readonly after?: readonly (string | { readonly batch: string })[] | undefined;
   /**
    * What becomes of this job if one of those ended in `error`: it ends in `error`, too (`'error'`, the default), is cancelled
-   * (`'cancel'`), or runs all the same (`'run'`). That is decided once, when the last of them has ended.
+   * (`'cancel'`), or runs anyway (`'run'`). That is decided once, when the last of them has ended.
    */
   readonly afterError?: AfterFailure | undefined;
   /** The same if one of those was cancelled, and none ended in `error` that decides. Default `'cancel'`. */
@@ -37,7 +37,7 @@ export interface JobOptions {
   /**
    * A job that has not begun by then, by the database's clock, ends as `cancelled`, with the reason `expired`, and never
    * runs. It ends at that moment when a worker is about to begin it, and within seconds otherwise, as long as a worker of
-   * the queue lives. `retry()` runs it all the same.
+   * the queue lives. `retry()` runs it anyway.
    */
   readonly expiresAt?: Date | undefined;
   /** Words to find the job by, `tag:…` in a search: at most 20, of 1 to 100 bytes each. */

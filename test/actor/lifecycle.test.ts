@@ -95,7 +95,7 @@ describe('a dispatcher', () => {
     expect((await scene.actors.history(one)).map(({ reason }) => reason)).toEqual(['created', 'done']);
   });
 
-  test('that lost its lease while a commit hangs commits the next turns all the same', async () => {
+  test('that lost its lease while a commit hangs commits the next turns anyway', async () => {
     const { Gate, open } = gated();
     open();
     const scene = await openScene([Gate]);

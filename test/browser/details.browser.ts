@@ -101,7 +101,7 @@ describe('a queue', () => {
   });
 });
 
-test('an actor shows the turn that failed, and is destroyed only by who says so', async () => {
+test('an actor shows the turn that failed, and is destroyed only after a confirmation', async () => {
   const Failing = actor('failing', {
     initial: 'trying',
     semaphores: ['destroy'],

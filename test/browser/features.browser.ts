@@ -218,7 +218,7 @@ describe('files', () => {
     await context.close();
   });
 
-  test('the store is compared, and swept only by who types that', async () => {
+  test('the store is compared, and swept only once that was typed', async () => {
     const { page, context } = await on('files');
     await page.getByRole('button', { name: /^Compare/ }).click();
     await page.getByText(/^all there, of \d+$/).waitFor();
@@ -285,7 +285,7 @@ describe('files', () => {
 });
 
 describe('capture', () => {
-  test('triggers are verified; a capture is replayed and taken out only by who types its name', async () => {
+  test('triggers are verified; a capture is replayed and taken out only once its name was typed', async () => {
     const { page, context } = await on('captures');
     const card = page.getByRole('region', { name: 'Coverage of customer' });
     await card.getByText('no change can go unnoticed').waitFor();

@@ -68,7 +68,7 @@ describe('many jobs at once', () => {
     await context.close();
   });
 
-  test('a hundred or more are changed only by who types how many they are', async () => {
+  test('a hundred or more are changed only once their number was typed', async () => {
     const mail = createQueue(stage.engine, 'mail', { kinds: { send: {}, other: {} } });
     await mail.enqueueMany(Array.from({ length: 101 }, () => ({ kind: 'other' as const, payload: null })));
     const { page, context } = await stage.visit(new URL('jobs?q=kind:other', base).href);

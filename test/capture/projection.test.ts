@@ -68,7 +68,7 @@ test('changes in every table reach the row of their entity, and rows of deleted 
   expect(await query('select 1 from order_search')).toEqual([]);
 });
 
-test('a link to a row that was not visible to the trigger is followed all the same', async () => {
+test('a link to a row that was not visible to the trigger is followed anyway', async () => {
   // The customer is renamed by one transaction while another one inserts an order for it; neither sees the other.
   const { capture, projection, client, connect, diff } = await openScene();
   await capture.apply();

@@ -80,7 +80,7 @@ const IN_ONE_DATABASE = 40;
 /** For thousands of pairs, one after the other: half a minute of the processor, and far more where others want it, too. */
 export const PATIENT: { readonly timeout: number } = { timeout: LONG ? 900_000 : 600_000 };
 
-/** Of the pairs that wait, one in so many is played out in the usual run; each that `whoWaits` meets begins all the same. */
+/** Of the pairs that wait, one in so many is played out in the usual run; each that `whoWaits` meets begins anyway. */
 const EVERY_WAITING = LONG ? 1 : 7;
 /** The same of the pairs that do not wait. */
 const EVERY = LONG ? 1 : 151;

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { until } from '../support/eventually.ts';
 import { type Caller, type Move, one } from './move.ts';
 
-/** What came of a move that was made while the transaction of another one was open. */
+/** The outcome of a move that was made while the transaction of another one was open. */
 export type WaitOutcome =
   | 'no'
   /** Until the other transaction ended. */
@@ -18,7 +18,7 @@ export type Ending = (typeof ENDINGS)[number];
 const REFUSED = /^(PW\d\d\d|55P03)$/;
 const CANCELLED = '57014';
 
-/** Three connections to one database: for the move that is left open, for the one that meets it, and for who looks on. */
+/** Three connections to one database: for the move that is left open, for the one that meets it, and for the onlooker. */
 export class Pair {
   readonly #url: string;
   readonly #second: Client;
@@ -84,7 +84,7 @@ export class Pair {
     await running.ended([]);
   }
 
-  /** The invariants that a capability has, asked for by who looks on. */
+  /** The invariants that a capability has, asked for by the onlooker. */
   get witness(): pg.ClientBase {
     return this.#witness.client;
   }

@@ -7,7 +7,7 @@ const HOUR_MS = 3_600_000;
 export interface WallClock {
   /** Sets the wall clock by so much: nothing else moves, as the monotonic clock and the uptime cannot be set. */
   step(ms: number): void;
-  /** As a machine that was suspended for so long: the wall clock and the uptime have run on, the monotonic clock has not. */
+  /** As a machine that was suspended for this long: the wall clock and the uptime have run on, the monotonic clock has not. */
   suspend(ms: number): void;
 }
 

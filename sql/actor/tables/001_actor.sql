@@ -1,5 +1,5 @@
 -- Actors: rows that have a state. A worker claims the ones that are due, runs what the program says about their state, and
--- commits what came of it.
+-- commits its outcome.
 --
 --   actor_instance   one row an actor. wake_at says when it is due; null means it hibernates, outside the index of what is due
 --   actor_inbox      what others want of an actor: rows that are only inserted, never updated, by anybody, at any time. A

@@ -110,7 +110,7 @@ create index lock_past_ended on pawl.lock_past using brin (ended_at);
 create index lock_past_job on pawl.lock_past (job) where job is not null;
 
 -- Tokens and leases of captured rows whose table has no column for them. One row per captured row, until it is settled.
--- Written only by who has locked the captured row, so never waited for. Tables by name: an oid would not survive a restore.
+-- Written only by the session that has locked the captured row, so never waited for. Tables by name: an oid would not survive a restore.
 create table pawl.lock_row_claim (
   relation    text not null,
   key         text not null,         -- the primary key's values as a jsonb array

@@ -156,7 +156,7 @@ language sql immutable as $$
 $$;
 
 -- Describes jobs that have just ended without their worker: {jobs: [{id, kind, key, attempt, status, error, origin, process, payload}],
--- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at the most, and one at the least; more: how many there are beyond.
+-- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at most, and one at least; more: how many there are beyond.
 create or replace function pawl.queue_describe_ended(p_queue smallint, p_ids bigint[]) returns json
 language sql /* planner: batch */ as $$
   with ended as materialized (

@@ -92,7 +92,7 @@ language plpgsql stable
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
   return array(
-    -- In steps, each dearer than the one before.
+    -- In steps, each more expensive than the one before.
     with said as materialized (
       select j.shard, j.id, j.queue, j.kind, j.priority, j.key, case when p_query.likes = '{}' then '' else pawl.queue_text(j.payload) end as said
       from unnest(p_shards, p_ids) u (shard, id)

@@ -52,7 +52,7 @@ begin
   return v_ids;
 end $$;
 
--- Makes an open batch for who has no declaration of its queue: {queue, parent?, onComplete?, onError?, onDone?}. A callback is checked by
+-- Makes an open batch for a caller without the declaration of its queue: {queue, parent?, onComplete?, onError?, onDone?}. A callback is checked by
 -- enqueuing it, which is taken back.
 create or replace function pawl.queue_batch_make(p_request jsonb) returns bigint
 language plpgsql as $$

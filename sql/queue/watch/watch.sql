@@ -384,7 +384,7 @@ begin
 end $$;
 
 -- Notifies the processes that wait for jobs which have just ended: [[id, status, result], …]. A result that makes the notification
--- longer than it may be is left out, and then read by who waits for it; so is everything of a job that is not complete.
+-- longer than it may be is left out, and then read by the waiter; so is everything of a job that is not complete.
 create or replace function pawl.queue_tell(p_shard smallint, p_watches bigint[], p_ids bigint[]) returns void
 language sql /* planner: loop */ as $$
   with line as materialized (

@@ -218,7 +218,7 @@ begin
     || '}';
 end $$;
 
--- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at the least. p_n: how many stand in
+-- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at least. p_n: how many stand in
 -- a row behind each, null for one. Where no payload was ever stored out of line, nothing is asked: none has more than 2 kB then.
 create or replace function pawl.queue_count_fitting(p_shard smallint, p_first bigint[], p_n int[]) returns bigint
 language plpgsql /* planner: loop */ as $$

@@ -25,7 +25,7 @@ begin
   return null;
 end $$;
 
--- Brings what is due of a queue, a thousand jobs at the most. Answers how many.
+-- Brings what is due of a queue, a thousand jobs at most. Answers how many.
 create or replace function pawl.queue_bring_due(p_queue smallint, p_shard smallint) returns bigint
 language plpgsql set enable_seqscan = off as $$
 begin

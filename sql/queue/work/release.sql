@@ -1,7 +1,7 @@
 -- Taking the jobs of a worker that an operator knows to be dead, without waiting for the end of its lease.
 
--- Ends a worker's lease now, and gives its jobs back as queue_rescue() does: charged, and suspects with it. A worker that lives all the
--- same is told at once that it was taken for dead; nothing that it settles afterwards is written. Answers {jobs, left}: how many jobs it
+-- Ends a worker's lease now, and gives its jobs back as queue_rescue() does: charged, and suspects with it. A worker that lives
+-- anyway is told at once that it was taken for dead; nothing that it settles afterwards is written. Answers {jobs, left}: how many jobs it
 -- gave up, and how many it still has, which an open transaction holds at the moment: the next rescue takes them. Null: somebody is at the
 -- worker's row just now, come back.
 --

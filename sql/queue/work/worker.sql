@@ -138,7 +138,7 @@ end $$;
 -- until the caller's transaction ends. A statement that takes a guarded job out of its claim locks the job first, without waiting, and so
 -- does this: one of the two sees the other. The claim's row is locked only against its removal, so that what else is in the batch
 -- is settled and rescued meanwhile; above read committed a claim that has changed since is an error, never a pass.
--- idleMs: after so long without a statement the server ends the transaction. Where a connection is dead without a word, only this
+-- idleMs: after this long without a statement the server ends the transaction. Where a connection is dead without a word, only this
 -- ends it; otherwise the unit would stay guarded for ever.
 create or replace function pawl.queue_guard(p_held json) returns void
 language plpgsql /* planner: probe */ as $$

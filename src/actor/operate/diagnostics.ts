@@ -85,7 +85,7 @@ function tries({ id, status, attempt }: ActorRecord): string[] {
   return [
     `pawl actor explain ${id} says why it does not run, pawl actor history ${id} how it came here`,
     ...(attempt > 0 || status === 'paused'
-      ? [`pawl actor work ${id} runs one turn now, by hand, and shows what comes of it`]
+      ? [`pawl actor work ${id} runs one turn now, by hand, and shows its outcome`]
       : []),
     ...(status === 'final' ? [] : [`pawl actor pause ${id} keeps it still while you look`]),
   ];

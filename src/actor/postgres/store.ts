@@ -150,7 +150,7 @@ export class PostgresActorStore {
 
   /**
    * One transaction for a turn that does more than move its own row.
-   * @param idleMs  a process that stands still in the middle of it loses it after so long: it holds the row
+   * @param idleMs  a process that stands still in the middle of it loses it after this long: it holds the row
    * @param hasOthers  whether statements are among it that are not ours, and may take their time
    */
   transaction<T>(fn: (tx: Transaction) => Promise<T>, idleMs: number, hasOthers: boolean): Promise<T> {

@@ -1,4 +1,4 @@
-/** For so long an actor that was lost twice has its process for itself: what kills it, or stands still, does so soon. */
+/** For this long an actor that was lost twice has its process for itself: what kills it, or stands still, does so soon. */
 const EXCLUSIVE_MS = 60_000;
 
 /**

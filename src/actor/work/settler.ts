@@ -36,7 +36,7 @@ const RETRY_MS = 200;
 const LOCKED_MS = 2000;
 
 /**
- * Commits what came of turns. One statement is under way at a time; what finishes meanwhile goes with the next one, so
+ * Commits the outcome of turns. One statement is under way at a time; what finishes meanwhile goes with the next one, so
  * batches grow with the load, and a lone turn is written at once. A turn with effects has a transaction of its own.
  */
 export class Settler {

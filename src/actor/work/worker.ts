@@ -30,8 +30,8 @@ const PREFETCH_MAX = 1000;
 const LOCKED_MS = 100;
 
 /**
- * Claims actors that are due, runs a turn of each, and commits what came of it. When it polls, and how much runs, is for its
- * {@link ClaimLoop}. The path of a turn: `claim`, `post`, `begin`, `#finish`, which gives what came of it to the settler.
+ * Claims actors that are due, runs a turn of each, and commits its outcome. When it polls, and how much runs, is for its
+ * {@link ClaimLoop}. The path of a turn: `claim`, `post`, `begin`, `#finish`, which gives its outcome to the settler.
  */
 export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAnswer, ActorHandoff> {
   /** By actor. */

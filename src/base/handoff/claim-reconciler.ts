@@ -6,7 +6,7 @@ export interface ReconcilerOptions<H extends Handoff> {
   /** `queue`, in the names of probes and faults. */
   readonly name: string;
   readonly handoff: HandoffPort;
-  /** For so long a poll whose answer was lost may still claim something. */
+  /** For this long a poll whose answer was lost may still claim something. */
   readonly leaseMs: number;
   readonly pollMs: number;
   /** Takes a unit that was handed over. */

@@ -14,7 +14,7 @@ interface TaskContext {
 /**
  * What the code that runs now works on. Queues and actors say it around each handler and body; locks that are kept on behalf of
  * code ask for it, and so does a stop. An asynchronous context costs each handler 0.35 µs (Node 24, 2026-11-23), and before Node 24
- * it makes every promise of the process dearer: as long as no locks are kept for jobs, there is none, and only what a handler does
+ * it makes every promise of the process more expensive: as long as no locks are kept for jobs, there is none, and only what a handler does
  * before its first `await` is known to be its own.
  */
 class CurrentTask {

@@ -2,7 +2,7 @@
 export const GRACE_MS = 5_000;
 
 /**
- * What a stop takes at the most beyond its `timeout`, whatever the database does: the grace of handlers that were told to end, and
+ * What a stop takes at most beyond its `timeout`, whatever the database does: the grace of handlers that were told to end, and
  * as long again for what is to be written. With the default of 15 s it fits into the 30 s that supervisors leave a process.
  */
 export const END_MS: number = 2 * GRACE_MS;
@@ -15,7 +15,7 @@ export const BUSY_MS = 500;
 
 /**
  * How long a worker waits for the answer to a statement of its own before it takes the connection for dead: half its lease, so
- * that what a lost answer left in between is back within one lease; milliseconds. At the least what a busy server may take, at the
+ * that what a lost answer left in between is back within one lease; milliseconds. At least what a busy server may take, at
  * most what no operator would want to wait for.
  */
 export function answerDeadline(leaseMs: number): number {

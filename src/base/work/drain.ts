@@ -10,11 +10,11 @@ export interface DrainOptions<T> {
   readonly abort: (handlers: readonly T[]) => void;
   /** They have not ended, and nothing of what they do later counts. */
   readonly abandon: (handlers: readonly T[]) => void;
-  /** What came of the others is written. */
+  /** The outcome of the others is written. */
   readonly written: () => Promise<unknown>;
 }
 
-/** At the least, for a handler that has just heard that the stop which it waited for is as good as over. */
+/** At least, for a handler that has just heard that the stop which it waited for is as good as over. */
 const MOMENT_MS = 1000;
 
 /**

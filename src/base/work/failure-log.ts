@@ -12,7 +12,7 @@ interface RepeatingFailure {
 
 const FIRST_PAUSE_MS = 10_000;
 const LONGEST_PAUSE_MS = 600_000;
-/** After so long without it, the same failure is a new one. Loops try again within seconds. */
+/** After this long without it, the same failure is a new one. Loops try again within seconds. */
 const FORGET_MS = 120_000;
 /** Messages may hold what differs each time, such as a name. */
 const MOST = 100;

@@ -2,7 +2,7 @@ import { after } from '../time/clock.ts';
 
 /** As much is claimed ahead as this long would have run. */
 const PREFETCH_MS = 50;
-/** A rate is measured for at least so long; and after a guess that was wrong, for so long. */
+/** A rate is measured for at least this long; and after a guess that was wrong, for this long. */
 const SAMPLE_MS = 10;
 const CAREFUL_MS = 1000;
 /** Five times what it was claimed for: no guess is that far off by chance. */

@@ -6,7 +6,7 @@ const NAMESPACE = 'demo';
 
 /**
  * A lock that is held, and others who want it: one of them has a lock itself that somebody else waits for, so that there is
- * something to see in the graph of who blocks whom.
+ * something to see in the graph of blockers.
  */
 export class LockAccident implements DevControl {
   readonly id = 'hold-lock';

@@ -39,7 +39,7 @@ export interface DevContext {
   log(line: string): void;
   /** A button on the dashboard. */
   offer(control: DevControl): void;
-  /** What the dashboard can work with: queues, actors, captures, files. They are shown from the database all the same. */
+  /** What the dashboard can work with: queues, actors, captures, files. They are shown from the database anyway. */
   show(part: Partial<Program>): void;
 }
 

@@ -5,7 +5,7 @@ import type { RowRequests, TableRows } from './rows.ts';
 
 /** A watcher's clock and that of the worker may differ in speed by a tenth. */
 const SLACK = 1.1;
-/** For so long a row that was read shows that its worker lives: longer than from one search of all rows to the next. */
+/** For this long a row that was read shows that its worker lives: longer than from one search of all rows to the next. */
 const FRESH_MS = 10_000;
 const FORGET_MS = 26 * 3_600_000;
 const MOST_WORKERS = 1000;

@@ -153,7 +153,7 @@ export class Collector {
 
   /**
    * Whether nothing is due, and database and marker agree on the pass: such a pass writes nothing. One per hour is counted
-   * all the same, and the first one of each process, so that a database that went back further is found before any object is
+   * anyway, and the first one of each process, so that a database that went back further is found before any object is
    * moved.
    */
   async #isIdle(): Promise<boolean> {

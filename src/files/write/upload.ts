@@ -143,7 +143,7 @@ function asStoreError(error: unknown, id: string): unknown {
   return new StoreUnavailable(`writing "${id}": ${error.message}`, { cause: error });
 }
 
-/** About a millisecond of hashing: for so long, other work of this process may wait. */
+/** About a millisecond of hashing: for this long, other work of this process may wait. */
 const TURN_BYTES = 512 * 1024;
 
 async function* hashed(chunks: AsyncIterable<Buffer>, digest: Digest): AsyncGenerator<Buffer, void> {

@@ -14,7 +14,7 @@ const PROXIED =
 
 /**
  * Whether the request comes over the loopback interface, by a name of this machine (a page elsewhere may make a name of its own
- * lead here), and shows no trace of a proxy. That is no proof of who asks: see `dangerouslyTrustLoopback`.
+ * lead here), and shows no trace of a proxy. That does not prove which caller asks: see `dangerouslyTrustLoopback`.
  */
 export function isLoopback(request: Request, { remoteAddress }: Peer): boolean {
   if (remoteAddress === undefined || !/^(127\.\d+\.\d+\.\d+|::1|::ffff:127\.\d+\.\d+\.\d+)$/.test(remoteAddress))

@@ -65,7 +65,7 @@ export const bulkRoutes: readonly AnyRoute[] = [
     id: 'previewBulk',
     tag: 'jobs',
     summary:
-      'How many jobs a bulk action would hit, and five of them. Changes nothing. It counts for two seconds at the most, and no further than 100,000; isAll says whether that was all.',
+      'How many jobs a bulk action would hit, and five of them. Changes nothing. It counts for two seconds at most, and no further than 100,000; isAll says whether that was all.',
     permission: 'view',
     isQuiet: true,
     body: on,

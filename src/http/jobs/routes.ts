@@ -25,7 +25,7 @@ export const jobRoutes: readonly AnyRoute[] = [
     id: 'listJobs',
     tag: 'jobs',
     summary:
-      'Jobs, newest first: by words, "phrases", key:, kind:, status:, since:, until: in q, or by parameters of these names. A page takes bounded work, so it may have fewer jobs than asked for and a next one all the same; indexBehind says how many jobs are still to be indexed, where that is why.',
+      'Jobs, newest first: by words, "phrases", key:, kind:, status:, since:, until: in q, or by parameters of these names. A page takes bounded work, so it may have fewer jobs than asked for and a next one anyway; indexBehind says how many jobs are still to be indexed, where that is why.',
     permission: 'view',
     query: {
       q: maybe(text({ min: 0, about: 'an id, words, or name:value' })),

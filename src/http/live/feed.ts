@@ -221,7 +221,7 @@ class Reader {
       const id = idOf(event);
       if (this.#told?.has(id) === true || !this.#isWanted(event)) continue;
       this.#told?.add(id);
-      // What is said in words may quote values, which not everybody may see: GET history has it for who may.
+      // What is said in words may quote values, which not everybody may see: GET history has it for callers that may.
       const { detail: _detail, error: _error, ...shown } = event;
       this.#send({ id, event: 'change', data: JSON.stringify(shown) });
     }

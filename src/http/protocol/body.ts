@@ -12,7 +12,7 @@ export const NO_BODY: Body = { given: {}, text: '' };
 
 /**
  * Reads a body of JSON. Called when it is known who asks, and not before: a stranger's is never kept.
- * @param most  how many bytes at the most @param isWanted  whether it may say anything
+ * @param most  how many bytes at most @param isWanted  whether it may say anything
  * @throws HttpRefusal, InvalidInput
  */
 export async function readBody(request: Request, most: number, isWanted = true): Promise<Body> {

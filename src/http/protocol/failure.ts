@@ -109,7 +109,7 @@ export function failureOf(error: unknown, requestId: string): Failure {
 
 /**
  * Whether the database refused a value: SQLSTATE class 22, "data exception". What is looked for at the door should have found it; what
- * that knows nothing of is the caller's mistake all the same.
+ * that knows nothing of is the caller's mistake anyway.
  */
 export function isOfValue(error: unknown): error is DatabaseError {
   return error instanceof DatabaseError && error.sqlState?.startsWith('22') === true;

@@ -1,4 +1,4 @@
-/** Of whatever is no page: a browser that shows it all the same runs nothing of it. */
+/** Of whatever is no page: a browser that shows it anyway runs nothing of it. */
 const NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /**

@@ -63,7 +63,7 @@ export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B e
   /** Not audited, though it is no GET: it changes nothing that anybody would look for. */
   readonly isQuiet?: true;
   /**
-   * Asked by many within so long, the database is asked once. Only for what is the same for all who have the permission, and for all
+   * Asked by many within this time, the database is asked once. Only for what is the same for all who have the permission, and for all
    * of them who may search by words.
    */
   readonly sharedMs?: number;

@@ -117,7 +117,7 @@ export const actorChanges: readonly AnyRoute[] = [
     id: 'workActor',
     tag: 'actors',
     summary:
-      'Runs one turn now, due or not, paused or not, in this process, and answers what came of it. Needs its program: createHttp({ actors }).',
+      'Runs one turn now, due or not, paused or not, in this process, and answers its outcome. Needs its program: createHttp({ actors }).',
     permission: 'actor:work',
     params: actor,
     answers: 'Turn',

@@ -296,7 +296,7 @@ export class BulkStore {
     await this.#writes.query(END, [id, holder, status, error]);
   }
 
-  /** Gives it up for another process, or this one, to take after so long. */
+  /** Gives it up for another process, or this one, to take after this long. */
   async release(id: string, holder: string, afterMs: number): Promise<void> {
     await this.#writes.query(RELEASE, [id, holder, afterMs]);
   }

@@ -311,7 +311,7 @@ class Acquisition {
 
 /**
  * Waits a little for a statement that is under way when the signal is aborted. If the connection were closed, the statement
- * might be carried out all the same, and after the withdrawal.
+ * might be carried out anyway, and after the withdrawal.
  */
 function timeToFinish(signal: AbortSignal | undefined): { over: AbortSignal; end: () => void } | undefined {
   if (signal === undefined) return undefined;

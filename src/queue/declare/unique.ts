@@ -16,7 +16,7 @@ export interface UniqueOptions {
    * that runs. `'ever'`: for good; history keeps the job.
    */
   readonly while?: 'outstanding' | 'waiting' | 'ever' | undefined;
-  /** Counts for so long after the enqueue of the job that is there, and no longer. Default: no such limit. */
+  /** Counts for this long after the enqueue of the job that is there, and no longer. Default: no such limit. */
   readonly per?: Duration | undefined;
 }
 
@@ -73,7 +73,7 @@ function readRule(call: string, value: unknown): UniqueRule {
   return per === undefined ? rest : { ...rest, per: `${per} milliseconds` };
 }
 
-/** At most one job of a key in so long. */
+/** At most one job of a key in this time. */
 export function throttled(ms: number): UniqueRule {
   return { by: 'key', while: 'ever', per: `${ms} milliseconds` };
 }

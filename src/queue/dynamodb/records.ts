@@ -37,7 +37,7 @@ export interface RecordWish {
 
 const MOST_BYTES = 300_000;
 const AT_ONCE = 8;
-/** A poke can be so late, at the most, that what it asks after is still known: longer than anything is claimed or retried for. */
+/** A poke can be so late, at most, that what it asks after is still known: longer than anything is claimed or retried for. */
 const LEAST_MS = 30 * 86_400_000;
 
 /** Writes what a settlement says, a row for each piece. Written twice it is the same. */

@@ -87,7 +87,7 @@ export class QueueAdmin extends ScheduleAdmin {
 
   /**
    * Gives back the jobs of a worker that you know to be dead, without waiting for the end of its lease. They are charged like
-   * those of any lost worker. If it lives all the same, it is told so at once: its signals are aborted, nothing that it settles
+   * those of any lost worker. If it lives anyway, it is told so at once: its signals are aborted, nothing that it settles
    * afterwards is written, and it registers anew.
    * @throws NotFound  no such worker @throws InvalidInput
    * @throws LockNotAvailable  its row was locked for more than 5 s; nothing was changed
@@ -111,8 +111,8 @@ export class QueueAdmin extends ScheduleAdmin {
   /**
    * Removes a queue that no program uses any more: its jobs, their history, its schedules, subscriptions and batches. In short steps, each in a
    * transaction of its own: if this process dies, what is gone is gone, and a second call goes on. `force` removes a queue that is in use,
-   * too: it is paused, what runs is taken from its workers, what waits is cancelled, and its batches are sealed, so that who waits for them
-   * is told. Its name and the names of its kinds stay: a program that still has the queue, and enqueues or works, brings it back, without
+   * too: it is paused, what runs is taken from its workers, what waits is cancelled, and its batches are sealed, so that their
+   * waiters are told. Its name and the names of its kinds stay: a program that still has the queue, and enqueues or works, brings it back, without
    * what it had.
    * @returns how many of each were removed @throws NotFound
    * @throws Conflict  without `force`: a worker lives, a job waits or is in progress, or a batch is open; none of these was touched

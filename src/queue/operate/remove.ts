@@ -72,7 +72,7 @@ export async function removeQueue(
   }
 }
 
-/** Takes what runs away from workers, and seals batches, so that who waits for their callbacks does not wait for ever. */
+/** Takes what runs away from workers, and seals batches, so that no process waits for their callbacks for ever. */
 async function stopUse(engine: PostgresEngine, workers: readonly string[], batches: readonly string[]): Promise<void> {
   const reader = new PostgresQueueReader(engine);
   const flows = new PostgresQueueFlows(engine);

@@ -23,7 +23,7 @@ export interface ScheduleOptions {
   readonly missed?: 'skip' | 'last' | 'all' | { readonly all: Duration } | undefined;
   /**
    * What a tick does while a job of this schedule is outstanding, that is new or in progress: `'queue'` (default) enqueues
-   * another one all the same, `'skip'` enqueues none. A job that is run by hand is enqueued in any case.
+   * another one anyway, `'skip'` enqueues none. A job that is run by hand is enqueued in any case.
    */
   readonly overlap?: 'queue' | 'skip' | undefined;
   /**

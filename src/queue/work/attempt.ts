@@ -89,7 +89,7 @@ function limit(unit: Unit, ms: number, fail: (error: unknown) => void): () => vo
   return abortAfter(unit, ms, `the attempt took longer than its ${formatDuration(ms)}`, fail);
 }
 
-/** The same when the handler has shown no sign of life for so long. */
+/** The same when the handler has shown no sign of life for this long. */
 function limitIdle(unit: Unit, ms: number, fail: (error: unknown) => void): () => void {
   const words = `the handler has called progress() for the last time ${formatDuration(ms)} ago`;
   let cancel = abortAfter(unit, ms, words, fail);

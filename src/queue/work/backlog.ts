@@ -12,7 +12,7 @@ import type { Backlog, WorkerEvents } from './report.ts';
 export interface BacklogOptions {
   /** So many jobs are ready, 1 to 10,000. */
   readonly ready?: number | undefined;
-  /** The oldest ready job has waited for so long. */
+  /** The oldest ready job has waited for this long. */
   readonly oldest?: Duration | undefined;
   /** How often the worker checks. Default `'30s'`, at least `'100ms'`. A check is one statement, whose cost does not grow with the queue. */
   readonly every?: Duration | undefined;

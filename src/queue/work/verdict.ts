@@ -41,7 +41,7 @@ export function snooze(wait: Duration): Verdict {
 
 /**
  * The attempt has failed, and the next one begins after this time instead of the time that `backoff` gives. The last attempt
- * ends in `error` all the same.
+ * ends in `error` anyway.
  * @param wait  1 ms to 10 years @param reason  the error to keep @throws InvalidInput
  */
 export function retryAfter(wait: Duration, reason?: string): Verdict {

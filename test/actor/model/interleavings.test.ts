@@ -72,7 +72,7 @@ async function play(stage: Stage, scene: Scene, order: readonly number[]): Promi
   for (const row of others) expect(await stage.end(2, row, 'hibernate')).toBe(true);
   await stage.drain(2);
   const expected = (scene.raisedBefore ? 1 : 0) + (scene.rollsBack ? 0 : 1);
-  // A turn that ignores it has run all the same: it has seen it. What is left is then still there.
+  // A turn that ignores it has run anyway: it has seen it. What is left is then still there.
   const left = Number(await stage.at(0).one('select coalesce(sum(val), 0) from pawl.semaphore'));
   const taken = stage.taken.reduce((sum, n) => sum + n, 0);
   expect(taken + left).toBe(expected);
@@ -198,7 +198,7 @@ test('in every order in which the last two children end, their parent is woken o
   }
 });
 
-test('in every order in which something comes for an actor that ends, its turn waits for who absorbs that, and does not fail', async () => {
+test('in every order in which something comes for an actor that ends, its turn waits for the worker that absorbs it, and does not fail', async () => {
   for (const order of interleavings([3, 1, 2])) {
     await stage.clear();
     const id = await stage.create();

@@ -146,7 +146,7 @@ describe('a worker that sleeps', () => {
   });
 });
 
-describe('is not handed over, and runs all the same', () => {
+describe('is not handed over, and runs anyway', () => {
   const ways: Record<string, (scene: Idle, engine: PostgresEngine) => Promise<unknown>> = {
     'what is raised in a transaction of the caller': ({ actors, id }, engine) =>
       engine.transaction((tx) => actors.incr(id, 'go', { tx })),

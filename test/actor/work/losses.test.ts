@@ -78,7 +78,7 @@ describe('a turn that is somebody else’s by now', () => {
     await scene.actors.waitFor(one, { state: 'after', status: 'hibernating' });
     expect(await scene.actors.get(one)).toMatchObject({ fields: { isFirst: false } });
     expect(seen.stale).toEqual([one.id]);
-    await until('what came of it is told', () => seen.turns.length === 2);
+    await until('its outcome is told', () => seen.turns.length === 2);
     expect(seen.turns).toEqual(['to only after', 'stay after after']);
     expect(await scene.actors.pages()).toHaveLength(hasEffects ? 1 : 0);
   });

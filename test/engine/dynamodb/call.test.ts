@@ -32,7 +32,7 @@ test('a request that was throttled all the time wrote nothing', async () => {
   await expect(engineOf('throttle').get({ pk: 'a', sk: 'b' }, LIMITS)).rejects.toMatchObject({ code: 'throttled' });
 });
 
-test('a last try that gets no answer in its short time says what came of those before it', async () => {
+test('a last try that gets no answer in its short time says the outcome of those before it', async () => {
   const engine = engineOf('pass', 'pass', 'pass', never);
   // The client loads its parts with its first request.
   await engine.get({ pk: 'a', sk: 'b' }, { timeoutMs: 1 }).catch(() => {});

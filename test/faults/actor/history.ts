@@ -12,7 +12,7 @@ export type WorkerEvent =
   | { readonly do: 'ending'; readonly actor: string; readonly epoch: number; readonly to: string }
   | { readonly do: 'once ran' | 'once kept'; readonly actor: string; readonly visit: number; readonly epoch: number };
 
-/** What a producer notes. `raise` and `send` in a transaction of its own leave a row there, which says what came of them. */
+/** What a producer notes. `raise` and `send` in a transaction of its own leave a row there, which says their outcome. */
 export type ProducerEvent =
   | { readonly do: 'ask'; readonly operation: number }
   | { readonly do: 'told'; readonly operation: number; readonly id: string }

@@ -14,7 +14,7 @@ import type { ActorPlan, Operation } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
 import { readTables } from './read.ts';
 
-/** Nothing is done for so long after the faults: a busy machine is slow, and what is never done takes for ever. */
+/** Nothing is done for this long after the faults: a busy machine is slow, and what is never done takes for ever. */
 const PATIENCE_MS = 90_000;
 /** With a planted bug: what does not come to its end is what is looked for. */
 const PLANTED_MS = 8_000;

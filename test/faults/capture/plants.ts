@@ -47,7 +47,7 @@ export const PLANTS: Readonly<Record<string, Plant>> = {
     from: "set phase = 'root'",
     to: "set phase = 'done'",
   },
-  'a delivery is late, and taken all the same': {
+  'a delivery is late, and taken anyway': {
     name: 'capture_copy_take',
     from: 'where c.version < excluded.version',
     to: 'where true',

@@ -14,7 +14,7 @@ import { readCapture, readLeft } from './read.ts';
 import { AUDIT, ROWS, SCHEMA } from './schema.ts';
 import { prepareTurn } from './turn.ts';
 
-/** Nothing is done for so long after the faults: a busy machine is slow, and what is never done takes for ever. */
+/** Nothing is done for this long after the faults: a busy machine is slow, and what is never done takes for ever. */
 const PATIENCE_MS = 90_000;
 /** With a planted bug: what does not come to its end is what is looked for. */
 const PLANTED_MS = 15_000;

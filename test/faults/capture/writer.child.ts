@@ -32,7 +32,7 @@ async function carryOut({ statements, end }: Work): Promise<void> {
       for (const statement of statements) await session.query(statement);
       await session.query(end);
     } catch {
-      // Refused, or the connection is gone. What came of it is in the database.
+      // Refused, or the connection is gone. Its outcome is in the database.
       await session.query('rollback').catch(() => {
         client = undefined;
       });

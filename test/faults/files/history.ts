@@ -36,7 +36,7 @@ export type SweeperEvent =
   | { readonly do: 'failed'; readonly code: string; readonly message: string }
   | { readonly do: 'hung' };
 
-/** One operation and what came of it. */
+/** One operation and its outcome. */
 export interface Wish {
   readonly op: string;
   readonly deed: Deed;

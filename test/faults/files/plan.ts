@@ -37,7 +37,7 @@ export interface Operation {
 }
 
 export const STORE_FAULTS = [
-  /** No call is answered for so long. */
+  /** No call is answered for this long. */
   'hang',
   /** Nothing that needs room can be written (disk). */
   'full',
@@ -166,7 +166,7 @@ function drawStoreFaults(draw: Draw, store: 'disk' | 's3'): StoreFaulting[] {
     draw: draw.int(0, 1_000_000),
   });
   const faults = Array.from({ length: draw.int(1, 6) }, () => one(draw.weighted(all)));
-  // Once at the most: of a marker of which both copies rotted an operator has to say whose it is.
+  // Once at most: of a marker of which both copies rotted an operator has to say whose it is.
   return draw.chance(0.5) ? [...faults, one('rot the marker')] : faults;
 }
 

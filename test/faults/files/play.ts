@@ -15,7 +15,7 @@ import type { FilesPlan } from './plan.ts';
 import { plantInDatabase, plantInStore } from './plants.ts';
 import { readTables, toWishes } from './read.ts';
 
-/** Nothing is done for so long after the faults: a busy machine is slow, and what is never done takes for ever. */
+/** Nothing is done for this long after the faults: a busy machine is slow, and what is never done takes for ever. */
 const PATIENCE_MS = 90_000;
 /** With a planted bug: what is never collected is what is looked for. */
 const PLANTED_MS = 5000;

@@ -11,7 +11,7 @@ export type ClientEvent =
   | { readonly do: 'lost'; readonly op: string; readonly reason: string }
   | { readonly do: 'wrote'; readonly op: string; readonly how: 'committed' | 'refused' | 'unknown' }
   | { readonly do: 'ended'; readonly op: string; readonly how: End; readonly error?: string }
-  /** Its event loop stood still for so long, or the machine did. */
+  /** Its event loop stood still for this long, or the machine did. */
   | { readonly do: 'lag'; readonly ms: number }
   | { readonly do: 'done'; readonly thread: number };
 

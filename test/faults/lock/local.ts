@@ -6,7 +6,7 @@ interface Local {
   stop(): Promise<void>;
 }
 
-/** Ends when it was not borrowed for so long: the next schedule may come. */
+/** Ends when it was not borrowed for this long: the next schedule may come. */
 const IDLE_MS = 1000;
 
 let started: Promise<Local> | undefined;

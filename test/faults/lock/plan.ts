@@ -11,7 +11,7 @@ export interface Writing {
   readonly lateMs: number;
   /** Does not look at its own clock, as after a pause between looking and writing: only the database can refuse. */
   readonly isUnaware: boolean;
-  /** Its process stands still for so long, before the guard or after it. */
+  /** Its process stands still for this long, before the guard or after it. */
   readonly stands?: { readonly when: 'before' | 'after'; readonly ms: number };
 }
 
@@ -28,7 +28,7 @@ export interface Step {
   /** Null: as long as it takes. */
   readonly waitMs: number | null;
   readonly isFair: boolean;
-  /** After so long the waiting is aborted. */
+  /** After this long the waiting is aborted. */
   readonly abortMs: number | null;
   readonly holdMs: number;
   readonly writing: Writing | null;

@@ -76,13 +76,13 @@ export class Member {
     return this.#child.pid;
   }
 
-  /** SIGKILL; it is started again after so long. */
+  /** SIGKILL; it is started again after this long. */
   async kill(restartMs: number): Promise<void> {
     this.#restartMs = restartMs;
     await this.#child.kill();
   }
 
-  /** SIGSTOP for so long. */
+  /** SIGSTOP for this long. */
   async stand(ms: number): Promise<void> {
     const child = this.#child;
     child.pause();

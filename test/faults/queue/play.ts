@@ -17,7 +17,7 @@ import type { QueuePlan } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
 import { readEffects, readJobs, readLeftovers, readLocks, readMoves } from './read.ts';
 
-/** Nothing has got any further for so long: a busy machine is slow, and what is never done takes for ever. */
+/** Nothing has got any further for this long: a busy machine is slow, and what is never done takes for ever. */
 const PATIENCE_MS = 90_000;
 /** How often the invariants are looked at while faults go on. */
 const SAMPLE_MS = 700;

@@ -201,7 +201,7 @@ describe('what cannot be seen cannot be found', () => {
     expect(JSON.parse(text)).toEqual({ items: [], after: null, indexBehind: 0 });
   });
 
-  test('unless the program says that words may be searched for all the same', async () => {
+  test('unless the program says that words may be searched for anyway', async () => {
     const { ask } = house.open({ redact: { ...HIDES, search: true } });
     expect((await ask('/api/v1/jobs?q=sentpayload')).body.items).toHaveLength(1);
   });

@@ -189,7 +189,7 @@ test('what belongs to nothing is taken to quarantine, and a collector goes on on
   expect(body.items).toMatchObject([{ haltedBecause: null }]);
 });
 
-test('without a content store, what the database knows is shown all the same', async () => {
+test('without a content store, what the database knows is shown anyway', async () => {
   const bare = house.open({ files: [] });
   expect((await bare.ask('/api/v1/files/one?id=doc/1')).body).toMatchObject({ version: 2, isOpen: false });
   const { status, body } = await bare.ask('/api/v1/files/remove', { method: 'POST', body: { id: 'doc/1' } });

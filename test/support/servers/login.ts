@@ -5,7 +5,7 @@ import pg from 'pg';
 /**
  * Has a server of the tests ask for passwords by MD5. SCRAM's thousands of rounds are half of what a new connection takes of
  * the processor, 11.4 ms of both sides instead of 5.8, and a run makes thousands of connections. A wrong password is refused
- * all the same.
+ * anyway.
  */
 export async function logInCheaply(url: string): Promise<void> {
   const { username, password } = new URL(url);

@@ -160,7 +160,7 @@ class Attempt implements RunningTurn {
       const told = (): Promise<TurnResult> => body().catch((error: unknown) => this.#failed(error));
       this.#hold(turn, told).then(
         (finished) => this.#finish(finished),
-        // What the body throws is told as what came of it: this is the turn's own transaction.
+        // What the body throws is told as its outcome: this is the turn's own transaction.
         (error: unknown) => (error instanceof LeaseLost ? this.lose(error) : this.#fail(error)),
       );
       return;

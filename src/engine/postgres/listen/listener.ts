@@ -15,7 +15,7 @@ const TIMING: ListenerTiming = {
 };
 
 const UNLISTEN_MS = 1_000;
-/** Whether notifications arrive after all is asked at the least once in so many checks of the connection: every 16 minutes. */
+/** Whether notifications arrive after all is asked at least once in so many checks of the connection: every 16 minutes. */
 const RAREST = 32;
 
 interface Subscriber {

@@ -4,7 +4,7 @@ import { F, type ShardClaim, type ShardHead, writeClaim } from './head.ts';
 import { JOBS, pieceOf, sequenceOf } from './place.ts';
 import { plain, runsOf, type Span, type Stretch, writeSpans } from './spans.ts';
 
-/** More of them would make the head large, and every write dearer: then the line waits for the first of them. */
+/** More of them would make the head large, and every write more expensive: then the line waits for the first of them. */
 export const MOST_MISSING = 50;
 
 /** A piece as a claim has read it. */

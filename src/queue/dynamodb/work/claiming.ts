@@ -25,7 +25,7 @@ import { type KeyTaken, KeyTaker } from './key-taking.ts';
 const MOST_TRIES = 8;
 /** Rows that one poll reads of a line: a worker that wants more polls again. */
 const MOST_PIECES = 100;
-/** A number whose piece has not come for so long is that of a producer that died: no request is under way for longer. */
+/** A number whose piece has not come for this long is that of a producer that died: no request is under way for longer. */
 const GIVEN_UP_MS = 60_000;
 const EMPTY: ClaimAnswer = { runs: [], keys: [], seen: 0 };
 
