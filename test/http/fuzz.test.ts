@@ -87,7 +87,7 @@ const written = fc.constantFrom(
 const json = fc.oneof(nasty, fc.jsonValue({ maxDepth: 2 })).map((value) => JSON.stringify(value));
 const value = fc.oneof({ arbitrary: json, weight: 3 }, { arbitrary: written, weight: 1 });
 
-/** What a request may name: what the route knows, and what it does not. */
+/** Names for the parts of a request: those that the route has, and others. */
 function names(known: object | undefined): fc.Arbitrary<string> {
   const some = Object.keys(known ?? {});
   return some.length === 0

@@ -28,7 +28,7 @@ export interface Config {
   /** A URL that reaches the server itself, for LISTEN, when `url` points at a pooler. */
   readonly directUrl: string | undefined;
   readonly prepare: boolean | undefined;
-  /** What Pawl's tables are in, where it is not `pawl`. */
+  /** The schema of Pawl's tables, where it is not `pawl`. */
   readonly schema: string | undefined;
   /** An engine of the user's own making, for `pawl worker`. */
   readonly engine: PostgresEngine | undefined;
@@ -38,7 +38,7 @@ export interface Config {
   readonly actors: unknown;
   /** Options of `actors.run()`, for `pawl worker`: concurrency, types, channels of pages… */
   readonly dispatcher: unknown;
-  /** A list of what `createCapture()` made, for `pawl capture` and `pawl worker`. */
+  /** Captures that `createCapture()` made, for `pawl capture` and `pawl worker`. */
   readonly captures: unknown;
   /** Options of `capture.run()`, for `pawl worker`: concurrency, batch… */
   readonly projections: unknown;

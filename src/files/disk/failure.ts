@@ -1,6 +1,6 @@
 import { Conflict, CorruptObject, StoreRefused, StoreUnavailable } from '../../base/errors.ts';
 
-/** Errors that may pass: a person makes room, closes files or repairs the disk. */
+/** Errors that may go away: a person makes room, closes files or repairs the disk. */
 const PASSING = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EIO', 'EMFILE', 'ENFILE', 'EAGAIN', 'ESTALE', 'ETIMEDOUT']);
 
 /** Awaits work on a disk; throws its error as {@link diskFailure} translates it. */

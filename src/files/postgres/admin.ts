@@ -19,7 +19,7 @@ export interface FileStoreRecord {
   readonly retired: number;
   readonly deleting: number;
   readonly deleted: number;
-  /** How many of all these a sweep would claim now. */
+  /** How many of all these objects a sweep would claim now. */
   readonly due: number;
 }
 

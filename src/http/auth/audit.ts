@@ -85,7 +85,7 @@ export class Audit {
     });
   }
 
-  /** What was done is done, and its caller must hear so, even when the second half of the row cannot be written. */
+  /** The action is done, and its caller must get the answer, even when the second half of the row cannot be written. */
   async #end(id: string, status: number, error: string | undefined): Promise<void> {
     await this.#store.end(id, status, error).catch((cause: unknown) => {
       this.#logger.error({ err: cause, audit: id }, 'http: the outcome of an action could not be written down');

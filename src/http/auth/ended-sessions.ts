@@ -1,11 +1,11 @@
 import type { SessionStore } from '../store/sessions.ts';
 
-/** How old the picture of what other processes have ended may be. */
+/** How old this process's list of the sessions that others have ended may be. */
 const FRESH_MS = 5000;
 
 /**
- * The sessions that somebody has ended before their time. Where their cookies hold for other processes, too, those read of it in
- * the database: one statement within five seconds in which somebody comes with a cookie.
+ * The sessions that ended before their time. Where other processes accept their cookies, too, each process reads the list from the
+ * database: at most one statement in five seconds, and only while requests with cookies arrive.
  */
 export class EndedSessions {
   readonly #store: SessionStore | undefined;

@@ -8,7 +8,7 @@ import { isIn } from './heads/spans.ts';
 import { progressOf } from './rows.ts';
 import { attemptOf, backUntil, type FoundJob, findJob, holderOf } from './standing.ts';
 import type { DynamoQueueStore } from './store.ts';
-/** Answers people about the jobs of a queue. */
+/** Reads the jobs of a queue for people. */
 export class DynamoQueueReader {
   readonly #store: DynamoQueueStore;
   readonly #rows: QueueRows;

@@ -82,8 +82,8 @@ interface ActiveFault {
 }
 
 /**
- * Starts a store that speaks S3, in this process and in memory, for tests of what uses one: it checks signatures, conditions
- * and checksums as S3 does, knows uploads in parts, and fails where it is told to.
+ * Starts a store that speaks S3, in this process and in memory, for tests of programs that use one: it checks signatures, conditions
+ * and checksums as S3 does, knows uploads in parts, and fails as a test tells it to.
  * `s3({ ...store.connection, prefix: 'x' })` is a content store on it.
  */
 export async function faultyStore(options?: FaultyStoreOptions): Promise<FaultyStore> {

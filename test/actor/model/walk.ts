@@ -41,7 +41,7 @@ export async function open(count: number, options?: SceneOptions): Promise<Walk>
   return { ...scene, ids, create, spawn, child, isOver };
 }
 
-/** All have walked to their end, exactly once each step that counts; nothing is left of the way. */
+/** All have walked to their end, exactly once each step that counts; no step is left. */
 export async function check({ actors, one, query, ids }: Walk): Promise<void> {
   for (const id of ids) {
     const { status, result } = await actors.get(id);
