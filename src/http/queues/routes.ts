@@ -1,15 +1,9 @@
 import { NotFound } from '../../base/errors.ts';
-import {
-  type JobRecord,
-  namePart,
-  type PartOptions,
-  type QueueRecord,
-  type QueueStats,
-  type Reason,
-} from '../../queue/index.ts';
+import { type JobRecord, namePart, type PartOptions, type QueueRecord, type Reason } from '../../queue/index.ts';
 import { choice, flag, integer, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
 import { type Hidden, quotingError } from '../redaction/hidden.ts';
+import { diagnose } from './diagnosis.ts';
 import { listQueues, QUEUE_ORDERS } from './list.ts';
 import { seriesRoute } from './series.ts';
 
@@ -126,106 +120,8 @@ function partWords({ kind, key, tag }: PartOptions): string[] {
   return [namePart(part)].filter((words) => words !== '');
 }
 
-interface Finding {
-  readonly code: string;
-  readonly level: 'ok' | 'warning' | 'error';
-  readonly text: Hidden | string;
-  readonly advice?: string;
-}
-
 /** Any job that waits will do as an example. */
 const WAITING_MS = 30;
-
-/** In the order in which they have to be mended. */
-function diagnose(stats: QueueStats, newest: Hidden | string | undefined): { isMoving: boolean; findings: Finding[] } {
-  const {
-    ready,
-    delayed,
-    parked,
-    inProgress,
-    slots,
-    workers,
-    error,
-    completePerMinute,
-    pausedAt,
-    pausedParts,
-    blockedKeys,
-    oldestReadyMs,
-  } = stats;
-  const findings: Finding[] = [];
-  if (pausedAt !== null)
-    findings.push({
-      code: 'paused',
-      level: 'warning',
-      text: `it has been paused since ${pausedAt.toISOString()}`,
-      advice: 'resume it',
-    });
-  if (workers === 0 && ready + parked + delayed > 0)
-    findings.push({
-      code: 'no_worker',
-      level: 'error',
-      text: 'no worker of it is running',
-      advice: 'start one, or look at the log of the last one',
-    });
-  if (pausedParts.length > 0)
-    findings.push({
-      code: 'part_paused',
-      level: 'warning',
-      text: `paused are ${pausedParts.map(namePart).join('; ')}`,
-      advice: 'resume what may go on',
-    });
-  if (blockedKeys > 0)
-    findings.push({
-      code: 'keys_blocked',
-      level: 'error',
-      text: `${blockedKeys} ${blockedKeys === 1 ? 'key stands' : 'keys stand'} still behind a job that ended in error`,
-      advice: 'retry or skip these jobs',
-    });
-  if (workers > 0 && inProgress >= slots && ready > 0)
-    findings.push({
-      code: 'limit_reached',
-      level: 'warning',
-      text: `all ${slots} slots of ${workers} workers are busy`,
-      advice: 'start more workers, or raise their concurrency',
-    });
-  if (ready === 0 && parked > 0)
-    findings.push({
-      code: 'blocked_by_key',
-      level: 'warning',
-      text: `${parked} jobs wait behind other jobs of their keys, and none is ready`,
-      advice: 'look at what runs, or fails, at the head of these keys',
-    });
-  if (ready === 0 && parked === 0 && delayed > 0)
-    findings.push({
-      code: 'scheduled_later',
-      level: 'ok',
-      text: `${delayed} jobs are for later, or back off after a failure; none is ready`,
-    });
-  if (workers > 0 && pausedAt === null && ready > 0 && completePerMinute === 0 && (oldestReadyMs ?? 0) > 60_000)
-    findings.push({
-      code: 'stuck',
-      level: 'error',
-      text: 'jobs are ready, workers live, and nothing was completed for a minute',
-      advice: 'look at what is in progress: handlers may hang',
-    });
-  if (error > 0)
-    findings.push({
-      code: 'errors',
-      level: 'warning',
-      text: `${error} jobs ended in error`,
-      advice: 'mend the cause, then retry them',
-    });
-  if (findings.length === 0) {
-    const text =
-      ready + inProgress === 0
-        ? 'there is nothing to do'
-        : `${completePerMinute} jobs were completed within the last minute`;
-    findings.push({ code: 'moving', level: 'ok', text });
-  }
-  if (newest !== undefined) findings.push({ code: 'newest', level: 'ok', text: newest });
-  const stops = new Set(['paused', 'no_worker', 'blocked_by_key', 'stuck']);
-  return { isMoving: !findings.some(({ code }) => stops.has(code)), findings };
-}
 
 function newestOf(job: JobRecord, { code, text: why }: Reason): Hidden | string {
   const text = `its newest waiting job, ${job.id}: ${why}`;

@@ -1,0 +1,110 @@
+import { namePart, type QueueStats } from '../../queue/index.ts';
+import type { Hidden } from '../redaction/hidden.ts';
+
+interface Finding {
+  readonly code: string;
+  readonly level: 'ok' | 'warning' | 'error';
+  readonly text: Hidden | string;
+  readonly advice?: string;
+}
+
+interface Rule {
+  readonly code: string;
+  readonly level: Finding['level'];
+  readonly holds: (stats: QueueStats) => boolean;
+  readonly text: (stats: QueueStats) => string;
+  readonly advice?: string;
+}
+
+const STUCK_MS = 60_000;
+
+/** In the order in which a person has to repair them. */
+const RULES: readonly Rule[] = [
+  {
+    code: 'paused',
+    level: 'warning',
+    holds: ({ pausedAt }) => pausedAt !== null,
+    text: ({ pausedAt }) => `it has been paused since ${pausedAt?.toISOString()}`,
+    advice: 'resume it',
+  },
+  {
+    code: 'no_worker',
+    level: 'error',
+    holds: ({ workers, ready, parked, delayed }) => workers === 0 && ready + parked + delayed > 0,
+    text: () => 'no worker of it is running',
+    advice: 'start one, or look at the log of the last one',
+  },
+  {
+    code: 'part_paused',
+    level: 'warning',
+    holds: ({ pausedParts }) => pausedParts.length > 0,
+    text: ({ pausedParts }) => `paused are ${pausedParts.map(namePart).join('; ')}`,
+    advice: 'resume what may go on',
+  },
+  {
+    code: 'keys_blocked',
+    level: 'error',
+    holds: ({ blockedKeys }) => blockedKeys > 0,
+    text: ({ blockedKeys }) =>
+      `${blockedKeys} ${blockedKeys === 1 ? 'key stands' : 'keys stand'} still behind a job that ended in error`,
+    advice: 'retry or skip these jobs',
+  },
+  {
+    code: 'limit_reached',
+    level: 'warning',
+    holds: ({ workers, inProgress, slots, ready }) => workers > 0 && inProgress >= slots && ready > 0,
+    text: ({ slots, workers }) => `all ${slots} slots of ${workers} workers are busy`,
+    advice: 'start more workers, or raise their concurrency',
+  },
+  {
+    code: 'blocked_by_key',
+    level: 'warning',
+    holds: ({ ready, parked }) => ready === 0 && parked > 0,
+    text: ({ parked }) => `${parked} jobs wait behind other jobs of their keys, and none is ready`,
+    advice: 'look at what runs, or fails, at the head of these keys',
+  },
+  {
+    code: 'scheduled_later',
+    level: 'ok',
+    holds: ({ ready, parked, delayed }) => ready === 0 && parked === 0 && delayed > 0,
+    text: ({ delayed }) => `${delayed} jobs are for later, or back off after a failure; none is ready`,
+  },
+  {
+    code: 'stuck',
+    level: 'error',
+    holds: ({ workers, pausedAt, ready, completePerMinute, oldestReadyMs }) =>
+      workers > 0 && pausedAt === null && ready > 0 && completePerMinute === 0 && (oldestReadyMs ?? 0) > STUCK_MS,
+    text: () => 'jobs are ready, workers live, and nothing was completed for a minute',
+    advice: 'look at what is in progress: handlers may hang',
+  },
+  {
+    code: 'errors',
+    level: 'warning',
+    holds: ({ error }) => error > 0,
+    text: ({ error }) => `${error} jobs ended in error`,
+    advice: 'mend the cause, then retry them',
+  },
+];
+
+const STOPS = new Set(['paused', 'no_worker', 'blocked_by_key', 'stuck']);
+
+/** Why a queue moves, or does not. @param newest  why its newest waiting job is not running */
+export function diagnose(
+  stats: QueueStats,
+  newest: Hidden | string | undefined,
+): { isMoving: boolean; findings: Finding[] } {
+  const findings: Finding[] = RULES.filter(({ holds }) => holds(stats)).map(({ code, level, text, advice }) => ({
+    code,
+    level,
+    text: text(stats),
+    ...(advice !== undefined && { advice }),
+  }));
+  if (findings.length === 0) findings.push({ code: 'moving', level: 'ok', text: movement(stats) });
+  if (newest !== undefined) findings.push({ code: 'newest', level: 'ok', text: newest });
+  return { isMoving: !findings.some(({ code }) => STOPS.has(code)), findings };
+}
+
+function movement({ ready, inProgress, completePerMinute }: QueueStats): string {
+  if (ready + inProgress === 0) return 'there is nothing to do';
+  return `${completePerMinute} jobs were completed within the last minute`;
+}
