@@ -1,17 +1,15 @@
 export type { Duration } from '../base/time/duration.ts';
 export { type Actors, type CreatedActor, type CreateOptions, createActors, type RunOptions } from './actors.ts';
-export {
-  type ActorDefinition,
-  type ActorOptions,
-  type AnyActorDefinition,
-  actor,
-  type FieldsIn,
-  type FieldsOf,
-  type State,
-  type StateMaker,
-  type StateOptions,
-  state,
-  stateFor,
+export { actor, state, stateFor } from './declare.ts';
+export type {
+  ActorDefinition,
+  ActorOptions,
+  AnyActorDefinition,
+  FieldsIn,
+  FieldsOf,
+  State,
+  StateMaker,
+  StateOptions,
 } from './definition.ts';
 export type { ActorKind, LooseFields } from './kind.ts';
 export type { Machine, MachineState } from './machine.ts';
