@@ -14,7 +14,7 @@ export interface Watch extends Disposable {
   stop(): void;
 }
 
-interface Waiter {
+interface ProbeWait {
   readonly predicate: (detail: ProbeDetail) => boolean;
   readonly resolve: (detail: ProbeDetail) => void;
 }
@@ -74,7 +74,7 @@ class Probe {
 class Recorder implements Watch {
   readonly hits: ProbeDetail[] = [];
   readonly #unread: ProbeDetail[] = [];
-  readonly #waiters = new Set<Waiter>();
+  readonly #waiters = new Set<ProbeWait>();
   readonly #name: string;
   readonly #onStop: () => void;
 
@@ -103,7 +103,7 @@ class Recorder implements Watch {
         this.#waiters.delete(waiter);
         reject(this.#timedOut(timeoutMs));
       }, timeoutMs);
-      const waiter: Waiter = {
+      const waiter: ProbeWait = {
         predicate,
         resolve: (detail) => {
           clearTimeout(timer);

@@ -40,13 +40,13 @@ export interface FileReading {
 }
 
 /** A stream of bytes, and how to check them. */
-export interface Body {
+export interface ContentBody {
   readonly stream: Stream;
   readonly check: Check;
 }
 
 /** Opens bytes of a version, in the store or in a hot copy. */
-export type Open = (version: Readable, blocks: Range, transfer: TransferTimeout) => Promise<Body>;
+export type Open = (version: Readable, blocks: Range, transfer: TransferTimeout) => Promise<ContentBody>;
 
 interface ParsedRead {
   readonly version: number | undefined;

@@ -10,7 +10,7 @@ import { Gate } from './gate.ts';
 import { jobRoutes } from './jobs/routes.ts';
 import { watchOf } from './live/events.ts';
 import { SharedAnswers } from './live/shared-answers.ts';
-import { eventStream, type Watch } from './live/stream.ts';
+import { eventStream, type StreamWatch } from './live/stream.ts';
 import type { Watcher } from './live/streams.ts';
 import { PLAIN_ROUTES, type PlainCall, type PlainRoute, type PlainWork } from './plain-routes.ts';
 import { NO_BODY, readBody } from './protocol/body.ts';
@@ -275,7 +275,7 @@ export class HttpApp {
     return answer;
   }
 
-  #stream(watcher: Omit<Watcher, 'identify'>, request: Request, peer: Peer, watch: Watch): Response {
+  #stream(watcher: Omit<Watcher, 'identify'>, request: Request, peer: Peer, watch: StreamWatch): Response {
     const { streams, auth } = this.#services;
     return eventStream(streams, { ...watcher, identify: () => auth.identify(request, peer) }, request, watch);
   }

@@ -35,7 +35,7 @@ function safe(name: string): string {
 
 const BOX = { width: 150, height: 40, gapX: 40, gapY: 54, pad: 24 } as const;
 
-interface Place {
+interface StatePlace {
   readonly x: number;
   readonly y: number;
   readonly row: number;
@@ -47,7 +47,7 @@ export function svg(machine: Machine, { counts, current }: DiagramOptions = {}):
   const widest = rows.reduce((most, row) => Math.max(most, row.length), 0);
   const width = BOX.pad * 2 + widest * (BOX.width + BOX.gapX) - BOX.gapX + 60;
   const height = BOX.pad * 2 + rows.length * (BOX.height + BOX.gapY) - BOX.gapY;
-  const places = new Map<string, Place>();
+  const places = new Map<string, StatePlace>();
   for (const [index, row] of rows.entries()) {
     const used = row.length * (BOX.width + BOX.gapX) - BOX.gapX;
     for (const [column, name] of row.entries()) {
@@ -55,7 +55,7 @@ export function svg(machine: Machine, { counts, current }: DiagramOptions = {}):
       places.set(name, { x, y: BOX.pad + index * (BOX.height + BOX.gapY), row: index });
     }
   }
-  const named = (names: readonly string[]): Place[] =>
+  const named = (names: readonly string[]): StatePlace[] =>
     [...places].filter(([name]) => names.includes(name)).map(([, place]) => place);
   const edges = Object.entries(machine.states).flatMap(([name, { to, giveUp }]) =>
     named([name]).flatMap((from) =>
@@ -94,7 +94,13 @@ function rowsOf({ initial, states }: Machine): string[][] {
   return rows;
 }
 
-function box(name: string, { x, y }: Place, count: number | undefined, isCurrent: boolean, isInitial: boolean): string {
+function box(
+  name: string,
+  { x, y }: StatePlace,
+  count: number | undefined,
+  isCurrent: boolean,
+  isInitial: boolean,
+): string {
   const fill = isCurrent ? '#ffd866' : '#f4f5f8';
   const label = escapeHtml(name);
   const badge =
@@ -106,7 +112,7 @@ function box(name: string, { x, y }: Place, count: number | undefined, isCurrent
 }
 
 /** @param isForced  after failures, and not because the body says so: dashed */
-function edge(a: Place, b: Place, isForced: boolean): string {
+function edge(a: StatePlace, b: StatePlace, isForced: boolean): string {
   const path = (d: string): string => line(d, isForced);
   const middle = BOX.width / 2;
   if (a === b) {
@@ -135,7 +141,7 @@ function line(d: string, isDashed: boolean): string {
   return `<path d="${d}" fill="none" stroke="#667"${dashes} marker-end="url(#arrow)"/>`;
 }
 
-function note(place: Place, semaphore: string): string {
+function note(place: StatePlace, semaphore: string): string {
   return `<text x="${place.x + BOX.width / 2}" y="${place.y - 8}" text-anchor="middle" font-size="11" fill="#a33">always: ${escapeHtml(semaphore)}</text>`;
 }
 

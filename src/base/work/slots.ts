@@ -10,14 +10,14 @@ export interface SlotsOptions extends Pick<PrefetchOptions, 'count' | 'max' | 'a
 }
 
 /** What is asked of a capability about the units of its worker. */
-export type UnitRunner<Unit> = Pick<
+export type SlotRunner<Unit> = Pick<
   ClaimSource<Unit, never, never>,
   'slotsTaken' | 'isExclusive' | 'hasLease' | 'begin' | 'release'
 >;
 
 /** The slots of a worker, and the claimed units that wait for one: `add` lets a unit wait, `pump` begins it, `ended` frees its slot. */
 export class Slots<Unit> {
-  readonly #runner: UnitRunner<Unit>;
+  readonly #runner: SlotRunner<Unit>;
   readonly #options: SlotsOptions;
   readonly #prefetch: AdaptivePrefetch;
   #waiting: Unit[] = [];
@@ -25,7 +25,7 @@ export class Slots<Unit> {
   #following: Unit[] = [];
   #isPumping = false;
 
-  constructor(runner: UnitRunner<Unit>, options: SlotsOptions) {
+  constructor(runner: SlotRunner<Unit>, options: SlotsOptions) {
     this.#runner = runner;
     this.#options = options;
     this.#prefetch = new AdaptivePrefetch({

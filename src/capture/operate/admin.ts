@@ -17,7 +17,7 @@ import {
 import { detach, mend } from '../postgres/install/apply.ts';
 import { compare, markMissed } from '../postgres/install/plan.ts';
 import { compareRowSecurity } from '../postgres/install/row-security.ts';
-import { readDefinitions, readState, type State } from '../postgres/install/state.ts';
+import { type InstalledState, readDefinitions, readState } from '../postgres/install/state.ts';
 import { startSweep } from '../postgres/sweep.ts';
 import type { CapturePlan } from './installer.ts';
 
@@ -134,7 +134,7 @@ export class CaptureAdmin {
     await detach(this.#engine, entity);
   }
 
-  async #find(entity: string): Promise<{ state: State; definition: Definition }> {
+  async #find(entity: string): Promise<{ state: InstalledState; definition: Definition }> {
     const all = await readDefinitions(this.#engine);
     const found = all.find((one) => one.entity === entity);
     if (found !== undefined)

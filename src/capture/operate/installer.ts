@@ -7,7 +7,7 @@ import { requireCopies } from '../postgres/copy.ts';
 import { detach, gate, mend, remark } from '../postgres/install/apply.ts';
 import { compare, type Line, markMissed, same } from '../postgres/install/plan.ts';
 import { compareRowSecurity } from '../postgres/install/row-security.ts';
-import { nextId, readInstalled, readState, type State } from '../postgres/install/state.ts';
+import { type InstalledState, nextId, readInstalled, readState } from '../postgres/install/state.ts';
 import { ownerOf } from '../postgres/install/trigger.ts';
 import { makeMonths } from '../postgres/log-partitions.ts';
 import { resolve } from './resolve.ts';
@@ -142,7 +142,7 @@ export class Installer {
   }
 
   /** Statements for the case that the installed triggers missed changes, by the declaration that was installed. */
-  async #missed(db: Reader, definition: Definition, state: State): Promise<string[]> {
+  async #missed(db: Reader, definition: Definition, state: InstalledState): Promise<string[]> {
     const installed = state.capture?.definition;
     if (installed === undefined) return [];
     return markMissed(same(installed, definition) ? state : await readState(db, installed));
@@ -175,7 +175,7 @@ export class Installer {
   async #compare(
     db: PostgresEngine | Transaction,
     known?: Definition,
-  ): Promise<{ differences: Difference[]; definition: Definition; state: State }> {
+  ): Promise<{ differences: Difference[]; definition: Definition; state: InstalledState }> {
     const definition = known ?? (await resolve(db, this.#declared));
     const state = await readState(db, definition);
     // Lines of other programs that use the same capture stay.
@@ -207,7 +207,7 @@ function refuseHopeless(differences: readonly Difference[]): void {
     throw new InvalidInput(`${hopeless.object}: ${hopeless.problem}`, { field: hopeless.kind });
 }
 
-function refuseRole({ role, schema }: State): void {
+function refuseRole({ role, schema }: InstalledState): void {
   if (role.exists ? role.member : role.may_create) return;
   const owner = ownerOf(schema);
   throw new NotSupported(

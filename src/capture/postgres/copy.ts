@@ -63,7 +63,7 @@ export async function logPosition(tx: Transaction): Promise<string> {
 }
 
 /** The keys that are to be written, and where in the log their entities were read. */
-export interface Taking {
+export interface SnapshotTaking {
   readonly draw: Draw;
   readonly position: string;
   readonly keys: readonly string[];
@@ -73,7 +73,7 @@ export interface Taking {
 /** Takes the keys whose rows in the other database are not newer; none, if this epoch is over. */
 export async function takeKeys(
   tx: Transaction,
-  { draw: { copy, epoch, version }, position, keys, timeoutMs }: Taking,
+  { draw: { copy, epoch, version }, position, keys, timeoutMs }: SnapshotTaking,
 ): Promise<{ isCurrent: boolean; keys: readonly string[] }> {
   const values = [copy, epoch, version, position, keys, timeoutMs];
   return only(await tx.query<{ isCurrent: boolean; keys: string[] }>(TAKE, values));

@@ -44,12 +44,12 @@ export function addLock(program: Command): void {
   addLockRun(lock);
 }
 
-type Standing = (Holder & { readonly state: 'held' }) | (Waiter & { readonly state: 'waiting' });
+type LockEntry = (Holder & { readonly state: 'held' }) | (Waiter & { readonly state: 'waiting' });
 
 const mode = ({ mode: kind, permits }: { mode: string; permits: number | null }): string =>
   permits === null ? kind : `${kind} of ${permits}`;
 
-const STANDINGS: readonly Field<Standing>[] = [
+const STANDINGS: readonly Field<LockEntry>[] = [
   { title: 'NAME', of: (row) => row.name },
   { title: 'STATE', of: (row) => row.state },
   { title: 'MODE', of: mode },

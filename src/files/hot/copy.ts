@@ -3,7 +3,7 @@ import { CorruptObject } from '../../base/errors.ts';
 import { now } from '../../base/time/clock.ts';
 import type { Range } from '../content.ts';
 import { FileStream } from '../disk/file.ts';
-import type { Body } from '../reader.ts';
+import type { ContentBody } from '../reader.ts';
 
 /** The facts about a file that change when it is written. */
 export type FileMark = Pick<Stats, 'size' | 'ino' | 'mtimeMs' | 'ctimeMs'>;
@@ -40,7 +40,7 @@ export class HotCopy {
   }
 
   /** Reads a part of it. Call it once; the stream closes the file. */
-  read(range: Range): Body {
+  read(range: Range): ContentBody {
     this.#isTaken = true;
     const { mark } = this.#known;
     const part = { ...range, isWhole: false };

@@ -10,12 +10,12 @@ const PRUNE_MS = 3_600_000;
 const REFUSALS = { burst: 100, perSecond: 1 / 10 } as const;
 
 /** Where something comes from. */
-export interface Origin {
+export interface RequestOrigin {
   readonly remote: string | undefined;
   readonly userAgent: string | undefined;
 }
 
-export interface Action extends Origin {
+export interface Action extends RequestOrigin {
   readonly who: Principal;
   readonly permission: string;
   readonly target: string;
@@ -43,7 +43,7 @@ export class Audit {
   }
 
   /** Before the cookie is given. */
-  async loggedIn({ who, ...origin }: Origin & { readonly who: Principal }): Promise<void> {
+  async loggedIn({ who, ...origin }: RequestOrigin & { readonly who: Principal }): Promise<void> {
     const target = `session of ${who.name}`;
     await this.#end(
       await this.#begin(entryOf({ who, ...origin, permission: 'login', target, body: {} })),
@@ -53,7 +53,7 @@ export class Audit {
   }
 
   /** Without the name that was given: people type passwords there. */
-  async notLoggedIn(origin: Origin, status: number, error: string): Promise<void> {
+  async notLoggedIn(origin: RequestOrigin, status: number, error: string): Promise<void> {
     if (!this.#refusals.tryTake('strangers')) return;
     const id = await this.#begin({ ...origin, who: 'somebody', action: 'login', target: 'session', details: '{}' });
     await this.#end(id, status, error);

@@ -13,7 +13,7 @@ import { Seal } from './seal.ts';
 import { type Credential, type Login, Sessions } from './sessions.ts';
 
 /** What somebody shows to log in. */
-export type Shown = NamedPassword | { readonly token: string };
+export type Credentials = NamedPassword | { readonly token: string };
 
 interface NamedPassword {
   readonly name: string;
@@ -81,7 +81,7 @@ export class Authenticator {
   }
 
   /** @throws HttpRefusal  unauthorized, without saying which of name and password is wrong */
-  async logIn(shown: Shown, request: Request): Promise<LoggedIn> {
+  async logIn(shown: Credentials, request: Request): Promise<LoggedIn> {
     if ('token' in shown) return this.#logInByToken(shown.token, request);
     const user = this.#auth?.users.find(({ name }) => name === shown.name);
     // Somebody unknown takes as long as somebody known.

@@ -3,7 +3,7 @@ import { readBody } from '../protocol/body.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
 import { maybe, readFields, text } from '../protocol/field.ts';
 import type { Audit } from './audit.ts';
-import type { Authenticator, LoggedIn, Shown } from './authenticator.ts';
+import type { Authenticator, Credentials, LoggedIn } from './authenticator.ts';
 import { networkOf, type Peer, refuseOtherSites } from './peer.ts';
 import { RateLimiter } from './rate.ts';
 
@@ -74,7 +74,7 @@ export class LoginDesk {
     return new Response(null, { status: 204, headers: { 'set-cookie': cookie, 'clear-site-data': '"cache"' } });
   }
 
-  async #read(request: Request, peer: Peer): Promise<Shown> {
+  async #read(request: Request, peer: Peer): Promise<Credentials> {
     const { password: byPassword, token: byToken } = this.#auth.ways;
     if (!byPassword && !byToken) throw new HttpRefusal('not_found', 'this server has no login');
     const { given } = await readBody(request, MOST_BYTES);

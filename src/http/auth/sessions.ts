@@ -18,7 +18,7 @@ export interface Credential {
 
 type CredentialsOf = (login: Login) => readonly Credential[];
 
-interface Body extends Login {
+interface SessionBody extends Login {
   readonly until: number;
   readonly id: string;
 }
@@ -42,7 +42,7 @@ export class Sessions {
   /** @param secret  of the credential it stands on @param until  when that ends, if it does */
   issue(login: Login, secret: string, request: Request, until: number = Infinity): string {
     const ends = Math.min(Date.now() + this.#lifeMs, until);
-    const body: Body = { ...login, until: ends, id: randomBytes(12).toString('base64url') };
+    const body: SessionBody = { ...login, until: ends, id: randomBytes(12).toString('base64url') };
     const seconds = Math.max(0, Math.ceil((ends - Date.now()) / 1000));
     return this.#cookie(request, this.#seal.close(body, [NAME, secret]), seconds);
   }
@@ -54,7 +54,7 @@ export class Sessions {
   async read(
     request: Request,
     credentialsOf: CredentialsOf,
-  ): Promise<(Body & { readonly grant: unknown }) | undefined> {
+  ): Promise<(SessionBody & { readonly grant: unknown }) | undefined> {
     const sealed = readCookie(request, NAME);
     const body = peek(sealed);
     if (!isBody(body) || body.until <= Date.now()) return undefined;
@@ -75,7 +75,7 @@ export class Sessions {
   }
 }
 
-function isBody(body: object): body is Body {
+function isBody(body: object): body is SessionBody {
   const { by, name, until, id } = body as Partial<Record<string, unknown>>;
   const isLogin = (by === 'user' || by === 'token' || by === 'jwt') && typeof name === 'string';
   return isLogin && typeof until === 'number' && typeof id === 'string';

@@ -6,7 +6,7 @@ import type { Services } from '../services.ts';
 import type { HistoryEvent } from '../store/history.ts';
 import { timeOf } from './feed.ts';
 import { isSettled, type JobWatch } from './job-watch.ts';
-import { lastIdOf, type Watch } from './stream.ts';
+import { lastIdOf, type StreamWatch } from './stream.ts';
 
 /** The parts of the history of everything, except the audit, which needs a permission. */
 const PARTS = ['job', 'lock', 'actor', 'page'] as const;
@@ -22,7 +22,7 @@ const FILTERS = {
  * What a stream of events tells: the live picture; or, where it is asked for parts, a subject or an event, what happens to these.
  * @throws InvalidInput
  */
-export function watchOf({ live, feeds }: Services, request: Request): Watch {
+export function watchOf({ live, feeds }: Services, request: Request): StreamWatch {
   const { part, of: subject, event } = readFields('GET /events', readQuery(new URL(request.url)), FILTERS, true);
   if (part === undefined && subject === undefined && event === undefined)
     return (lastId, send) => live.watch(lastId, send);
@@ -44,7 +44,7 @@ function partsOf(given: string | undefined): readonly (typeof PARTS)[number][] {
 }
 
 /** Sends each step of a job, and ends when the job is settled. A client that comes back with the id of a step is not told that one again. */
-export function watchJob(jobs: JobWatch, id: string): Watch {
+export function watchJob(jobs: JobWatch, id: string): StreamWatch {
   return (lastId, send, end) => {
     let shown = '';
     return jobs.watch(id, (standing) => {

@@ -18,7 +18,11 @@ export interface StreamEvent {
  * @param lastId  the last event that the caller saw @param send  sends one @param end  nothing more will come
  * @returns stops; called once, when the caller is gone
  */
-export type Watch = (lastId: string | undefined, send: (event: StreamEvent) => void, end: () => void) => () => void;
+export type StreamWatch = (
+  lastId: string | undefined,
+  send: (event: StreamEvent) => void,
+  end: () => void,
+) => () => void;
 
 const HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
@@ -30,7 +34,7 @@ const HEADERS = {
  * Server-sent events. For HEAD nothing is begun, since nothing would ever end it.
  * @throws HttpRefusal  too many are open
  */
-export function eventStream(streams: Streams, watcher: Watcher, request: Request, watch: Watch): Response {
+export function eventStream(streams: Streams, watcher: Watcher, request: Request, watch: StreamWatch): Response {
   if (request.method === 'HEAD') return new Response(null, { headers: HEADERS });
   let end = (): void => {};
   const forget = streams.add(watcher, () => end());

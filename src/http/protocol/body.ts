@@ -3,19 +3,19 @@ import { isObject } from '../../base/options/shape.ts';
 import { HttpRefusal } from './failure.ts';
 
 /** The body of a request: what it says, and to the letter. */
-export interface Body {
+export interface RequestBody {
   readonly given: object;
   readonly text: string;
 }
 
-export const NO_BODY: Body = { given: {}, text: '' };
+export const NO_BODY: RequestBody = { given: {}, text: '' };
 
 /**
  * Reads a body of JSON. Called when it is known who asks, and not before: a stranger's is never kept.
  * @param most  how many bytes at most @param isWanted  whether it may say anything
  * @throws HttpRefusal, InvalidInput
  */
-export async function readBody(request: Request, most: number, isWanted = true): Promise<Body> {
+export async function readBody(request: Request, most: number, isWanted = true): Promise<RequestBody> {
   if (request.method === 'GET' || request.method === 'HEAD') return NO_BODY;
   const text = await readText(request, most);
   if (text === '') return { given: {}, text: '{}' };

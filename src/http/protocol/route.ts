@@ -1,6 +1,6 @@
 import type { Effects } from '../auth/effects.ts';
 import type { Permission, Principal } from '../auth/permission.ts';
-import type { Watch } from '../live/stream.ts';
+import type { StreamWatch } from '../live/stream.ts';
 import type { Services } from '../services.ts';
 import type { Fields, JsonSchema, Values } from './field.ts';
 
@@ -22,7 +22,7 @@ export interface Call<P extends Fields = Fields, Q extends Fields = Fields, B ex
   /** Changes, each thing only if this caller may. */
   readonly effects: Effects;
   /** Answers with server-sent events, which end with what let the caller in. @throws HttpRefusal  too many are open */
-  readonly stream: (watch: Watch) => Response;
+  readonly stream: (watch: StreamWatch) => Response;
 }
 
 /** What one path and method do: the handler, the OpenAPI document and the audit are all made from this. */

@@ -1,7 +1,7 @@
 import { type SearchQuery, searchFilter } from '../../queue/index.ts';
 
 /** Whose it is: a queue and a kind of job; for others what docs/http.md says. */
-export interface Origin {
+export interface ValueOrigin {
   readonly queue: string;
   readonly kind: string;
 }
@@ -22,12 +22,12 @@ export const HIDDEN = '[hidden]';
 export class Hidden {
   static #show: ((hidden: Hidden, value: unknown) => unknown) | undefined;
   readonly kind: HiddenKind;
-  readonly of: Origin;
+  readonly of: ValueOrigin;
   /** Shown to callers that may not see it; undefined: it is left out. */
   readonly instead: unknown;
   readonly #value: unknown;
 
-  constructor(kind: HiddenKind, value: unknown, of: Origin, instead: unknown) {
+  constructor(kind: HiddenKind, value: unknown, of: ValueOrigin, instead: unknown) {
     this.kind = kind;
     this.of = of;
     this.instead = instead;
@@ -50,17 +50,17 @@ export class Hidden {
 }
 
 /** Payloads, results, progress, fields, details, changes. */
-export function payloadOf(value: unknown, of: Origin, instead?: unknown): Hidden {
+export function payloadOf(value: unknown, of: ValueOrigin, instead?: unknown): Hidden {
   return new Hidden('payload', value, of, instead);
 }
 
 /** The text of an error, or another that may quote what was stored. */
-export function errorOf(text: string | null, of: Origin): Hidden | null {
+export function errorOf(text: string | null, of: ValueOrigin): Hidden | null {
   return text === null ? null : new Hidden('text', text, of, HIDDEN);
 }
 
 /** A sentence with such a text at its end, after a colon: the sentence itself is for all. */
-export function quotingError(text: string, of: Origin): Hidden {
+export function quotingError(text: string, of: ValueOrigin): Hidden {
   const colon = text.indexOf(': ');
   return new Hidden('text', text, of, colon < 0 ? HIDDEN : `${text.slice(0, colon)}: ${HIDDEN}`);
 }
@@ -70,7 +70,7 @@ export function searchOf(text: string, query: SearchQuery): Hidden | string {
   return query.terms.length === 0 ? text : new Hidden('words', text, NOBODYS, filtersOf(query));
 }
 
-const NOBODYS: Origin = { queue: '', kind: '' };
+const NOBODYS: ValueOrigin = { queue: '', kind: '' };
 
 /** A search without its words: those may be what stands in a payload. */
 export function filtersOf(query: SearchQuery): string {

@@ -2,7 +2,7 @@ import type { Logger } from '../../base/logger.ts';
 import type { Permission, Principal } from '../auth/permission.ts';
 import type { HttpSettings } from '../options.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
-import { HIDDEN, Hidden, type HiddenKind, type Origin } from './hidden.ts';
+import { HIDDEN, Hidden, type HiddenKind, type ValueOrigin } from './hidden.ts';
 import { hideKeys, REDACTED } from './hide-keys.ts';
 import { PropertyBudget, TooLarge } from './property-budget.ts';
 import { writeJson } from './write-json.ts';
@@ -57,7 +57,7 @@ export class Redaction {
   }
 
   /** One payload by itself, for a caller that may see it. */
-  payload(value: unknown, of: Origin): unknown {
+  payload(value: unknown, of: ValueOrigin): unknown {
     return this.#payload(value, of, this.#budget());
   }
 
@@ -92,7 +92,7 @@ export class Redaction {
     return typeof value === 'string' ? this.#text(value, hidden, budget) : hidden.instead;
   }
 
-  #payload(value: unknown, of: Origin, budget: PropertyBudget): unknown {
+  #payload(value: unknown, of: ValueOrigin, budget: PropertyBudget): unknown {
     const { payload: own } = this.#options;
     return unlessTooLarge(() => {
       if (own === undefined) return this.#hideKeys(value, budget);

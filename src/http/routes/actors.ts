@@ -3,7 +3,7 @@ import { InvalidInput, NotFound } from '../../base/errors.ts';
 import { pageOf, readIdCursor, writeCursor } from '../protocol/cursor.ts';
 import { choice, flag, id, integer, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
-import { errorOf, type Origin, payloadOf, quotingError } from '../redaction/hidden.ts';
+import { errorOf, payloadOf, quotingError, type ValueOrigin } from '../redaction/hidden.ts';
 
 const STATUSES = ['running', 'due', 'napping', 'hibernating', 'backing off', 'paused', 'held', 'final'] as const;
 const actor = { id: id('the id of an actor') };
@@ -166,15 +166,15 @@ export const actorRoutes: readonly AnyRoute[] = [
 ];
 
 /** Fields, results and errors of actors are of the queue that is their type, and of the kind "fields". */
-export function fieldsOf({ type: queue }: { readonly type: string }): Origin {
+export function fieldsOf({ type: queue }: { readonly type: string }): ValueOrigin {
   return { queue, kind: 'fields' };
 }
 
-function shownMove(move: ActorTransition, of: Origin): object {
+function shownMove(move: ActorTransition, of: ValueOrigin): object {
   return { ...move, error: errorOf(move.error, of) };
 }
 
-function explained({ reasons, ...rest }: ActorExplanation, of: Origin): object {
+function explained({ reasons, ...rest }: ActorExplanation, of: ValueOrigin): object {
   const shown = reasons.map((reason) =>
     /^its last (turn|\d+ turns) failed/.test(reason) ? quotingError(reason, of) : reason,
   );

@@ -2,7 +2,7 @@ import { ConnectionFailed } from '../../base/errors.ts';
 import { sleep } from '../../base/time/clock.ts';
 import type { AcquireAnswer, AcquireCall, CallOptions } from '../store.ts';
 import { fastAcquire } from './fast-acquire.ts';
-import { granted, type Head, type HeadHolder, type Standing } from './head.ts';
+import { granted, type Head, type HeadHolder, type RequestStanding } from './head.ts';
 import { type HeadView, viewOf } from './head-view.ts';
 import { headOf } from './items/key.ts';
 import { renew } from './items/requests.ts';
@@ -55,7 +55,7 @@ export class Attempt {
   async #decide(views: readonly HeadView[]): Promise<AcquireAnswer | readonly Head[]> {
     const done = await this.#periodLeftMs(views);
     if (done !== undefined) return { kind: 'done', retryMs: done };
-    const is = (standing: Standing): boolean => views.some((view) => view.standing === standing);
+    const is = (standing: RequestStanding): boolean => views.some((view) => view.standing === standing);
     if (is('held')) return this.#confirmGrant(views);
     if (is('lost')) {
       await this.#place.leave();

@@ -11,7 +11,7 @@ import type { LocalWaiter } from './local-waiters.ts';
 import type { Queue } from './queue.ts';
 
 /** A place in a queue, and the path of the search to it. */
-interface Spot {
+interface WaitSpot {
   readonly pk: string;
   readonly ticket: number;
   readonly path: readonly DeadlockStep[];
@@ -87,8 +87,8 @@ export class DeadlockDetector {
     await Promise.all(marking);
   }
 
-  async #search(waiter: LocalWaiter, mine: ReadonlySet<string>, limits: CallLimits): Promise<Spot | undefined> {
-    const spots: Spot[] = [...waiter.tickets].map(([pk, ticket]) => ({ pk, ticket, path: [], searching: [] }));
+  async #search(waiter: LocalWaiter, mine: ReadonlySet<string>, limits: CallLimits): Promise<WaitSpot | undefined> {
+    const spots: WaitSpot[] = [...waiter.tickets].map(([pk, ticket]) => ({ pk, ticket, path: [], searching: [] }));
     const seen = new Set<string>();
     for (const spot of spots) {
       const key = `${spot.pk} ${spot.ticket}`;
@@ -103,7 +103,7 @@ export class DeadlockDetector {
   }
 
   /** The requests before it: holders, with what they wait for; and sets, with their places in other queues. */
-  async #blockers({ pk, ticket, path, searching }: Spot, limits: CallLimits): Promise<Blocker[]> {
+  async #blockers({ pk, ticket, path, searching }: WaitSpot, limits: CallLimits): Promise<Blocker[]> {
     const head = await this.#heads.read(pk, limits);
     if (head.next > ticket) return [];
     const found: Blocker[] = [];
@@ -128,8 +128,8 @@ export class DeadlockDetector {
 interface Blocker {
   /** The nonce of the lock that it holds. */
   readonly nonce: string | undefined;
-  readonly spot: Spot;
-  readonly spots: readonly Spot[];
+  readonly spot: WaitSpot;
+  readonly spots: readonly WaitSpot[];
 }
 
 /** The key begins with the length of the namespace. */

@@ -1,4 +1,4 @@
-import { type Head, type Standing, standingOf } from './head.ts';
+import { type Head, type RequestStanding, standingOf } from './head.ts';
 import type { RunningCall } from './running-call.ts';
 
 /** A head that was read, and its meaning for this attempt. */
@@ -8,7 +8,7 @@ export interface HeadView {
   readonly stale: ReadonlySet<string>;
   /** How long until a lease has certainly run out, if nothing changes. */
   readonly staleInMs: number;
-  readonly standing: Standing;
+  readonly standing: RequestStanding;
 }
 
 /** What a head means for this call. */

@@ -100,10 +100,10 @@ export interface Wish {
 }
 
 /** The standing of a request. `lost`: others took it for dead and gave up its place, so that it needs another one. */
-export type Standing = 'held' | 'lost' | 'free' | 'waits';
+export type RequestStanding = 'held' | 'lost' | 'free' | 'waits';
 
 /** @param stale  nonces of holders whose lease has certainly run out */
-export function standingOf(head: Head, { nonce, capacity, ticket }: Wish, stale: ReadonlySet<string>): Standing {
+export function standingOf(head: Head, { nonce, capacity, ticket }: Wish, stale: ReadonlySet<string>): RequestStanding {
   if (head.holders.some((holder) => holder.nonce === nonce)) return 'held';
   if (ticket !== undefined && ticket < head.next) return 'lost';
   const isTurn = ticket === undefined ? head.next > head.last : ticket === head.next;

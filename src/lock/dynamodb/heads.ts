@@ -4,7 +4,7 @@ import { readHead, rewrite } from './items/head.ts';
 import { headOf } from './items/key.ts';
 
 /** One head before and after a change. */
-export interface Change {
+export interface HeadWrite {
   readonly pk: string;
   readonly before: Head;
   readonly after: Head;
@@ -38,7 +38,7 @@ export class Heads {
   }
 
   /** @param rows  rows that are written in the same transaction @returns false when something was decided meanwhile */
-  async write(changes: readonly Change[], limits: CallLimits, rows: readonly PartialWrite[] = []): Promise<boolean> {
+  async write(changes: readonly HeadWrite[], limits: CallLimits, rows: readonly PartialWrite[] = []): Promise<boolean> {
     const heads = changes.map(({ pk, before, after }) => ({ key: headOf(pk), written: rewrite(before, after) }));
     const writes = [...heads, ...rows];
     const [only] = writes;

@@ -6,7 +6,7 @@ import type { Head, HeadHolder, HeadPast } from './head.ts';
 import type { Heads } from './heads.ts';
 import { readHead } from './items/head.ts';
 import { HEAD, lockKey, nameIn, spacePrefix } from './items/key.ts';
-import { readWaiter, type Waiter as WaiterRow } from './items/waiter.ts';
+import { readWaiter, type WaiterRow } from './items/waiter.ts';
 import type { Queue } from './queue.ts';
 
 const LIMITS: CallLimits = { timeoutMs: 10_000 };

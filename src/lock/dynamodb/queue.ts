@@ -10,7 +10,7 @@ import {
   readWaiter,
   renewPlace,
   takePlace,
-  type Waiter,
+  type WaiterRow,
 } from './items/waiter.ts';
 import type { Staleness } from './staleness.ts';
 
@@ -98,7 +98,7 @@ export class Queue {
   }
 
   /** The waiters in order. @param to  included */
-  async waiters(pk: string, from: number, to: number, limits: CallLimits): Promise<readonly Waiter[]> {
+  async waiters(pk: string, from: number, to: number, limits: CallLimits): Promise<readonly WaiterRow[]> {
     const rows = await this.#rows(pk, from, to, limits);
     return [...rows.values()].filter((row) => !row.isGone);
   }
@@ -113,18 +113,18 @@ export class Queue {
     }
   }
 
-  #leftMs(pk: string, ticket: number, row: Waiter | undefined, waiterMs: number): number {
+  #leftMs(pk: string, ticket: number, row: WaiterRow | undefined, waiterMs: number): number {
     const state = row === undefined ? 'none' : `${row.nonce} ${row.beats}`;
     return this.#staleness.observe(`${pk} ${ticket}`, state, row?.leaseMs ?? waiterMs);
   }
 
-  async #bury(pk: string, ticket: number, row: Waiter | undefined, limits: CallLimits): Promise<boolean> {
+  async #bury(pk: string, ticket: number, row: WaiterRow | undefined, limits: CallLimits): Promise<boolean> {
     const written = buryPlace(row, this.#engine.now());
     return (await this.#engine.update(waiterOf(pk, ticket), written, 'NONE', limits)).isDone;
   }
 
-  async #rows(pk: string, from: number, to: number, limits: CallLimits): Promise<Map<number, Waiter>> {
-    const found = new Map<number, Waiter>();
+  async #rows(pk: string, from: number, to: number, limits: CallLimits): Promise<Map<number, WaiterRow>> {
+    const found = new Map<number, WaiterRow>();
     if (from > to) return found;
     const [{ sk: first }, { sk: end }] = [waiterOf(pk, from), waiterOf(pk, to)];
     for (const item of await this.#engine.range(pk, first, end, to - from + 1, limits)) {

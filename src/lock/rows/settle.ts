@@ -102,7 +102,7 @@ export async function extendRows<Row extends object>(
   });
 }
 
-interface Change extends ColumnLookups {
+interface RowChange extends ColumnLookups {
   readonly what: string;
   readonly to?: string | undefined;
   readonly set: readonly { readonly column: string; readonly value: string | null }[];
@@ -117,7 +117,7 @@ async function writeRows<Row extends object>(
   handle: Handle,
   table: TableName,
   rows: readonly CapturedRow<Row>[],
-  change: (claim: RowClaim) => Change,
+  change: (claim: RowClaim) => RowChange,
 ): Promise<SettleResult<Row>> {
   const parts = parseTable('settle', table);
   const isList: boolean = Array.isArray(rows);

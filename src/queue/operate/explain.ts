@@ -66,7 +66,7 @@ export interface Facts {
   readonly tags: readonly string[];
   /** It waits until a part of the queue is resumed. */
   readonly isSetAside: boolean;
-  readonly worker: Place | null;
+  readonly worker: ShardPlace | null;
   /** The jobs that it comes after and that have not ended. */
   readonly parents: { readonly jobs: number; readonly first: string | null } | null;
   /** It ended in error, and its key stands still. */
@@ -79,13 +79,13 @@ export interface Facts {
   readonly workers: number;
   readonly slots: number;
   readonly running: number;
-  readonly holder: Place | null;
+  readonly holder: ShardPlace | null;
   readonly isHeld: boolean;
   /** What was asked for this job alone; missing or null where nothing was. */
   readonly own?: Pick<OwnOptions, 'attempts' | 'timeout' | 'backoff' | 'expiresAt'> | null;
 }
 
-interface Place {
+interface ShardPlace {
   readonly host: string;
   readonly pid: number;
   /** The time of its last heartbeat, if that was too long ago. */
@@ -300,7 +300,7 @@ function count(jobs: number): string {
   return jobs === 1 ? '1 job is' : `${jobs} jobs are`;
 }
 
-function where({ host, pid }: Place): string {
+function where({ host, pid }: ShardPlace): string {
   return `${host}:${pid}`;
 }
 

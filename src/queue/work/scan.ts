@@ -13,7 +13,7 @@ const PASS_MS = 100;
 const ROWS = { min: 16, max: 2000 } as const;
 
 /** The result of a poll: there may be more jobs, there are none, or other transactions hold the rows now. */
-export type Verdict = 'again' | 'empty' | 'busy';
+export type ScanVerdict = 'again' | 'empty' | 'busy';
 
 /**
  * Passes over one shard: from the start, on from the end of the last poll, and from the start again until a whole pass finds
@@ -37,7 +37,7 @@ export class Scan {
     this.shard = shard;
   }
 
-  read(answer: ClaimAnswer, limit: number): Verdict {
+  read(answer: ClaimAnswer, limit: number): ScanVerdict {
     const units = countUnits(answer);
     // Each job of a coalesced unit is a row, and all of them may come before those of the next key.
     const rows = answer.runs.length + countJobsOfKeys(answer) + (answer.chains?.keys.length ?? 0);
@@ -56,14 +56,14 @@ export class Scan {
     this.#startedAt = performance.now();
   }
 
-  #atEnd(answer: ClaimAnswer): Verdict {
+  #atEnd(answer: ClaimAnswer): ScanVerdict {
     const [isWhole, found] = [this.cursor === START, this.#found];
     this.restart();
     if (found || (!isWhole && answer.busy !== true)) return 'again';
     return answer.busy === true ? 'busy' : 'empty';
   }
 
-  #onwards(answer: ClaimAnswer, units: number): Verdict {
+  #onwards(answer: ClaimAnswer, units: number): ScanVerdict {
     const { priority, id } = answer.last ?? this.cursor;
     const moved = priority !== this.cursor.priority || id !== this.cursor.id;
     if (!moved && units === 0) {

@@ -2,13 +2,16 @@ import { id } from '../../../engine/postgres/index.ts';
 import type { Difference } from '../../declare/definition.ts';
 import type { Definition } from '../../declare/source.ts';
 import { literal } from '../../declare/sql-text.ts';
-import type { State, Tables } from './state.ts';
+import type { InstalledState, Tables } from './state.ts';
 
 /**
  * Finds partitions that were attached or detached with rows in them: no trigger fires for that. The same is true of a table
  * that replaced another one under its name.
  */
-export function comparePartitions(definition: Definition, { capture, tables: now, schema }: State): Difference[] {
+export function comparePartitions(
+  definition: Definition,
+  { capture, tables: now, schema }: InstalledState,
+): Difference[] {
   const before = capture?.tables ?? undefined;
   if (before === undefined) return [];
   const names = new Set([...Object.keys(before.tables), ...Object.keys(now.tables)]);

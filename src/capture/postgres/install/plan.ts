@@ -4,7 +4,7 @@ import type { Difference } from '../../declare/definition.ts';
 import { type Definition, type Source, showTable } from '../../declare/source.ts';
 import { literal } from '../../declare/sql-text.ts';
 import { comparePartitions, relationsText } from './partitions.ts';
-import type { FunctionRow, RelationRow, State, TriggerRow } from './state.ts';
+import type { FunctionRow, InstalledState, RelationRow, TriggerRow } from './state.ts';
 import {
   functionBody,
   functionName,
@@ -37,7 +37,7 @@ export interface DesiredState {
 }
 
 /** The differences, in the order in which they have to be repaired. */
-export function compare(wanted: DesiredState, state: State): Difference[] {
+export function compare(wanted: DesiredState, state: InstalledState): Difference[] {
   return [
     ...compareRole(state),
     ...compareRows(wanted, state),
@@ -46,7 +46,7 @@ export function compare(wanted: DesiredState, state: State): Difference[] {
   ];
 }
 
-function compareTriggers(wanted: DesiredState, state: State): Difference[] {
+function compareTriggers(wanted: DesiredState, state: InstalledState): Difference[] {
   return [
     ...comparePartitions(wanted.definition, state),
     ...wanted.definition.sources.flatMap((source) => compareSource(wanted, source, state)),
@@ -57,7 +57,7 @@ function compareTriggers(wanted: DesiredState, state: State): Difference[] {
  * Statements after which projections go through all entities again, since the triggers may have missed changes; none if they
  * missed nothing. `state` is compared with the declaration that was installed.
  */
-export function markMissed(state: State): string[] {
+export function markMissed(state: InstalledState): string[] {
   const { capture, lines } = state;
   if (capture === undefined) return [];
   const schema = state.schema.name;
@@ -69,7 +69,7 @@ select l.id, -1, '' from ${schema}.capture_line l where l.capture = ${capture.id
   ];
 }
 
-function compareRole({ role, schema: of }: State): Difference[] {
+function compareRole({ role, schema: of }: InstalledState): Difference[] {
   const found: Difference[] = [];
   const [schema, owner] = [of.name, ownerOf(of)];
   const differ = (problem: string, sql: string[]): void =>
@@ -106,7 +106,7 @@ exception when duplicate_object or unique_violation then perform from pg_catalog
   return found;
 }
 
-function compareRows({ id: number, definition, lines, schema }: DesiredState, state: State): Difference[] {
+function compareRows({ id: number, definition, lines, schema }: DesiredState, state: InstalledState): Difference[] {
   const found: Difference[] = [];
   const json = literal(JSON.stringify(definition));
   if (state.capture === undefined) {
@@ -131,7 +131,7 @@ function compareRows({ id: number, definition, lines, schema }: DesiredState, st
   return found;
 }
 
-function compareLine(capture: number, line: Line, state: State): Difference[] {
+function compareLine(capture: number, line: Line, state: InstalledState): Difference[] {
   const schema = state.schema.name;
   const row = state.lines.find(({ name }) => name === line.name);
   const json = literal(JSON.stringify(line.definition));
@@ -145,7 +145,7 @@ function compareLine(capture: number, line: Line, state: State): Difference[] {
   return [{ kind: 'line', object: line.name, problem: 'it was installed with other options', sql: [sql] }];
 }
 
-function compareSource(wanted: DesiredState, source: Source, state: State): Difference[] {
+function compareSource(wanted: DesiredState, source: Source, state: InstalledState): Difference[] {
   const relations = state.relations.filter((relation) => relation.source === source.number);
   const own = relations.find((relation) => !relation.is_leaf_of_source);
   if (own === undefined) return [missing(source, 'the table is gone, or was renamed')];
@@ -192,7 +192,7 @@ function compareFunction(
   entity: string,
   source: Source,
   operation: Operation,
-  { readers, state }: { readers: Readers; state: State },
+  { readers, state }: { readers: Readers; state: InstalledState },
 ): Difference[] {
   const name = functionName(entity, source, operation);
   const row = state.functions.find((candidate) => candidate.name === name);
@@ -271,7 +271,7 @@ function compareTrigger(
  * Finds functions, with their triggers, of tables that are no longer captured, or captured in another way; and triggers that
  * the declaration does not need.
  */
-function compareStrays(wanted: DesiredState, state: State): Difference[] {
+function compareStrays(wanted: DesiredState, state: InstalledState): Difference[] {
   const { entity, sources } = wanted.definition;
   const { schema: own } = wanted;
   const names = new Set(
@@ -309,7 +309,7 @@ export function barrier(sources: readonly Source[]): string {
 }
 
 /** Statements that remove a capture, whatever state it is in. */
-export function detachText(entity: string, state: State): string[] {
+export function detachText(entity: string, state: InstalledState): string[] {
   const schema = state.schema.name;
   const capture = state.capture?.id ?? 0;
   const ofLines = `where line in (select l.id from ${schema}.capture_line l where l.capture = ${capture})`;

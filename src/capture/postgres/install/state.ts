@@ -4,7 +4,7 @@ import type { Reader } from '../catalog.ts';
 import { ownerOf } from './trigger.ts';
 
 /** What the database has of one capture, to be compared with the declaration. */
-export interface State {
+export interface InstalledState {
   /** Pawl's own. */
   readonly schema: SchemaName;
   readonly role: Role;
@@ -142,7 +142,7 @@ join pg_class c on c.oid = r.oid join pg_namespace n on n.oid = c.relnamespace`,
 
 const TABLES = statement('capture.state_tables', 'select pawl.capture_relations($1::text[]) as tables');
 
-export async function readState(db: Reader, { entity, sources }: Definition): Promise<State> {
+export async function readState(db: Reader, { entity, sources }: Definition): Promise<InstalledState> {
   const [role] = await db.query<Role>(ROLE, [ownerOf(db.schema)]);
   const [capture] = await db.query<InstalledCapture>(CAPTURE, [entity]);
   if (role === undefined) throw new TypeError('the current role is none');

@@ -6,7 +6,7 @@ import type { Reader, Table } from '../catalog.ts';
 import { quoted, type TargetOptions } from './declared.ts';
 
 /** What Citus has of a table. */
-interface Place {
+interface Placement {
   readonly citus: boolean;
   /** How its rows are spread: 'h' by a hash, 'n' not at all. Null for a table that Citus does not know. */
   readonly method: string | null;
@@ -28,11 +28,11 @@ select d.partmethod::text as method, case when d.partmethod = 'h' then pg_catalo
   d.partmethod <> 'n' or d.repmodel <> 's' or d.colocationid <> 0 as elsewhere
 from pg_catalog.pg_dist_partition d where d.logicalrelid::oid = $1::oid`;
 
-async function readPlace(db: Reader, table: Table | undefined): Promise<Place> {
+async function readPlace(db: Reader, table: Table | undefined): Promise<Placement> {
   const { citus } = only(await db.query<{ citus: boolean }>(HAS_CITUS));
   const nowhere = { citus, method: null, by: null, shards: null, elsewhere: false };
   if (!citus || table === undefined) return nowhere;
-  const [place] = await db.query<Place>(statement('capture.target_place', PLACE, VERBATIM), [table.oid]);
+  const [place] = await db.query<Placement>(statement('capture.target_place', PLACE, VERBATIM), [table.oid]);
   return { ...nowhere, ...place };
 }
 

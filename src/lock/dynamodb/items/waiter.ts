@@ -13,7 +13,7 @@ import {
 import { ticketIn } from './key.ts';
 
 /** The row of a place in a queue. It gives the order and makes the waiter visible; it decides nothing. */
-export interface Waiter {
+export interface WaiterRow {
   readonly ticket: number;
   readonly nonce: string;
   readonly capacity: number;
@@ -29,7 +29,7 @@ export interface Waiter {
 }
 
 /** A new place. */
-export type NewWaiter = Omit<Waiter, 'ticket' | 'beats' | 'isGone'>;
+export type NewWaiter = Omit<WaiterRow, 'ticket' | 'beats' | 'isGone'>;
 
 /** DynamoDB may remove the row a day after its last renewal, when it is long out of date. */
 const KEEP_S = 86_400;
@@ -77,14 +77,14 @@ export function leavePlace(nonce: string, now: number): Written {
 }
 
 /** Marks a place as passed over, if its row is unchanged since it was read, or, if there was no row, is still missing. */
-export function buryPlace(seen: Waiter | undefined, now: number): Written {
+export function buryPlace(seen: WaiterRow | undefined, now: number): Written {
   const request = new Expression().set(W.gone, num(1)).set(TTL, ttl(now));
   if (seen === undefined) return request.whenAbsent(W.nonce).write();
   return request.whenIs(W.nonce, text(seen.nonce)).whenIs(W.beats, num(seen.beats)).write();
 }
 
 /** @returns undefined for a row that is no waiter */
-export function readWaiter(item: Item): Waiter | undefined {
+export function readWaiter(item: Item): WaiterRow | undefined {
   const ticket = ticketIn(readText(item, 'sk'));
   if (ticket === undefined) return undefined;
   return {

@@ -38,13 +38,13 @@ export function jobNumber(shard: number, piece: number, index: number): number {
   return (shard * PIECES + piece) * JOBS + index;
 }
 
-export interface Place {
+export interface KeyPlace {
   readonly shard: number;
   readonly piece: number;
   readonly index: number;
 }
 
-export function placeOf(job: number): Place {
+export function placeOf(job: number): KeyPlace {
   const place = Math.floor(job / JOBS);
   return { shard: Math.floor(place / PIECES), piece: place % PIECES, index: job % JOBS };
 }

@@ -5,7 +5,7 @@ import { within } from '../../../base/time/clock.ts';
 import type { Sleepers } from '../../../base/work/sleepers.ts';
 import type { Candidate, ClaimAnswer } from '../../store.ts';
 import { hasJobs } from '../claim-reader.ts';
-import { Scan, type Verdict } from '../scan.ts';
+import { Scan, type ScanVerdict } from '../scan.ts';
 import { CLOSED, type Lane, OPEN, type PendingCommit } from './lane.ts';
 import type { LaneConnections } from './lane-connections.ts';
 import { type Lookahead, READ_MS } from './lookahead.ts';
@@ -159,7 +159,7 @@ export class LaneLoop {
    * Rests while no shard has jobs, until one is due or a wake-up comes. @param wakes  how many wake-ups had come before the
    * first shard was polled
    */
-  async #rest(lane: Lane, verdict: Verdict, worker: number, wakes: number): Promise<void> {
+  async #rest(lane: Lane, verdict: ScanVerdict, worker: number, wakes: number): Promise<void> {
     const { pollMs, sleepers } = this.#parts;
     await this.#commit(lane);
     for (const { scan } of this.#shards) scan.quiet = undefined;
