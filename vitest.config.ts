@@ -1,6 +1,6 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
-import './test/support/without-certificates.ts';
+import './test/support/servers/without-certificates.ts';
 import guides from './vitest.guides.config.ts';
 
 /**
@@ -29,7 +29,7 @@ const LONG = [
   'queue/work/crash/crash',
   'queue/work/crash/poison',
   'cli/operate/dev',
-  'cli/commands/lock-run',
+  'cli/lock/lock-run',
   'files/disk',
   'files/s3',
   'lock/postgres',

@@ -1,5 +1,5 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
-import './test/support/without-certificates.ts';
+import './test/support/servers/without-certificates.ts';
 
 // What a user meets first, as it was built: the programs of the documents, the examples, and the package: `npm run test:guides`.
 const config: ViteUserConfig = defineConfig({

@@ -1,5 +1,5 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
-import './test/support/without-certificates.ts';
+import './test/support/servers/without-certificates.ts';
 
 // The checkers of the schedules of faults, each shown to find the bugs that are planted: `npm run test:plants`. A schedule is a
 // handful of processes, so few go at a time.

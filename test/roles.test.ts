@@ -12,7 +12,7 @@ import { createQueueAdmin } from '../src/queue/index.ts';
 import { freshDatabase } from './support/database.ts';
 import { until } from './support/eventually.ts';
 import { recordLog } from './support/log.ts';
-import { OPEN_DOOR } from './support/open-door.ts';
+import { OPEN_DOOR } from './support/servers/open-door.ts';
 import { type TestRole, testRole } from './support/servers/role.ts';
 import { CAPABILITIES } from './support/strange/capabilities.ts';
 

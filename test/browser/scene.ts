@@ -12,7 +12,7 @@ import { createLocks } from '../../src/lock/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
-import { OPEN_DOOR } from '../support/open-door.ts';
+import { OPEN_DOOR } from '../support/servers/open-door.ts';
 
 /** A shop with something of everything going on, and a browser that looks at it. */
 export interface Scene {

@@ -12,7 +12,7 @@ import { createLocks } from '../../src/lock/index.ts';
 import { createQueue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
-import { OPEN_DOOR } from '../support/open-door.ts';
+import { OPEN_DOOR } from '../support/servers/open-door.ts';
 
 /** A database with something of everything in it, and ids to ask for. Its maker stops it: `beforeAll` calls the function that it gets. */
 export interface House {

@@ -4,7 +4,7 @@ import { type PostgresEngine, postgres, statement } from '../../src/engine/postg
 import { createHttp } from '../../src/http/index.ts';
 import { createQueue, type Queue } from '../../src/queue/index.ts';
 import { freshDatabase } from '../support/database.ts';
-import { OPEN_DOOR } from '../support/open-door.ts';
+import { OPEN_DOOR } from '../support/servers/open-door.ts';
 import { type RecordedSpan, type Recorder, recordTelemetry } from '../support/strange/otel.ts';
 
 const kinds = { send: {}, once: { unique: 'key' }, fail: { attempts: 1 } } as const;

@@ -1,6 +1,6 @@
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createHttp } from '../../../src/http/index.ts';
-import { OPEN_DOOR } from '../../support/open-door.ts';
+import { OPEN_DOOR } from '../../support/servers/open-door.ts';
 
 // A process that serves HTTP, is asked for a bulk action, and is killed where PAWL_FAULT says.
 const engine = postgres(process.argv[2] ?? '');

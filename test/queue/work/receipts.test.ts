@@ -3,7 +3,7 @@ import { postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createHttp } from '../../../src/http/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
-import { OPEN_DOOR } from '../../support/open-door.ts';
+import { OPEN_DOOR } from '../../support/servers/open-door.ts';
 
 /** The number of receipts of batches and of single jobs. */
 const RECEIPTS = statement(

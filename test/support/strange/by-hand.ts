@@ -11,7 +11,7 @@ import { captureRows, extendRows, lockKey, lockRows, settle } from '../../../src
 import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../database.ts';
 import { until } from '../eventually.ts';
-import { OPEN_DOOR } from '../open-door.ts';
+import { OPEN_DOOR } from '../servers/open-door.ts';
 import type { Exercise } from './capabilities.ts';
 
 /** As {@link CAPABILITIES}: what is done with users' tables, by operators, and now and then. */

@@ -10,7 +10,7 @@ import { createHttp } from '../../../src/http/index.ts';
 import { createLocks } from '../../../src/lock/index.ts';
 import { createQueue, createQueueAdmin } from '../../../src/queue/index.ts';
 import { until } from '../eventually.ts';
-import { OPEN_DOOR } from '../open-door.ts';
+import { OPEN_DOOR } from '../servers/open-door.ts';
 
 /**
  * Once through what a capability writes and reads, on a database with only the migrations in it. Rejects where something is not as

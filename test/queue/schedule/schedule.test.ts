@@ -46,7 +46,7 @@ test('two processes that watch a schedule enqueue every tick exactly once, also 
   const queue = createQueue(engine, 'two processes', { kinds: { tick: {} } });
   await queue.schedule('each second', { cron: '* * * * * *', kind: 'tick', payload: { n: 1 } });
   const first = (await queue.schedules())[0]?.nextAt?.getTime() ?? NaN;
-  const children = [1, 2].map(() => spawnChild('queue/operate/schedule.child.ts', [], { URL: url }));
+  const children = [1, 2].map(() => spawnChild('queue/schedule/schedule.child.ts', [], { URL: url }));
   for (const child of children) await child.message();
   const worker = queue.work({ tick: () => {} });
   await worker.started;

@@ -139,7 +139,7 @@ test.each([
 test('a tick that two processes watch is enqueued once, whichever enqueues it', async () => {
   const queue = createQueue(engine, 'two processes', { kinds: { tick: {} } });
   await queue.schedule('each second', { cron: '* * * * * *', kind: 'tick' });
-  const children = [1, 2].map(() => spawnChild('queue/operate/schedule.child.ts', [], { URL: url }));
+  const children = [1, 2].map(() => spawnChild('queue/schedule/schedule.child.ts', [], { URL: url }));
   for (const child of children) await child.message();
   const ticks = (): Promise<{ ms: number }[]> =>
     rows('select (extract(epoch from tick_at) * 1000)::float8 as ms from pawl.job where queue = $1 order by id', [

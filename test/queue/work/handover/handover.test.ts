@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { probe } from '../../../src/base/probe.ts';
-import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { createQueue, type Worker } from '../../../src/queue/index.ts';
-import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
-import { until } from '../../support/eventually.ts';
-import { recordLog } from '../../support/log.ts';
-import { FAULTS, openScene, type Scene } from '../faults.ts';
-import { places } from '../invariants.ts';
-import { SqlSession } from '../sql-session.ts';
+import { probe } from '../../../../src/base/probe.ts';
+import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
+import { createQueue, type Worker } from '../../../../src/queue/index.ts';
+import { type FreshDatabase, freshDatabase } from '../../../support/database.ts';
+import { until } from '../../../support/eventually.ts';
+import { recordLog } from '../../../support/log.ts';
+import { FAULTS, openScene, type Scene } from '../../faults.ts';
+import { places } from '../../invariants.ts';
+import { SqlSession } from '../../sql-session.ts';
 
 const OFFERS = 'select count(*)::int from pawl.queue_offer';
 /** A poll interval so long that no test finds a job by polling. */

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
-import { LONG } from '../../support/long.ts';
-import { type Actor, interleave, interleavings } from '../interleaving.ts';
-import { breaches, places } from '../invariants.ts';
-import { SqlSession } from '../sql-session.ts';
+import { type FreshDatabase, freshDatabase } from '../../../support/database.ts';
+import { LONG } from '../../../support/long.ts';
+import { type Actor, interleave, interleavings } from '../../interleaving.ts';
+import { breaches, places } from '../../invariants.ts';
+import { SqlSession } from '../../sql-session.ts';
 
 /** A long run plays every order, others every n-th. */
 const EVERY = LONG ? 1 : 16;
