@@ -48,6 +48,7 @@ const COUNT_LIMIT = 10_000;
 export class ActorQueries {
   protected readonly store: PostgresActorStore;
   protected readonly reader: PostgresActorReader;
+  /** @internal */
   protected readonly operator: PostgresActorOperator;
 
   constructor(engine: PostgresEngine) {
@@ -186,6 +187,7 @@ export class ActorQueries {
     return diagnosticsHtml({ page, actor, history, children, at: new Date() });
   }
 
+  /** @throws NotFound @internal */
   protected async typeNamed(name: string): Promise<TypeRecord> {
     const all = await this.reader.types();
     const found = all.find((type) => type.name === name);
