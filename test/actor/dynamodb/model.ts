@@ -83,7 +83,7 @@ export interface Worker {
   readonly todo: readonly Write[];
   /** Its turn, or the one that it is about to have. */
   readonly turn: Turn | null;
-  /** What came of its turn, while it is written. */
+  /** The outcome of its turn, while it is written. */
   readonly end: TurnEnd | null;
   /** It was taken for dead and has claimed since. */
   readonly isTired: boolean;
@@ -294,7 +294,7 @@ function claimOf(state: ActorState, me: Worker, drop: Write, { plant }: ActorMod
   return { at: 'write', row: null, todo, turn, isTired: !state.alive.includes(me.id) };
 }
 
-/** What came of its turn. */
+/** The outcome of its turn. */
 function endSteps(state: ActorState, me: Worker, options: ActorModelOptions, become: Become): Step<ActorState>[] {
   const { turn } = me;
   if (turn === null) return [];

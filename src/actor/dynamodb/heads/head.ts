@@ -202,7 +202,7 @@ function semaphoreText(semaphores: Semaphores): string | null {
   return Object.keys(semaphores).length === 0 ? null : JSON.stringify(semaphores);
 }
 
-/** What came of a turn. */
+/** The outcome of a turn. */
 export interface TurnEnd {
   readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
   readonly epoch: number;
