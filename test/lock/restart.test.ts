@@ -34,10 +34,21 @@ async function startCrashable(): Promise<Crashable> {
   const stopWriter = async (): Promise<void> => {
     const engine = postgres(server.url, { max: 1 });
     engines.push(engine);
-    const find = statement('test.writer', `select pid from pg_stat_activity where backend_type = 'walwriter'`);
-    writer = await until('it writes', async () => (await engine.query<{ pid: number }>(find))[0]?.pid);
+    const find = statement(
+      'test.writer',
+      `select pid, wait_event_type = 'Activity' as is_idle from pg_stat_activity where backend_type = 'walwriter'`,
+    );
+    const look = async (): Promise<{ pid: number; is_idle: boolean | null } | undefined> =>
+      (await engine.query<{ pid: number; is_idle: boolean | null }>(find))[0];
+    writer = await until('it writes', async () => (await look())?.pid);
+    // Stopped within a write it would keep a lock that every commit waits for.
+    await until('it stands still between two writes', async () => {
+      process.kill(writer, 'SIGSTOP');
+      if ((await look())?.is_idle === true) return true;
+      process.kill(writer, 'SIGCONT');
+      return false;
+    });
     await engine.stop();
-    process.kill(writer, 'SIGSTOP');
   };
   const crash = async (): Promise<void> => {
     process.kill(server.pid, 'SIGKILL');
