@@ -88,9 +88,13 @@ end $$;
 --   p_again      an earlier call of this nonce may have come through
 --   p_holds      tokens kept meanwhile; waiting is refused when it closes a circle
 --   p_period_ms  taken only when the last run counted by lock_finish began that long ago (one name)
--- Gives the token; or the ticket with how many (up to 8) are ahead, in how many milliseconds somebody's lease may have run
--- out, for how many the place is kept, and whether it was taken just now; or the circle. Without waiting, `holder` says who
--- is in the way. A shared request looks at every reader.
+-- Gives the token, and for how many milliseconds the lock is held; or the ticket with how many (up to 8) are ahead, in how many
+-- milliseconds somebody's lease may have run out, for how many the place is kept, and whether it was taken just now; or the
+-- circle. Without waiting, `holder` says who is in the way. A shared request looks at every reader.
+--
+-- A waiter's call may wait here for its turn and be carried out after its process has died. So what grants to a waiter, or to the
+-- repetition of its call, grants for as long as its place would have been kept, as a direct hand-off does. The first heartbeat
+-- brings the whole lease. A call that takes no place asks for the whole lease.
 create or replace function pawl.lock_acquire(
   p_space text, p_names text[], p_nonce uuid, p_capacity int, p_lease_ms bigint, p_process text, p_host text, p_pid int,
   p_waiter_ms int default null, p_ticket bigint default null, p_again boolean default false,
@@ -109,6 +113,7 @@ declare
   v_now timestamptz;
   v_fits boolean := true;
   v_evicted text[];
+  v_term_ms bigint := case when p_again or p_ticket is not null then least(p_lease_ms, p_waiter_ms) else p_lease_ms end;
 begin
   perform pawl.lock_latch(p_space, p_names);
   v_now := clock_timestamp();
@@ -121,12 +126,16 @@ begin
       -- at the end.
       with own as (  -- one row for each name, all with the same token
         update pawl.lock_grant g
-        set expires_at = case when g.lease_ms is null then 'infinity' else v_now + g.lease_ms * interval '1 ms' end
+        -- Never shortened: a call that comes late may find a lock that its process has renewed meanwhile.
+        set expires_at = greatest(
+          g.expires_at, case when v_term_ms is null then 'infinity' else v_now + v_term_ms * interval '1 ms' end
+        )
         where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null
-        returning g.token
+        returning g.token, g.expires_at
       )
-      select min(own.token), count(*) into token, v_count from own;
+      select min(own.token), count(*), min(own.expires_at) into token, v_count, v_place from own;
       if v_count = cardinality(p_names) then
+        place_ms := floor(extract(epoch from nullif(v_place, 'infinity') - v_now) * 1000);
         return;
       end if;
       if v_count > 0 then
@@ -181,9 +190,10 @@ begin
 
   if v_fits then
     token := nextval('pawl.lock_token');
+    place_ms := v_term_ms;
     insert into pawl.lock_grant as g (space, name, slot, token, nonce, capacity, pid, lease_ms, granted_at, expires_at, process, host, job)
     select p_space, n, case when p_capacity = 1 then 0 else lock_acquire.token end, lock_acquire.token, p_nonce, p_capacity, p_pid, p_lease_ms, v_now,
-      case when p_lease_ms is null then 'infinity' else clock_timestamp() + p_lease_ms * interval '1 ms' end, p_process, p_host, p_job
+      case when v_term_ms is null then 'infinity' else clock_timestamp() + v_term_ms * interval '1 ms' end, p_process, p_host, p_job
     from unnest(p_names) n order by n
     -- The free slot. What is not free does not fit.
     on conflict (space, name, slot) do update

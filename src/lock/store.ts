@@ -43,7 +43,12 @@ export interface AcquireCall extends RequestKey {
 
 /** The answer to an attempt. */
 export type AcquireAnswer =
-  | { readonly kind: 'granted'; readonly token: bigint }
+  | {
+      readonly kind: 'granted';
+      readonly token: bigint;
+      /** How long it is held without a heartbeat, from before the statement was sent; undefined: for its lease. */
+      readonly firstMs?: number | undefined;
+    }
   | {
       readonly kind: 'waiting';
       readonly ticket: bigint;

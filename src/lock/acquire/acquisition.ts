@@ -23,13 +23,15 @@ export interface LockRequest {
   readonly onError: (error: unknown) => void;
 }
 
+type Granted = Extract<AcquireAnswer, { kind: 'granted' }>;
+
 /** The outcome of a request. */
 export type AcquireOutcome =
   | {
       readonly kind: 'granted';
       readonly grant: GrantKey;
       readonly since: Moment;
-      /** How long the lock is held without a renewal, from `since`: the lease, or less after a direct hand-off. */
+      /** How long the lock is held without a renewal, from `since`: the lease, or less for a request that has waited. */
       readonly firstMs: number;
       readonly waitedMs: number;
     }
@@ -64,6 +66,8 @@ class Acquisition {
   #isRetry = false;
   /** The lease of the place in the queue; undefined after a lost answer, or when the place was lost. */
   #placeLease: { readonly since: Moment; readonly ms: number } | undefined;
+  /** The store has granted the lock, but the answer came late: the next call asks for the whole lease, and for no place. */
+  #isConfirming = false;
   /** True while a notified token can only belong to the known place. */
   #canTrustHandoff = true;
   #failures = 0;
@@ -176,7 +180,7 @@ class Acquisition {
   /** Undefined when the outcome is unknown and the attempt has to be repeated. */
   async #attempt(since: Moment): Promise<AcquireAnswer | undefined> {
     const { waitMs, waiterMs, isFair, holds, periodMs, leaseMs } = this.#request;
-    const isPlaced = isFair && waitMs > 0;
+    const isPlaced = isFair && waitMs > 0 && !this.#isConfirming;
     // An answer that comes after the lease is useless.
     const timeoutMs = Math.min(Math.max(leaseMs / 3, 1000), 10_000, this.#leftMs() + GRACE_MS);
     const patience = timeToFinish(this.#request.signal);
@@ -196,6 +200,7 @@ class Acquisition {
       this.#lastError = undefined;
       this.#heldAt = answer.kind === 'granted' ? undefined : since;
       this.#isRetry = false;
+      this.#isConfirming = false;
       this.#recordPlace(answer, since);
       return answer;
     } catch (error) {
@@ -224,7 +229,7 @@ class Acquisition {
   #interpret(answer: AcquireAnswer, since: Moment): AcquireOutcome | undefined {
     switch (answer.kind) {
       case 'granted':
-        return this.#granted(answer.token, since);
+        return this.#granted(answer, since);
       case 'cycle':
         throw deadlock(this.#key.names, answer.cycle);
       case 'done':
@@ -236,15 +241,17 @@ class Acquisition {
     }
   }
 
-  #granted(token: bigint, since: Moment): AcquireOutcome | undefined {
+  #granted({ token, firstMs }: Granted, since: Moment): AcquireOutcome | undefined {
     const { leaseMs } = this.#key;
-    if (ownedFor(since) > leaseMs / 2) {
-      // The answer took half of the lease: another request renews it.
+    // A heartbeat has to be answered within a third of what it was granted for.
+    const isShort = firstMs !== undefined && firstMs < leaseMs;
+    if (ownedFor(since) > (isShort ? firstMs / 4 : leaseMs / 2)) {
       this.#isRetry = true;
+      this.#isConfirming = true;
       return undefined;
     }
     const waitedMs = waitedFor(this.#startedAt);
-    return { kind: 'granted', grant: this.#grantKey(token), since, firstMs: leaseMs, waitedMs };
+    return { kind: 'granted', grant: this.#grantKey(token), since, firstMs: isShort ? firstMs : leaseMs, waitedMs };
   }
 
   #grantKey(token: bigint): GrantKey {

@@ -23,7 +23,7 @@ export interface AcquireRow {
 }
 
 export function toAnswer(row: AcquireRow): AcquireAnswer {
-  if (row.token) return { kind: 'granted', token: BigInt(row.token) };
+  if (row.token) return { kind: 'granted', token: BigInt(row.token), firstMs: row.place_ms ?? undefined };
   const { ticket, ahead, retry_ms, place_ms, is_new, cycle, holder } = row;
   if (cycle) return { kind: 'cycle', cycle: toCycle(cycle) };
   const retryMs = retry_ms ?? undefined;

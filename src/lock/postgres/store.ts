@@ -52,19 +52,17 @@ export class PostgresLockStore implements LockStore {
    */
   async acquire(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer> {
     if (call.leaseMs !== Infinity) return this.#take(call, Math.round(call.leaseMs), options);
-    let isRetry = call.isRetry;
-    for (;;) {
-      const answer = await this.#take({ ...call, isRetry }, UNKEPT_MS, options);
+    const { space, names } = call;
+    for (let asked = call; ; asked = { ...call, isRetry: true, waiterMs: undefined }) {
+      const answer = await this.#take(asked, UNKEPT_MS, options);
       if (answer.kind !== 'granted') return answer;
-      const { space, names } = call;
       const [row] = await this.#calls.decide<{ kept: boolean }>(
         sql.KEEP,
         [space, names, String(answer.token)],
         options,
       );
-      if (row?.kept === true) return answer;
-      // The grant was broken or ran out in between.
-      isRetry = true;
+      if (row?.kept === true) return { kind: 'granted', token: answer.token };
+      // The grant was broken or ran out in between. The next call asks for the longer first lease, and for no place.
     }
   }
 
