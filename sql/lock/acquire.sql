@@ -14,6 +14,7 @@ language plpgsql
 set enable_seqscan = off as $$
 declare
   v_token bigint;
+  v_nonce uuid;
   v_now timestamptz;
   v_end timestamptz;
   v_ahead int;
@@ -39,10 +40,12 @@ begin
       return '{"token":"' || v_token || '"}';
     end if;
     v_now := clock_timestamp();
-    select g.expires_at into v_end from pawl.lock_grant g
+    select g.expires_at, g.nonce into v_end, v_nonce from pawl.lock_grant g
     where g.space = p_space and g.name = p_name and g.token is not null limit 1;
-    if v_end > v_now and p_waiter_ms is not null then
-      -- It is certainly held, and nothing fits together with this request: a place at the end, as in lock_acquire.
+    if v_end > v_now and p_waiter_ms is not null and v_nonce <> p_nonce
+      and not exists (select from pawl.lock_waiter w where w.nonce = p_nonce) then
+      -- It is certainly held, nothing fits together with this request, and no repetition of it came first: a place at the end, as
+      -- in lock_acquire.
       insert into pawl.lock_waiter (space, name, ticket, nonce, capacity, pid, lease_ms, enqueued_at, expires_at, process, host, holds, job)
       values (
         p_space, p_name,
@@ -113,12 +116,21 @@ declare
   v_now timestamptz;
   v_fits boolean := true;
   v_evicted text[];
-  v_term_ms bigint := case when p_again or p_ticket is not null then least(p_lease_ms, p_waiter_ms) else p_lease_ms end;
+  v_term_ms bigint := p_lease_ms;
 begin
   perform pawl.lock_latch(p_space, p_names);
   v_now := clock_timestamp();
 
+  -- The first call may come after its repetition: what that has got is found, and nothing is taken twice.
+  if not p_again and p_ticket is null then
+    p_again := exists (select from pawl.lock_waiter w where w.nonce = p_nonce)
+      or exists (
+        select from pawl.lock_grant g
+        where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null
+      );
+  end if;
   if p_again or p_ticket is not null then
+    v_term_ms := least(p_lease_ms, p_waiter_ms);
     select min(w.ticket), count(*), min(w.expires_at) into p_ticket, v_count, v_place
     from pawl.lock_waiter w where w.nonce = p_nonce;
     if v_count < cardinality(p_names) then

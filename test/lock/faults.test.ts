@@ -94,7 +94,8 @@ describe('processes that die or pause', () => {
     expect(awakeMs() - start).toBeLessThan(10_000);
   });
 
-  // Invariant L14: as when the process dies with a call under way, and the server carries it out later.
+  // As when its process dies with a call under way, and the server carries it out later.
+  // Invariant L14.
   together(
     'a call of a waiter that is carried out after its death holds the lock no longer than its place',
     async () => {
@@ -377,6 +378,30 @@ describe('connections', () => {
     expect(lock.isHeld).toBe(true);
     await lock.release();
     for (const name of names) expect(await rowsOf('lock_grant', name)).toBe(0);
+  });
+
+  together('a call that is carried out after its repetition takes nothing twice', async () => {
+    const [held, free] = [fresh(), fresh()];
+    const kept = await ours().acquire(held);
+    const calls = {
+      first: `select pawl.lock_acquire_one('', $1, $2, 30000, 'nobody', 'host', 1, 2000)`,
+      'first, shared': `select pawl.lock_acquire('', array[$1], $2, 2147483647, 30000, 'nobody', 'host', 1, 2000)`,
+      repetition: `select pawl.lock_acquire('', array[$1], $2, 1, 30000, 'nobody', 'host', 1, 2000, null, true)`,
+      'repetition, shared': `select pawl.lock_acquire('', array[$1], $2, 2147483647, 30000, 'nobody', 'host', 1, 2000, null, true)`,
+    };
+    const make = (call: keyof typeof calls, name: string, nonce: string): Promise<unknown> =>
+      client.query(calls[call], [name, nonce]);
+    const [waiter, reader, next] = [randomUUID(), randomUUID(), randomUUID()];
+    for (const call of ['repetition', 'first'] as const) await make(call, held, waiter);
+    expect(await rowsOf('lock_waiter', held)).toBe(1);
+    for (const call of ['repetition, shared', 'first, shared'] as const) await make(call, free, reader);
+    expect(await rowsOf('lock_grant', free)).toBe(1);
+    // It waits no more, and holds: there is no place for it behind itself.
+    await kept.release();
+    for (const call of ['repetition', 'first'] as const) await make(call, held, waiter);
+    expect([await rowsOf('lock_grant', held), await rowsOf('lock_waiter', held)]).toEqual([1, 0]);
+    await make('first', held, next);
+    expect(await rowsOf('lock_waiter', held)).toBe(1);
   });
 
   together('a place whose answer is lost, and a direct hand-off to it, are found', async () => {

@@ -23,7 +23,7 @@ export interface LockRequest {
   readonly onError: (error: unknown) => void;
 }
 
-type Granted = Extract<AcquireAnswer, { kind: 'granted' }>;
+type GrantAnswer = Extract<AcquireAnswer, { kind: 'granted' }>;
 
 /** The outcome of a request. */
 export type AcquireOutcome =
@@ -241,7 +241,7 @@ class Acquisition {
     }
   }
 
-  #granted({ token, firstMs }: Granted, since: Moment): AcquireOutcome | undefined {
+  #granted({ token, firstMs }: GrantAnswer, since: Moment): AcquireOutcome | undefined {
     const { leaseMs } = this.#key;
     // A heartbeat has to be answered within a third of what it was granted for.
     const isShort = firstMs !== undefined && firstMs < leaseMs;
