@@ -10,6 +10,7 @@ import type { Handle } from '../../../src/lock/rows/table.ts';
 import { sql } from '../../../src/lock/rows/where.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
+import { LONG } from '../../support/long.ts';
 import { spawnChild } from '../../support/process.ts';
 
 interface Task {
@@ -214,8 +215,9 @@ test('settling in a transaction is undone with it', async () => {
   expect(ids((await settle(engine, table, rows, 'failed')).settled)).toEqual([1]);
 });
 
-test('16 capturers get 2,000 rows once each, never more than their limit, whatever the plan', async () => {
-  const table = await tasks(2000);
+test('16 capturers get all rows once each, never more than their limit, whatever the plan', async () => {
+  const count = LONG ? 2000 : 700;
+  const table = await tasks(count);
   const url = new URL(database.url);
   const seen: unknown[] = [];
   const sizes: number[] = [];
@@ -236,10 +238,10 @@ test('16 capturers get 2,000 rows once each, never more than their limit, whatev
     }
   };
   await Promise.all(Array.from({ length: 16 }, (_, index) => one(index)));
-  expect(seen).toHaveLength(2000);
-  expect(new Set(seen).size).toBe(2000);
+  expect(seen).toHaveLength(count);
+  expect(new Set(seen).size).toBe(count);
   expect(Math.max(...sizes)).toBe(7);
-  expect(await statuses(table)).toEqual({ done: 2000 });
+  expect(await statuses(table)).toEqual({ done: count });
 });
 
 test('rows whose lease ran out are captured once each', async () => {

@@ -4,7 +4,7 @@ import { LONG } from '../../support/long.ts';
 import { AT_ONCE, type Fixture, gate, type Lacks, start } from './fixture.ts';
 
 /** For five keys on twelve slots. */
-const MANY = LONG ? 200 : 100;
+const MANY = LONG ? 200 : 60;
 
 export function keyPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): void {
   // Invariant P3.
@@ -40,8 +40,8 @@ export function keyPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): vo
     const queue = fixture.queue({ kinds: { send: {} } });
     const backlog = (n: number) =>
       Array.from({ length: n }, (_, at) => ({ kind: 'send' as const, payload: at, key: 'k' }));
-    const ids = [...(await queue.enqueueMany(backlog(100))), ...(await queue.enqueueMany(backlog(50)))];
-    const cancelled = new Set([...ids.slice(0, 40), ...ids.slice(60, 70)]);
+    const ids = [...(await queue.enqueueMany(backlog(60))), ...(await queue.enqueueMany(backlog(30)))];
+    const cancelled = new Set([...ids.slice(0, 16), ...ids.slice(36, 40)]);
     for (const id of cancelled) expect(await queue.cancel(id)).toBe('cancelled');
     const ran: string[] = [];
     await start(fixture, queue, { send: (unit) => void ran.push(unit.job.id) });
