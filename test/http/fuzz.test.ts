@@ -5,7 +5,8 @@ import { writeCursor } from '../../src/http/protocol/cursor.ts';
 import type { AnyRoute } from '../../src/http/protocol/route.ts';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
-import { answersOf, type House, makeHouse, type Visitor } from './house.ts';
+import { answersOf } from './document.ts';
+import { type House, makeHouse, type Visitor } from './house.ts';
 
 /** PAWL_FUZZ: another number of requests. */
 const RUNS = Number(process.env['PAWL_FUZZ'] ?? (LONG ? 100_000 : 500));

@@ -4,7 +4,8 @@ import { statement } from '../../../src/engine/postgres/index.ts';
 import { createLocks } from '../../../src/lock/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { until } from '../../support/eventually.ts';
-import { type Answer, answersOf, type House, makeHouse, type Visitor } from '../house.ts';
+import { answersOf } from '../document.ts';
+import { type Answer, type House, makeHouse, type Visitor } from '../house.ts';
 
 let house: House;
 let visitor: Visitor;
