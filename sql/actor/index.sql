@@ -21,7 +21,7 @@ set enable_seqscan = off as $$
   on conflict (actor, name) do update set value = excluded.value where f.value <> excluded.value
 $$;
 
--- What stands in the index for a value: 1 and 1.0 are the same, "1" is another. A long text is its hash: an entry has room for little.
+-- The index entry of a value: 1 and 1.0 are the same, "1" is another. A long text is its hash: an entry has room for little.
 create or replace function pawl.actor_index_value(p_value json) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
   select case json_typeof(p_value)

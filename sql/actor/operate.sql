@@ -46,7 +46,7 @@ set enable_seqscan = off as $$
   from state s
 $$;
 
--- Lets go an actor that is held because its processes died: somebody has looked after it.
+-- Lets go an actor that is held because its processes died: an operator has repaired it.
 create or replace function pawl.actor_release_isolated(p_actor bigint) returns boolean
 language plpgsql as $$
 begin

@@ -62,7 +62,7 @@ begin
   return found;
 end $$;
 
--- Where what a worker runs is: all of it is due, or was paused since.
+-- The actors that a worker runs: all of them are due, or were paused since.
 create or replace function pawl.actor_running(p_worker bigint) returns tid[]
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -89,7 +89,7 @@ begin
   join pg_stat_activity s on s.pid = l.pid and s.datname = current_database() and s.state like 'idle in transaction%'
   where a.tx_worker = p_worker;
 exception when insufficient_privilege then
-  -- Of another role: it ends when its body's time is up.
+  -- The transaction of another role stays: it ends when its body's time is up.
   null;
 end $$;
 
@@ -138,7 +138,7 @@ begin
     join pawl.actor_instance s on s.id = d.id
     where t.id = any (p_types) and t.paused_at is null
     order by d.wake_at limit 1 for no key update of s skip locked);
-  -- It begins with what had been raised before, as in the claims of what is due.
+  -- The turn begins with the semaphores that had been raised before, as in the claims of what is due.
   perform pawl.actor_absorb_of(array[v_actor]) where v_actor is not null;
   update pawl.actor_instance a set held = null where a.id = v_actor and a.held = pawl.actor_isolation_reason(2) and a.worker is null;
   v_now := clock_timestamp();

@@ -64,7 +64,7 @@ begin
       select from pawl.capture_line l join pawl.%1$I c on c.capture = l.capture and c.xid >= pg_snapshot_xmin(l.seen)
       where l.guarantee = 'ordered' and not pg_visible_in_snapshot(c.xid, l.seen)
     ) or exists (
-      -- What was written since it was restored has numbers that say nothing.
+      -- Rows that were written since the restore have numbers that say nothing.
       select from pawl.capture_line l
       where l.guarantee = 'ordered' and pawl.capture_is_foreign(l) and exists (select from pawl.%1$I c where c.capture = l.capture)
     )$q$, p_month) into v_is_kept using p_capture, p_keep, p_ends_at;

@@ -145,7 +145,7 @@ begin
   return jsonb_build_object('id', v_id::text, 'duplicate', false, 'status', case when v_after <> '{}' or v_batches <> '{}' then pawl.queue_status(v_shard, v_id) else 'new' end);
 end $$;
 
--- When a job is to run, and its priority, of a request in SQL; null where it says nothing of it.
+-- When a job is to run, and its priority, of a request in SQL; null where the request does not say.
 create or replace function pawl.queue_read_when(p_request jsonb, p_now timestamptz, out run_at timestamptz, out priority smallint)
 language plpgsql stable as $$
 begin

@@ -5,7 +5,7 @@
 -- transaction to end, and for no other. A loser locks nothing. Where the job of a row does not count any more, the row is deleted
 -- and inserted, not updated: an update that lost would keep the row locked until the loser's transaction ends.
 
--- The rule of a request to pawl.enqueue(), checked: its own, or else what the kind was declared with; null where every job is welcome.
+-- The rule of a request to pawl.enqueue(), checked: its own, or else what the kind was declared with; null where no rule applies.
 -- {by: "key", "payload" or [path, …], while: "outstanding", "waiting" or "ever", per: an interval or null}
 create or replace function pawl.queue_unique_rule(p_request jsonb, p_kind pawl.queue_kind) returns jsonb
 language plpgsql stable as $$
@@ -42,13 +42,13 @@ begin
   return v_rule;
 end $$;
 
--- Whether the index of queue_job does it, which knows the key alone, and for ever.
+-- Whether the index of queue_job decides: it knows the key alone, for ever.
 create or replace function pawl.queue_is_only_one(p_rule jsonb) returns boolean
 language sql immutable as $$
   select coalesce(p_rule ->> 'by' = 'key' and p_rule ->> 'while' = 'ever' and p_rule ->> 'per' is null, false)
 $$;
 
--- What two jobs have in common that are the same by this rule. A hash for which no two values can be found:
+-- The value that two jobs have in common if they are the same by this rule. A hash for which no two values can be found:
 -- one payload never passes for another.
 create or replace function pawl.queue_digest(p_rule jsonb, p_key text, p_payload jsonb) returns bytea
 language sql stable as $$

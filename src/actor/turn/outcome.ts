@@ -1,7 +1,7 @@
 /** What a fields patch may hold. */
 export type Patch<F> = { readonly [K in keyof F]?: F[K] | undefined };
 
-/** What a turn came to, as its body says it: made by `a.to()`, `a.fatal()`, `a.stay()`, `a.nap()`, `a.hibernate()` and `a.done()`. */
+/** The outcome of a turn, as its body returns it: made by `a.to()`, `a.fatal()`, `a.stay()`, `a.nap()`, `a.hibernate()` and `a.done()`. */
 export interface Outcome<To extends string = string> {
   readonly kind: 'to' | 'stay' | 'nap' | 'hibernate' | 'done';
   /** The next state; only of `to`. */

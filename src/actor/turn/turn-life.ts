@@ -29,7 +29,7 @@ export class TurnLife {
     return this.#reason;
   }
 
-  /** Tells the body, and leaves to it what the turn comes to. */
+  /** Tells the body. The outcome is still the body's to decide. */
   interrupt(reason: Interrupted): void {
     this.#interruption ??= reason;
     this.#abort?.abort(reason);

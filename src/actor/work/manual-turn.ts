@@ -12,7 +12,7 @@ import { commitWithEffects, RowLocked } from './settler.ts';
 import { unknownReason } from './unknown-state.ts';
 import { workerRow } from './worker-row.ts';
 
-/** What one turn came to. */
+/** The outcome of one turn. */
 export interface WorkedTurn {
   /** `failed` is not an exception: the actor will be tried again, and `error` says why. */
   readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';

@@ -4,7 +4,7 @@ import type { QueueRows } from './database.ts';
 import { placeOf } from './heads/place.ts';
 import { recordOf, recordsOf } from './rows.ts';
 
-/** What one attempt of a job came to. */
+/** The outcome of one attempt of a job. */
 export interface JobRecordEntry {
   readonly id: number;
   readonly to: 'complete' | 'retry' | 'release' | 'error' | 'cancelled';

@@ -63,7 +63,7 @@ export interface Backlog {
   readonly exceeds: readonly ('ready' | 'oldest')[];
 }
 
-/** Emits what an attempt has come to, job by job. Costs three look-ups where no listener waits for it. */
+/** Emits the outcome of an attempt, job by job. Costs three look-ups where no listener waits for it. */
 export function reportOutcome(events: Events<WorkerEvents>, unit: Unit, { failed, complete }: Outcome): void {
   if (complete.length > 0 && (events.has('completed') || events.has('ended'))) {
     for (const job of complete) {

@@ -97,7 +97,7 @@ describe('a semaphore that interrupts', () => {
     expect((await actors.waitFor(id)).result).toBe('cancelled');
   });
 
-  test('leaves to the body what the turn comes to', async () => {
+  test('leaves the outcome of the turn to the body', async () => {
     const { actors, run, seen, id } = await open();
     seen.ends = 'return';
     await run({ poll: '50ms' });

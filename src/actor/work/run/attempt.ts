@@ -22,7 +22,7 @@ export interface RunningTurn {
   /** Semaphores that interrupt it, and how often each was raised when it was claimed. */
   readonly interrupts: readonly string[];
   readonly raised: Readonly<Record<string, number>>;
-  /** Tells the body that one of them was raised. What the body comes to still counts. */
+  /** Tells the body that one of them was raised. The body's outcome still counts. */
   interrupt(reason: Interrupted): void;
   /** Ends it without its body, which was told to end and has not. */
   giveUp(): void;

@@ -119,7 +119,7 @@ function checkFamily({ children }: Observation, { id, type, items, result, isFin
   if (mine.some((child) => !child.isFinal)) rules.push('no parent ends before its children');
   const results = Array.isArray(result) ? result.map(Number).toSorted((a, b) => a - b) : [];
   if (results.join() !== Array.from({ length: items }, (_, n) => n).join())
-    rules.push('a parent sees what its children came to');
+    rules.push('a parent sees the outcomes of its children');
   return rules;
 }
 
