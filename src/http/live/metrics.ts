@@ -28,77 +28,13 @@ export class Metrics {
 
   /** In the text format 0.0.4. Counts of jobs stop at 10,000, of actors at 1,000 a state. */
   render(snapshot: LiveSnapshot, watchers: number): string {
-    const lines: string[] = [];
-    const family = (name: string, type: 'gauge' | 'counter', help: string, rows: readonly Sample[]): void => {
-      if (rows.length === 0) return;
-      lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
-      for (const [of, value] of rows) lines.push(`${name}${of} ${value}`);
-    };
-    const { queues, actors, locks, pages } = snapshot;
-    const perQueue = (field: string, scale = 1): Sample[] =>
-      queues.flatMap(({ name, stats }) => {
-        const value = stats[field];
-        return typeof value === 'number' ? [[labels({ queue: name }), value * scale] as const] : [];
-      });
-    family(
-      'pawl_queue_jobs',
-      'gauge',
-      'Jobs by the place they are in; 10000 means that many or more.',
-      queues.flatMap(({ name, stats }) =>
-        ['ready', 'delayed', 'parked', 'inProgress', 'error', 'cancelled'].map(
-          (place): Sample => [labels({ queue: name, place: snake(place) }), Number(stats[place] ?? 0)],
-        ),
-      ),
-    );
-    family(
-      'pawl_queue_completed_per_minute',
-      'gauge',
-      'Jobs completed within the last minute.',
-      perQueue('completePerMinute'),
-    );
-    family(
-      'pawl_queue_oldest_ready_seconds',
-      'gauge',
-      'How long the oldest ready job has waited.',
-      perQueue('oldestReadyMs', 0.001),
-    );
-    family('pawl_queue_workers', 'gauge', 'Live workers.', perQueue('workers'));
-    family('pawl_queue_slots', 'gauge', 'Jobs that the live workers can run at once.', perQueue('slots'));
-    family(
-      'pawl_queue_paused',
-      'gauge',
-      '1 when the queue is paused.',
-      queues.map(({ name, stats }) => [labels({ queue: name }), stats['pausedAt'] === null ? 0 : 1]),
-    );
-    family('pawl_locks', 'gauge', 'Locks held and waited for.', [
-      [labels({ state: 'held' }), locks.held],
-      [labels({ state: 'waiting' }), locks.waiting],
-    ]);
-    family(
-      'pawl_actors',
-      'gauge',
-      'Actors by state; 1000 means that many or more.',
-      actors.flatMap(({ type, states }) =>
-        Object.entries(states).map(([state, n]): Sample => [labels({ type, state }), n]),
-      ),
-    );
-    family(
-      'pawl_actor_workers',
-      'gauge',
-      'Live workers of a type of actors.',
-      actors.map(({ type, workers }) => [labels({ type }), workers]),
-    );
-    family('pawl_pages', 'gauge', 'Pages that are not resolved.', [
-      [labels({ status: 'open' }), pages.open],
-      [labels({ status: 'acked' }), pages.acked],
-    ]);
-    family('pawl_database_oldest_transaction_seconds', 'gauge', 'Age of the oldest open transaction.', [
-      ['', (snapshot.oldestTransactionMs ?? 0) / 1000],
-    ]);
-    family('pawl_database_connections', 'gauge', 'Connections to the server.', [['', snapshot.connections]]);
-    family('pawl_http_watchers', 'gauge', 'Open streams of live updates in this process.', [['', watchers]]);
-    family('pawl_http_requests_total', 'counter', 'Requests to this process.', [...this.#requests]);
-    return `${[...lines, ...this.#histogram()].join('\n')}\n`;
+    const families: readonly Family[] = [
+      ...queueFamilies(snapshot),
+      ...stateFamilies(snapshot),
+      gauge('pawl_http_watchers', 'Open streams of live updates in this process.', [['', watchers]]),
+      ['pawl_http_requests_total', 'counter', 'Requests to this process.', [...this.#requests]],
+    ];
+    return `${[...families.flatMap(linesOf), ...this.#histogram()].join('\n')}\n`;
   }
 
   #histogram(): string[] {
@@ -115,6 +51,68 @@ export class Metrics {
 }
 
 type Sample = readonly [labels: string, value: number];
+
+type Family = readonly [name: string, type: 'gauge' | 'counter', help: string, samples: readonly Sample[]];
+
+function gauge(name: string, help: string, samples: readonly Sample[]): Family {
+  return [name, 'gauge', help, samples];
+}
+
+function linesOf([name, type, help, samples]: Family): string[] {
+  if (samples.length === 0) return [];
+  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...samples.map(([of, value]) => `${name}${of} ${value}`)];
+}
+
+const PLACES = ['ready', 'delayed', 'parked', 'inProgress', 'error', 'cancelled'];
+
+function queueFamilies({ queues }: LiveSnapshot): Family[] {
+  const perQueue = (field: string, scale = 1): Sample[] =>
+    queues.flatMap(({ name, stats }) => {
+      const value = stats[field];
+      return typeof value === 'number' ? [[labels({ queue: name }), value * scale] as const] : [];
+    });
+  const jobs = queues.flatMap(({ name, stats }) =>
+    PLACES.map((place): Sample => [labels({ queue: name, place: snake(place) }), Number(stats[place] ?? 0)]),
+  );
+  const paused = queues.map(({ name, stats }): Sample => [labels({ queue: name }), stats['pausedAt'] === null ? 0 : 1]);
+  const completed = perQueue('completePerMinute');
+  return [
+    gauge('pawl_queue_jobs', 'Jobs by the place they are in; 10000 means that many or more.', jobs),
+    gauge('pawl_queue_completed_per_minute', 'Jobs completed within the last minute.', completed),
+    gauge(
+      'pawl_queue_oldest_ready_seconds',
+      'How long the oldest ready job has waited.',
+      perQueue('oldestReadyMs', 0.001),
+    ),
+    gauge('pawl_queue_workers', 'Live workers.', perQueue('workers')),
+    gauge('pawl_queue_slots', 'Jobs that the live workers can run at once.', perQueue('slots')),
+    gauge('pawl_queue_paused', '1 when the queue is paused.', paused),
+  ];
+}
+
+/** Locks, actors, pages, and the database itself. */
+function stateFamilies({ locks, actors, pages, oldestTransactionMs, connections }: LiveSnapshot): Family[] {
+  const states = actors.flatMap(({ type, states: counts }) =>
+    Object.entries(counts).map(([state, n]): Sample => [labels({ type, state }), n]),
+  );
+  const workers = actors.map(({ type, workers: live }): Sample => [labels({ type }), live]);
+  return [
+    gauge('pawl_locks', 'Locks held and waited for.', [
+      [labels({ state: 'held' }), locks.held],
+      [labels({ state: 'waiting' }), locks.waiting],
+    ]),
+    gauge('pawl_actors', 'Actors by state; 1000 means that many or more.', states),
+    gauge('pawl_actor_workers', 'Live workers of a type of actors.', workers),
+    gauge('pawl_pages', 'Pages that are not resolved.', [
+      [labels({ status: 'open' }), pages.open],
+      [labels({ status: 'acked' }), pages.acked],
+    ]),
+    gauge('pawl_database_oldest_transaction_seconds', 'Age of the oldest open transaction.', [
+      ['', (oldestTransactionMs ?? 0) / 1000],
+    ]),
+    gauge('pawl_database_connections', 'Connections to the server.', [['', connections]]),
+  ];
+}
 
 function labels(pairs: Readonly<Record<string, string>>): string {
   const escape = (value: string): string =>
