@@ -9,7 +9,8 @@ import { formatDuration } from '../../base/time/duration.ts';
 import { GRACE_MS } from '../../base/work/deadlines.ts';
 import type { Definition, Kind } from '../definition.ts';
 import type { JobFailure } from '../store.ts';
-import type { Job, Unit } from './unit.ts';
+import type { Job } from './claimed-job.ts';
+import type { Unit } from './unit.ts';
 import { Verdict } from './verdict.ts';
 
 /** The outcome of one attempt at a unit. */

@@ -3,8 +3,9 @@ import { expect, test } from 'vitest';
 import { ConnectionFailed, DatabaseError } from '../../../src/base/errors.ts';
 import type { JobFailure, SettleAnswer, Settlement } from '../../../src/queue/store.ts';
 import type { Outcome } from '../../../src/queue/work/attempt.ts';
+import { type Claim, Job } from '../../../src/queue/work/claimed-job.ts';
 import { Settler } from '../../../src/queue/work/settle/settler.ts';
-import { type Claim, Job, Unit, type UnitOwner } from '../../../src/queue/work/unit.ts';
+import { Unit, type UnitOwner } from '../../../src/queue/work/unit.ts';
 import { LONG } from '../../support/long.ts';
 
 // A database that loses answers, refuses texts, and has guarded jobs: each outcome is still written once.

@@ -9,10 +9,11 @@ import { namePart, pausedPartOf, type StoredPart, setAsideMs } from '../../pause
 import type { ClaimAnswer, QueueIds } from '../../store.ts';
 import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
 import { readClaim } from '../claim-reader.ts';
+import type { Job } from '../claimed-job.ts';
 import { countOutcome, type Tally } from '../once/tally.ts';
 import type { WorkerEvents } from '../report.ts';
 import { reportOutcome } from '../report.ts';
-import type { Job, Unit, UnitOwner } from '../unit.ts';
+import type { Unit, UnitOwner } from '../unit.ts';
 import { type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
 import { pendingCommitOf } from './settlement.ts';
 
