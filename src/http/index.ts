@@ -1,3 +1,4 @@
+import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { HttpHandler } from './adapters.ts';
 import { HttpApp } from './app.ts';
@@ -41,10 +42,12 @@ export type { ErrorBody, HttpCode } from './protocol/failure.ts';
  * const pawl = createHttp(engine, { basePath: '/pawl', auth: { tokens: [{ name: 'ci', token, role: 'operator' }] } });
  * app.use('/pawl', nodeListener(pawl)); // Express; see docs/http.md for the others
  * ```
+ *
+ * On a table of DynamoDB it serves the queues there; what needs Postgres is answered 501, with the reason.
  * @throws InvalidInput
  */
-export function createHttp(engine: PostgresEngine, options: HttpOptions = {}): HttpHandler {
-  requireEngine('createHttp', engine);
+export function createHttp(engine: PostgresEngine | DynamoEngine, options: HttpOptions = {}): HttpHandler {
+  if (!(engine instanceof DynamoEngine)) requireEngine('createHttp', engine);
   const settings = readHttpOptions(options);
   const services = new Services(engine, settings);
   const app = new HttpApp(services);

@@ -1,14 +1,16 @@
 import { ActorAdmin, type Actors, createActorAdmin, type WorkedTurn } from '../actor/index.ts';
 import { Conflict } from '../base/errors.ts';
 import { type Capture, type CaptureAdmin, createCaptureAdmin } from '../capture/index.ts';
+import type { DynamoEngine } from '../engine/dynamodb/index.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { createFileAdmin, type FileAdmin, type Files } from '../files/index.ts';
 import { createLocks, type Locks, RemoteLocks } from '../lock/index.ts';
-import { createQueueAdmin, type QueueAdmin, type QueueRecord } from '../queue/index.ts';
+import type { AnyQueueAdmin, QueueRecord } from '../queue/index.ts';
 import { Authenticator } from './auth/authenticator.ts';
 import { Effects, type Writers } from './auth/effects.ts';
 import type { Principal } from './auth/permission.ts';
 import { BulkActions } from './bulk/actions.ts';
+import { groundOf } from './ground.ts';
 import { Feeds } from './live/feed.ts';
 import { JobWatch } from './live/job-watch.ts';
 import { Live } from './live/live.ts';
@@ -18,8 +20,7 @@ import type { HttpSettings } from './options.ts';
 import type { Program } from './program.ts';
 import { HttpRefusal } from './protocol/failure.ts';
 import { Redaction } from './redaction/redaction.ts';
-import { BoundedEngine } from './store/bounded-engine.ts';
-import { HttpStore } from './store/store.ts';
+import type { HttpStore } from './store/store.ts';
 
 /** How queues are declared changes with deployments; what is in them is in the live picture. */
 const RECORDS_MS = 5000;
@@ -29,8 +30,10 @@ export class Services {
   readonly settings: HttpSettings;
   readonly engine: PostgresEngine;
   readonly bounded: PostgresEngine;
+  /** Undefined on Postgres. */
+  readonly table: DynamoEngine | undefined;
   readonly store: HttpStore;
-  readonly queues: { readonly reads: QueueAdmin };
+  readonly queues: { readonly reads: AnyQueueAdmin };
   readonly actors: { readonly reads: ActorAdmin };
   readonly captures: { readonly reads: CaptureAdmin };
   readonly files: FileAdmin;
@@ -46,12 +49,15 @@ export class Services {
   readonly #writers: Writers;
   #records: { readonly at: number; readonly list: Promise<QueueRecord[]> } | undefined;
 
-  constructor(engine: PostgresEngine, settings: HttpSettings) {
+  constructor(given: PostgresEngine | DynamoEngine, settings: HttpSettings) {
+    const ground = groundOf(given, settings);
+    const { engine, writes: queues } = ground;
     this.settings = settings;
     this.engine = engine;
-    this.bounded = new BoundedEngine(engine, settings.statementTimeout);
-    this.store = new HttpStore(this.bounded, engine);
-    this.queues = { reads: createQueueAdmin(this.bounded) };
+    this.bounded = ground.bounded;
+    this.table = ground.table;
+    this.store = ground.store;
+    this.queues = { reads: ground.reads };
     this.actors = { reads: createActorAdmin(this.bounded) };
     this.captures = { reads: createCaptureAdmin(this.bounded) };
     this.files = createFileAdmin(this.bounded);
@@ -62,9 +68,9 @@ export class Services {
     this.streams = new Streams(settings.streams);
     this.redaction = new Redaction(settings.redact, engine.options.logger);
     const { logger } = engine.options;
-    const queues = createQueueAdmin(engine);
     const parts = { store: this.store.bulk, admin: queues, logger, onChange: () => this.live.expire() };
-    this.bulk = new BulkActions(parts, settings.readOnly);
+    // On a table no action on what a search finds is ever left by another process.
+    this.bulk = new BulkActions(parts, settings.readOnly || this.table !== undefined);
     this.#writers = {
       queues,
       actors: new ActorOperator(engine, (type) => this.#programOf(type)),

@@ -64,6 +64,7 @@ export type {
   QueueOptions,
   RetryOptions,
 } from './definition.ts';
+export type { AnyQueueAdmin } from './dynamodb/admin.ts';
 export type { EnqueueItem } from './dynamodb/producing.ts';
 export { DynamoQueue } from './dynamodb/queue.ts';
 export type { EnqueuedIds, EnqueueOptions, EnqueueResult } from './enqueue.ts';
@@ -72,8 +73,9 @@ export { JOB_STATUSES, type JobRecord, type JobStatus, type JobTransition, type 
 export type { AnyJobTarget, JobTarget } from './job-id.ts';
 export type { JobInput } from './job-input.ts';
 export type { JobOptions } from './job-options.ts';
-export { createQueueAdmin, QueueAdmin } from './operate/admin.ts';
+export { QueueAdmin } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';
+export { createQueueAdmin } from './operate/create-admin.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
 export type {
   BulkOptions,

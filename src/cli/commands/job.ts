@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
 import type { JobLock } from '../../lock/index.ts';
-import type { Explanation, JobRecord, JobTransition, QueueAdmin } from '../../queue/index.ts';
+import type { AnyQueueAdmin, Explanation, JobRecord, JobTransition } from '../../queue/index.ts';
 import { EXIT, exitCodeOf, messageOf, nextStepOf } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
+import { addDynamoFlagsToAll } from '../setup/dynamo-table.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { addJobBulk } from './job/bulk.ts';
@@ -61,6 +62,7 @@ export function addJob(program: Command): void {
     run(self, (cli) => each(cli, ids, 'erase', erased), { writes: true }),
   );
   addJobBulk(job);
+  addDynamoFlagsToAll(job, 'the jobs are in this table');
 }
 
 interface Shown extends JobRecord {
@@ -115,16 +117,9 @@ const LOCKS: readonly Field<JobLock>[] = [
 ];
 
 async function showJob(cli: Cli, id: string): Promise<number> {
-  const { createQueueAdmin } = await import('../../queue/index.ts');
-  const { locksOfJobs } = await import('../../lock/index.ts');
-  const engine = await cli.engine();
-  const admin = createQueueAdmin(engine);
+  const admin = await cli.admin();
   const job = await admin.get(id);
-  const [explanation, history, locks] = await Promise.all([
-    admin.explain(id),
-    admin.history(id),
-    locksOfJobs(engine, [job.id]),
-  ]);
+  const [explanation, history, locks] = await Promise.all([admin.explain(id), admin.history(id), locksOf(cli, job.id)]);
   cli.out.one({ ...job, explanation, history, locks }, FIELDS, job.id);
   if (cli.out.format !== 'table' || cli.globals.quiet) return EXIT.done;
   cli.out.heading('history');
@@ -135,12 +130,19 @@ async function showJob(cli: Cli, id: string): Promise<number> {
   return EXIT.done;
 }
 
-async function erased(admin: QueueAdmin, id: string): Promise<string> {
+/** On DynamoDB no lock knows the job that has acquired it. */
+async function locksOf(cli: Cli, id: string): Promise<readonly JobLock[]> {
+  if (cli.table !== undefined) return [];
+  const { locksOfJobs } = await import('../../lock/index.ts');
+  return locksOfJobs(await cli.engine(), [id]);
+}
+
+async function erased(admin: AnyQueueAdmin, id: string): Promise<string> {
   await admin.erase(id);
   return 'erased';
 }
 
-async function redriven(admin: QueueAdmin, letter: string): Promise<string> {
+async function redriven(admin: AnyQueueAdmin, letter: string): Promise<string> {
   const { id, status } = await admin.redrive(letter);
   return `job ${id} is ${status}`;
 }
@@ -150,7 +152,7 @@ async function each(
   cli: Cli,
   ids: readonly string[],
   verb: 'retry' | 'skip' | 'redrive' | 'cancel' | 'erase',
-  change: (admin: QueueAdmin, id: string) => Promise<string>,
+  change: (admin: AnyQueueAdmin, id: string) => Promise<string>,
 ): Promise<number> {
   const { dryRun, yes } = cli.globals;
   const admin = await cli.admin();

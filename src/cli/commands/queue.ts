@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
-import { namePart, type PartOptions, type QueueAdmin } from '../../queue/index.ts';
+import { type AnyQueueAdmin, namePart, type PartOptions } from '../../queue/index.ts';
 import { EXIT } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
+import { addDynamoFlagsToAll } from '../setup/dynamo-table.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { addQueueRemove } from './queue/remove.ts';
@@ -31,6 +32,7 @@ export function addQueue(program: Command): void {
     );
   }
   addQueueRemove(queue);
+  addDynamoFlagsToAll(queue, 'the queues are in this table');
 }
 
 async function listQueues(cli: Cli): Promise<number> {
@@ -52,7 +54,7 @@ async function listQueues(cli: Cli): Promise<number> {
   return EXIT.done;
 }
 
-type Stats = Awaited<ReturnType<QueueAdmin['stats']>> & { readonly queue: string };
+type Stats = Awaited<ReturnType<AnyQueueAdmin['stats']>> & { readonly queue: string };
 
 const STATS: readonly Field<Stats>[] = [
   { title: 'QUEUE', of: (row) => row.queue },
@@ -84,7 +86,9 @@ async function showStats(cli: Cli, name: string | undefined): Promise<number> {
   return EXIT.done;
 }
 
-async function turn(cli: Cli, verb: 'pause' | 'resume', name: string, given: PartOptions): Promise<number> {
+async function turn(cli: Cli, verb: 'pause' | 'resume', name: string, flags: PartOptions): Promise<number> {
+  const words = Object.entries({ kind: flags.kind, key: flags.key, tag: flags.tag });
+  const given: PartOptions = Object.fromEntries(words.filter(([, value]) => value !== undefined));
   const admin = await cli.admin();
   const done = verb === 'pause' ? 'paused' : 'resumed';
   const part = Object.keys(given).length === 0 ? undefined : given;

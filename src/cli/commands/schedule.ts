@@ -3,6 +3,7 @@ import { formatDuration } from '../../base/time/duration.ts';
 import type { ScheduleRecord, ScheduleRun } from '../../queue/index.ts';
 import { EXIT } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
+import { addDynamoFlagsToAll } from '../setup/dynamo-table.ts';
 import { wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
@@ -49,6 +50,7 @@ export function addSchedule(program: Command): void {
   now.action((queue: string, name: string, _options: object, self: Command) =>
     run(self, (cli) => runNow(cli, queue, name), { writes: true, queue }),
   );
+  addDynamoFlagsToAll(schedule, 'the schedules are in this table');
 }
 
 const FIELDS: readonly Field<ScheduleRecord>[] = [

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { packageVersion } from '../../engine/version.ts';
 import { EXIT, exitCodeOf, isRightMissing, messageOf, nextStepOf } from '../output/failure.ts';
+import { addDynamoFlags, type DynamoFlags, flagsOf, openTable } from '../setup/dynamo-table.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { maskUrl, needTarget, type Target } from '../setup/target.ts';
@@ -11,18 +12,40 @@ export function addDoctor(program: Command): void {
   const command = program
     .command('doctor')
     .description('check settings, database, schema and queues; exit 1 when something is wrong');
-  examples(command, ['pawl doctor', 'pawl doctor -o json --url postgres://localhost/app']);
-  command.action((_options: object, self: Command) => run(self, diagnose));
+  examples(command, [
+    'pawl doctor',
+    'pawl doctor -o json --url postgres://localhost/app',
+    'pawl doctor --dynamodb pawl',
+  ]);
+  addDynamoFlags(command, 'look at this table');
+  command.action((flags: DynamoFlags, self: Command) => run(self, (cli) => diagnose(cli, flags)));
 }
 
-async function diagnose(cli: Cli): Promise<number> {
+async function diagnose(cli: Cli, flags: DynamoFlags): Promise<number> {
+  if (cli.table !== undefined) return diagnoseTable(cli, cli.table, flags);
   const target = await needTarget(cli.globals);
-  const findings = [...settings(target, cli)];
-  let code: number = EXIT.done;
-  try {
+  return report(cli, settings(target, cli), async () => {
     const engine = await cli.open(target);
     const { examine } = await import('./checks.ts');
-    findings.push(...(await examine(engine)));
+    return examine(engine);
+  });
+}
+
+async function diagnoseTable(cli: Cli, table: string, flags: DynamoFlags): Promise<number> {
+  const findings = [ok('pawl', ownVersion()), ok('table', [table, ...flagsOf(flags).slice(1)].join(' '))];
+  return report(cli, findings, async () => {
+    const engine = await openTable(cli, table, flags);
+    const { examineTable } = await import('./table-checks.ts');
+    return examineTable(engine, flags);
+  });
+}
+
+/** Prints what was found, and what is wrong. */
+async function report(cli: Cli, known: readonly Finding[], examine: () => Promise<Finding[]>): Promise<number> {
+  const findings = [...known];
+  let code: number = EXIT.done;
+  try {
+    findings.push(...(await examine()));
   } catch (error) {
     // The only finding then, and a script can tell by the code that nothing else was looked at.
     if (cli.signal.aborted) throw error;
@@ -40,10 +63,7 @@ async function diagnose(cli: Cli): Promise<number> {
 }
 
 function settings({ url, origin, directUrl, prepare, schema }: Target, { globals }: Cli): Finding[] {
-  const findings = [
-    ok('pawl', `${packageVersion()} on Node ${process.versions.node}`),
-    ok('url', `${maskUrl(url)} from ${origin}`),
-  ];
+  const findings = [ok('pawl', ownVersion()), ok('url', `${maskUrl(url)} from ${origin}`)];
   if (directUrl !== undefined) findings.push(ok('directUrl', maskUrl(directUrl)));
   if (prepare !== undefined) findings.push(ok('prepare', String(prepare)));
   if (schema !== undefined) findings.push(ok('schema name', schema));
@@ -51,6 +71,10 @@ function settings({ url, origin, directUrl, prepare, schema }: Target, { globals
   const unused = ['PAWL_URL', 'DATABASE_URL'].filter((name) => process.env[name] && name !== origin);
   if (unused.length > 0) findings.push(ok('not used', `${unused.join(', ')}: ${origin} comes first`));
   return findings;
+}
+
+function ownVersion(): string {
+  return `${packageVersion()} on Node ${process.versions.node}`;
 }
 
 function print({ out, talk }: Cli, findings: readonly Finding[]): void {

@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { basename, extname, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { suggest } from '../../base/options/options.ts';
+import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 
@@ -32,6 +33,8 @@ export interface Config {
   readonly schema: string | undefined;
   /** An engine of the user's own making, for `pawl worker`. */
   readonly engine: PostgresEngine | undefined;
+  /** Where that one is on a table of DynamoDB. */
+  readonly table: DynamoEngine | undefined;
   /** Of `pawl worker`: a list, or a function that gives an object with one. */
   readonly workers: unknown;
   /** Made by `createActors()`, or a function that makes them, for `pawl worker`, `pawl actor work` and `pawl repl`. */
@@ -101,8 +104,11 @@ function read(file: string, value: unknown): Config {
   if (prepare !== undefined && typeof prepare !== 'boolean') {
     throw new Failure(`"prepare" in ${name} must be true or false`, { exit: EXIT.usage, next: `correct ${file}` });
   }
-  if (engine !== undefined && !isEngine(engine)) {
-    throw new Failure(`"engine" in ${name} must be made by postgres()`, { exit: EXIT.usage, next: `correct ${file}` });
+  if (engine !== undefined && !isEngine(engine) && !isTable(engine)) {
+    throw new Failure(`"engine" in ${name} must be made by postgres() or dynamodb()`, {
+      exit: EXIT.usage,
+      next: `correct ${file}`,
+    });
   }
   return {
     file,
@@ -110,7 +116,8 @@ function read(file: string, value: unknown): Config {
     directUrl: text('directUrl'),
     prepare,
     schema: text('schema'),
-    engine,
+    engine: isEngine(engine) ? engine : undefined,
+    table: isTable(engine) ? engine : undefined,
     workers,
     actors,
     dispatcher,
@@ -123,6 +130,11 @@ function read(file: string, value: unknown): Config {
 /** By shape, since the user's file may load another copy of this package. */
 export function isEngine(value: unknown): value is PostgresEngine {
   return isRecord(value) && value['kind'] === 'postgres' && typeof value['migrate'] === 'function';
+}
+
+/** Likewise, an engine on a table of DynamoDB. */
+export function isTable(value: unknown): value is DynamoEngine {
+  return isRecord(value) && value['kind'] === 'dynamodb' && typeof value['migrate'] === 'function';
 }
 
 export function isRecord(value: unknown): value is Record<string, unknown> {

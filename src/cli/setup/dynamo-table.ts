@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
 import { ConnectionFailed, InvalidInput, SchemaMismatch } from '../../base/errors.ts';
+import type { Logger } from '../../base/logger.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
-import type { Cli } from './run.ts';
+import type { Globals } from './globals.ts';
 
 /** Options that name a table of DynamoDB, in place of a database. */
 export interface DynamoFlags {
@@ -10,6 +11,12 @@ export interface DynamoFlags {
   readonly dynamodb?: string | true;
   readonly region?: string;
   readonly endpoint?: string;
+}
+
+/** What a command lets a table do when it ends, and when it fails. */
+interface TableUser {
+  atEnd(close: () => Promise<void>): void;
+  advise(next: (error: unknown) => string | undefined): void;
 }
 
 const DEFAULT_TABLE = 'pawl';
@@ -22,10 +29,15 @@ export function addDynamoFlags(command: Command, what: string): Command {
     .option('--endpoint <url>', 'the URL of the service, e.g. http://localhost:8000 for DynamoDB Local');
 }
 
+/** Adds them to all commands of a group. */
+export function addDynamoFlagsToAll(group: Command, what: string): void {
+  for (const command of group.commands) addDynamoFlags(command, what);
+}
+
 /** The table that was named; undefined when it is about Postgres. @throws Failure (usage) when it is about both */
 export function tableOf(
   { dynamodb, region, endpoint }: DynamoFlags,
-  { globals }: Pick<Cli, 'globals'>,
+  { globals }: { readonly globals: Pick<Globals, 'url'> },
 ): string | undefined {
   if (dynamodb === undefined) {
     if (region === undefined && endpoint === undefined) return undefined;
@@ -45,10 +57,15 @@ export function tableOf(
 }
 
 /** An engine on the table, closed when the command ends. */
-export async function openTable(cli: Cli, table: string, flags: DynamoFlags): Promise<DynamoEngine> {
+export async function openTable(
+  cli: TableUser,
+  table: string,
+  flags: DynamoFlags,
+  logger?: Logger,
+): Promise<DynamoEngine> {
   const { openDynamodb } = await import('../../engine/dynamodb/own-client.ts');
   const { region, endpoint } = flags;
-  const { engine, stop } = await openDynamodb({ table, region, endpoint });
+  const { engine, stop } = await openDynamodb({ table, region, endpoint, logger });
   cli.atEnd(async () => stop());
   cli.advise((error) => nextStepOf(error, flags));
   return engine;

@@ -4,10 +4,11 @@ import { stderrLogger } from '../../base/logger.ts';
 import { sleep } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import type { PostgresEngine, PostgresOptions } from '../../engine/postgres/index.ts';
-import type { QueueAdmin } from '../../queue/index.ts';
+import type { AnyQueueAdmin } from '../../queue/index.ts';
 import { EXIT, exitCodeOf, Failure, Interruption, messageOf } from '../output/failure.ts';
 import { Output } from '../output/output.ts';
 import { Talk } from '../output/reporter.ts';
+import { type DynamoFlags, openTable, tableOf } from './dynamo-table.ts';
 import { DEFAULTS, type Globals } from './globals.ts';
 import { needTarget, type Target } from './target.ts';
 import { explainUnknownQueue } from './unknown-queue.ts';
@@ -23,8 +24,10 @@ export interface Cli {
   engine(options?: PostgresOptions): Promise<PostgresEngine>;
   /** Opens a database already found. */
   open(target: Target, options?: PostgresOptions): Promise<PostgresEngine>;
-  /** The queues of the database of the command line. */
-  admin(): Promise<QueueAdmin>;
+  /** The table of DynamoDB that the command line names in place of a database. */
+  readonly table: string | undefined;
+  /** The queues of the database of the command line, or of its table of DynamoDB. */
+  admin(): Promise<AnyQueueAdmin>;
   /** Closes something of the user's when the command ends, in reverse order. */
   atEnd(close: () => Promise<void>): void;
   /** What to do next about an error of ours is said by this from now on. */
@@ -52,6 +55,7 @@ export async function run(
   { writes = false, endsBySignal = false, queue }: RunOptions = {},
 ): Promise<void> {
   const globals: Globals = { ...DEFAULTS, ...command.optsWithGlobals() };
+  const dynamo: DynamoFlags = hasTable(command) ? command.opts() : {};
   if (writes && globals.readOnly && !globals.dryRun) {
     throw new Failure(`${command.name()} changes something, which --read-only refuses`, {
       exit: EXIT.usage,
@@ -68,15 +72,20 @@ export async function run(
     closers.push(() => engine.stop());
     return engine;
   };
+  const openOwn = async (options?: PostgresOptions): Promise<PostgresEngine> =>
+    open(await needTarget(globals), options);
+  let own: Promise<PostgresEngine> | undefined;
   const cli: Cli = {
     globals,
     out: new Output({ format: globals.output, quiet: globals.quiet, time: globals.time, colour: globals.color }),
     talk: new Talk(globals.color, globals.quiet),
     signal: limit.signal,
-    engine: async (options) => open(await needTarget(globals), options),
+    engine: (options) => (options === undefined ? (own ??= openOwn()) : openOwn(options)),
     open,
+    table: tableOf(dynamo, { globals }),
     admin: async () => {
-      const engine = await open(await needTarget(globals));
+      const { table } = cli;
+      const engine = table === undefined ? await cli.engine() : await openTable(cli, table, dynamo);
       return (await import('../../queue/index.ts')).createQueueAdmin(engine);
     },
     atEnd: (close) => void closers.push(close),
@@ -96,6 +105,11 @@ export async function run(
     limit.stop();
     await closeAll(closers, limit.signal.aborted && !endsBySignal);
   }
+}
+
+/** `--endpoint` alone is that of a store of files. */
+function hasTable(command: Command): boolean {
+  return command.options.some((option) => option.attributeName() === 'dynamodb');
 }
 
 /** In reverse order. A command that was broken off ends now: a connection that hangs is closed with the process. */

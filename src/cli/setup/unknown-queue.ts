@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { NotFound } from '../../base/errors.ts';
 import { suggest } from '../../base/options/options.ts';
-import type { QueueAdmin } from '../../queue/index.ts';
+import type { AnyQueueAdmin } from '../../queue/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 
 /**
@@ -12,7 +12,7 @@ export async function explainUnknownQueue(
   error: unknown,
   queue: string,
   command: Command,
-  admin: () => Promise<QueueAdmin>,
+  admin: () => Promise<AnyQueueAdmin>,
 ): Promise<unknown> {
   if (!(error instanceof NotFound)) return error;
   const names = (await (await admin()).list()).map(({ name }) => name);

@@ -2,12 +2,14 @@ import type { Command } from 'commander';
 import type { Actors, Dispatcher, RunOptions } from '../../actor/index.ts';
 import { type Logger, stderrLogger } from '../../base/logger.ts';
 import type { Capture, RunOptions as ProjectionOptions } from '../../capture/index.ts';
+import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { Queue, Worker, WorkOptions } from '../../queue/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 import { isActors } from '../setup/actor-config.ts';
 import { isCaptures } from '../setup/capture-config.ts';
 import { type Config, isEngine, isRecord, loadConfig } from '../setup/config.ts';
+import { addDynamoFlags, type DynamoFlags, openTable } from '../setup/dynamo-table.ts';
 import { durationOption, wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
@@ -23,7 +25,7 @@ export interface WorkerEntry {
   readonly options?: WorkOptions;
 }
 
-interface WorkerFlags {
+interface WorkerFlags extends DynamoFlags {
   readonly stopTimeout: number;
   readonly connections: number;
   readonly health?: HealthAddress;
@@ -43,7 +45,9 @@ export function addWorker(program: Command): void {
     'pawl worker --config workers.mjs',
     'pawl worker --config workers.mjs --health 8080',
     'pawl worker --config workers.mjs --once',
+    'pawl worker --config workers.mjs --dynamodb pawl',
   ]);
+  addDynamoFlags(command, 'the queues are in this table');
   command.action((flags: WorkerFlags, self: Command) =>
     run(self, (cli) => work(cli, flags), { writes: true, endsBySignal: true }),
   );
@@ -201,28 +205,31 @@ async function readEntries(cli: Cli, flags: WorkerFlags, logger: Logger): Promis
   return { entries: isEnough && workers === undefined ? [] : checkEntries(workers, config.file), ...rest };
 }
 
-type Factory = (given: { engine: PostgresEngine }) => unknown;
+type Factory = (given: { engine: PostgresEngine | DynamoEngine }) => unknown;
 
 function isFactory(value: unknown): value is Factory {
   return typeof value === 'function';
 }
 
-/** A function is given an engine on the URL of the command line, so that it need not know it. */
-async function call(
-  make: Factory,
-  cli: Cli,
-  config: Config,
-  { connections, stopTimeout }: WorkerFlags,
-  logger: Logger,
-): Promise<unknown> {
-  const target = config.engine === undefined ? await needTarget(cli.globals, config) : undefined;
-  const options = { applicationName: 'pawl worker', max: connections, stopTimeoutMs: stopTimeout, logger };
-  const engine = config.engine ?? (target && (await cli.open(target, options)));
-  if (engine === undefined) return undefined;
+/** A function is given an engine on the URL or the table of the command line, so that it need not know it. */
+async function call(make: Factory, cli: Cli, config: Config, flags: WorkerFlags, logger: Logger): Promise<unknown> {
+  const engine = config.engine ?? config.table ?? (await openEngine(cli, config, flags, logger));
   const made = await make({ engine });
   if (!isRecord(made)) return made;
   if (isEngine(made['engine']) && made['engine'] !== engine) atEnd(cli, made['engine']);
   return made;
+}
+
+async function openEngine(
+  cli: Cli,
+  config: Config,
+  flags: WorkerFlags,
+  logger: Logger,
+): Promise<PostgresEngine | DynamoEngine> {
+  if (cli.table !== undefined) return openTable(cli, cli.table, flags, logger);
+  const { connections, stopTimeout } = flags;
+  const options = { applicationName: 'pawl worker', max: connections, stopTimeoutMs: stopTimeout, logger };
+  return cli.open(await needTarget(cli.globals, config), options);
 }
 
 function atEnd(cli: Cli, engine: PostgresEngine): void {

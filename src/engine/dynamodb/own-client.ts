@@ -1,4 +1,5 @@
 import { NotSupported } from '../../base/errors.ts';
+import type { Logger } from '../../base/logger.ts';
 import { type DynamoEngine, dynamodb } from './index.ts';
 
 /** Where a client of our own goes; what is left out comes from the environment, as everywhere with AWS. */
@@ -7,6 +8,8 @@ export interface OwnClientOptions {
   readonly region?: string | undefined;
   /** Of DynamoDB Local, or a VPC endpoint. */
   readonly endpoint?: string | undefined;
+  /** Default: warnings and errors go to stderr. */
+  readonly logger?: Logger | undefined;
 }
 
 /** An engine on a client of our own, for programs that are given none: to be stopped in the end. @throws NotSupported */
@@ -14,6 +17,7 @@ export async function openDynamodb({
   table,
   region,
   endpoint,
+  logger,
 }: OwnClientOptions): Promise<{ engine: DynamoEngine; stop: () => void }> {
   const { DynamoDBClient } = await import('@aws-sdk/client-dynamodb').catch((error: unknown) => {
     throw new NotSupported(
@@ -26,7 +30,7 @@ export async function openDynamodb({
     ...(endpoint !== undefined && { endpoint }),
     ...(isOnThisMachine(endpoint) && process.env['AWS_ACCESS_KEY_ID'] === undefined && LETS_EVERYBODY_IN),
   });
-  return { engine: dynamodb(client, { table }), stop: () => client.destroy() };
+  return { engine: dynamodb(client, { table, logger }), stop: () => client.destroy() };
 }
 
 const LETS_EVERYBODY_IN = { region: 'local', credentials: { accessKeyId: 'local', secretAccessKey: 'local' } };

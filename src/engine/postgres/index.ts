@@ -14,7 +14,7 @@ export type {
 } from './migrate/migrate.ts';
 export { PINNED_PATH } from './migrate/pin.ts';
 export { type OpenPostgres, postgres, requireEngine } from './open.ts';
-export type { PostgresOptions } from './options.ts';
+export { type PostgresOptions, resolveOptions } from './options.ts';
 export { SchemaName } from './schema/name.ts';
 export { schemaName } from './schema/option.ts';
 export { BOTH, WRITE_TO_BOTH } from './server/citus.ts';

@@ -2,7 +2,7 @@ import type { ActorAdmin } from '../../actor/index.ts';
 import type { Capture, CaptureAdmin, Projection } from '../../capture/index.ts';
 import type { Files } from '../../files/index.ts';
 import type { Locks, RemoteLocks } from '../../lock/index.ts';
-import type { QueueAdmin } from '../../queue/index.ts';
+import type { AnyQueueAdmin } from '../../queue/index.ts';
 import type { BulkActions } from '../bulk/actions.ts';
 import { needs } from '../redaction/redaction.ts';
 import type { BulkRequest } from '../store/bulk.ts';
@@ -12,7 +12,7 @@ import type { Permission, Principal } from './permission.ts';
 
 /** Everything that a route changes something with. It checks no permission itself. */
 export interface Writers {
-  readonly queues: QueueAdmin;
+  readonly queues: AnyQueueAdmin;
   readonly actors: ActorAdmin;
   readonly captures: CaptureAdmin;
   readonly bulk: BulkActions;
@@ -113,7 +113,7 @@ type FileEffects = Pick<Files, 'read' | 'write' | 'restore' | 'remove' | 'sweep'
  * way, goes round it.
  */
 export class Effects {
-  readonly queues: Pick<QueueAdmin, keyof (typeof NEEDED)['queues']>;
+  readonly queues: Pick<AnyQueueAdmin, keyof (typeof NEEDED)['queues']>;
   readonly actors: Pick<
     ActorAdmin,
     'incr' | 'send' | 'ask' | 'retry' | 'move' | 'destroy' | 'pause' | 'resume' | 'ackPage' | 'resolvePage'

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Stopped } from '../../base/errors.ts';
 import type { Logger } from '../../base/logger.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
-import type { QueueAdmin } from '../../queue/index.ts';
+import type { AnyQueueAdmin } from '../../queue/index.ts';
 import type { BulkRecord, BulkRequest, BulkResult, BulkStore, BulkWhat, TakenBulk } from '../store/bulk.ts';
 import { BulkRun } from './run.ts';
 
@@ -17,7 +17,7 @@ const KEPT_MS = 30 * 24 * 3_600_000;
 
 export interface BulkParts {
   readonly store: BulkStore;
-  readonly admin: QueueAdmin;
+  readonly admin: AnyQueueAdmin;
   readonly logger: Logger;
   /** Something was changed: what is shown should be asked for anew. */
   readonly onChange: () => void;

@@ -2,7 +2,7 @@ import { InvalidInput, NotFound } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import type { Logger } from '../../base/logger.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
-import type { QueueAdmin } from '../../queue/index.ts';
+import type { AnyQueueAdmin } from '../../queue/index.ts';
 import type { BulkStore, TakenBulk } from '../store/bulk.ts';
 
 /** Jobs of one page of the search. */
@@ -21,7 +21,7 @@ const REST_MS = 5000;
 
 interface RunParts {
   readonly store: BulkStore;
-  readonly admin: QueueAdmin;
+  readonly admin: AnyQueueAdmin;
   readonly logger: Logger;
 }
 

@@ -1,12 +1,12 @@
 import { InvalidInput } from '../../base/errors.ts';
-import { anything, id, integer, maybe, text } from '../protocol/field.ts';
+import { anything, integer, jobId, maybe, text } from '../protocol/field.ts';
 import { onceOf } from '../protocol/idempotency.ts';
 import { Reply } from '../protocol/reply.ts';
 import { type AnyRoute, route } from '../protocol/route.ts';
 import { traceOf } from '../protocol/telemetry.ts';
 import { jobFields, locationOf } from './enqueue.ts';
 
-const job = { id: id('the id of a job') };
+const job = { id: jobId('the id of a job') };
 
 const { priority: _byDefault, kind: _kind, key: _key, unique: _unique, after: _after, ...own } = jobFields;
 const { afterError: _afterError, afterCancel: _afterCancel, ...kept } = own;

@@ -2,7 +2,7 @@ import { NotFound } from '../../base/errors.ts';
 import { type JobLock, locksOfJobs } from '../../lock/index.ts';
 import { type Explanation, type JobRecord, parseQuery } from '../../queue/index.ts';
 import { watchJob } from '../live/events.ts';
-import { duration, id, integer, isId, maybe, text } from '../protocol/field.ts';
+import { duration, integer, isId, jobId, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, type Call, route } from '../protocol/route.ts';
 import { errorOf, payloadOf, quotingError } from '../redaction/hidden.ts';
 import { jobChangeRoutes } from './changes.ts';
@@ -11,7 +11,7 @@ import { flowRoutes } from './flows.ts';
 import { pullRoutes } from './pull.ts';
 import { JOB_FILTERS, ofQuery, queryOf, summary } from './query.ts';
 
-const job = { id: id('the id of a job') };
+const job = { id: jobId('the id of a job') };
 /** A page that is short and has a next one is better than one that is waited for. */
 const PAGE_MS = 50;
 /** A search for one job. */
@@ -67,16 +67,18 @@ export const jobRoutes: readonly AnyRoute[] = [
     query: { wait: maybe(duration({ min: 0, max: '30s', about: 'until it is settled, at most so long' })) },
     answers: 'JobDetail',
     run: async ({ params, query: { wait }, who, request, services }) => {
-      const { queues, store, bounded, jobs } = services;
+      const { queues, store, bounded, jobs, table } = services;
       if (wait !== undefined) await jobs.settled(params.id, wait, request.signal);
       const record = await queues.reads.get(params.id);
       const unitOf = async (): Promise<unknown[]> => {
-        if (record.processId === null) return [];
+        if (record.processId === null || table !== undefined) return [];
         const siblings = await store.queues.siblings(params.id);
         return siblings.filter((one) => one['processId'] === record.processId).map((one) => one['id']);
       };
       const locksOf = async (unit: readonly unknown[]): Promise<readonly JobLock[]> =>
-        record.claimedAt === null ? [] : locksOfJobs(bounded, [...new Set([params.id, ...unit.map(String)])]);
+        record.claimedAt === null || table !== undefined
+          ? []
+          : locksOfJobs(bounded, [...new Set([params.id, ...unit.map(String)])]);
       const [explanation, history, [unit, locks], trace, reruns, relations] = await Promise.all([
         queues.reads.explain(params.id),
         queues.reads.history(params.id),

@@ -17,7 +17,8 @@ export interface Item {
 }
 
 /** What needs somebody now, the worst first: of all queues and types of actors. */
-export async function needsAttention({ bounded, actors, live }: Services): Promise<Item[]> {
+export async function needsAttention({ bounded, actors, live, table }: Services): Promise<Item[]> {
+  if (table !== undefined) return ofQueues(await live.snapshot());
   const [health, ofActors, snapshot] = await Promise.all([
     readQueueHealth(bounded),
     actors.reads.health(),

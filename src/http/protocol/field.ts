@@ -49,6 +49,17 @@ export function id(about: string): Field<string> {
   return fieldOf(check, { type: 'string', maxLength: 19, pattern: ID.source }, about);
 }
 
+/** The id of a job: on a table of DynamoDB with the queue in front of it, as ids are those of a queue there. */
+export function jobId(about: string): Field<string> {
+  const words = 'the id of a job, such as "42", or "mail:42" on DynamoDB';
+  const check = kinds.custom(words, (value, place) => {
+    if (typeof value !== 'string' || !isId(value.slice(value.lastIndexOf(':') + 1))) throw refusal(place, value, words);
+    return value;
+  });
+  return fieldOf(check, { type: 'string', maxLength: 120, pattern: JOB_ID.source }, about);
+}
+
+const JOB_ID = /^(.{1,100}:)?[1-9]\d{0,18}$/;
 const ID = /^[1-9]\d{0,18}$/;
 
 /** Whether it is a number that the database can have given to something. */

@@ -5,6 +5,8 @@ import { type AnyRoute, route } from '../protocol/route.ts';
 
 /** Parts that have pages of their own. */
 const PARTS = { queues: true, locks: true, actors: true, captures: true, files: true } as const;
+/** Those on a table of DynamoDB. */
+const TABLE_PARTS = { queues: true, locks: false, actors: false, captures: false, files: false } as const;
 
 /** The caller, its permissions, and the controls of `pawl dev`. Logging in and out needs no permission, and is in app.ts. */
 export const visitorRoutes: readonly AnyRoute[] = [
@@ -16,7 +18,7 @@ export const visitorRoutes: readonly AnyRoute[] = [
     summary: 'Who you are here, and what you may do.',
     permission: 'view',
     answers: 'Me',
-    run: ({ who, services: { settings } }) => ({
+    run: ({ who, services: { settings, table } }) => ({
       name: who.name,
       role: who.role ?? null,
       permissions: [...who.permissions],
@@ -25,7 +27,7 @@ export const visitorRoutes: readonly AnyRoute[] = [
       title: settings.title ?? null,
       links: settings.links,
       version: packageVersion(),
-      parts: { ...PARTS, dev: settings.dev !== undefined },
+      parts: { ...(table === undefined ? PARTS : TABLE_PARTS), dev: settings.dev !== undefined },
     }),
   }),
   route({

@@ -41,8 +41,9 @@ export const overviewRoutes: readonly AnyRoute[] = [
     permission: 'view',
     answers: 'Workers',
     sharedMs: 1000,
-    run: async ({ services: { queues, store } }) => {
-      const [ofQueues, actors] = await Promise.all([queues.reads.workers(), store.actors.workers()]);
+    run: async ({ services: { queues, store, table } }) => {
+      const ofActors = table === undefined ? store.actors.workers() : [];
+      const [ofQueues, actors] = await Promise.all([queues.reads.workers(), ofActors]);
       return { queues: ofQueues, actors };
     },
   }),

@@ -15,6 +15,7 @@ import type { ScheduleOptions, ScheduleRecord } from '../operate/schedule.ts';
 import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } from '../operate/set-schedule.ts';
 import type { QueueStats } from '../operate/stats.ts';
 import type { QueueIds } from '../store.ts';
+import { readWaitOptions, type WaitForOptions } from '../watch/wait-for.ts';
 import { readWorkOptions, type WorkOptions } from '../work/options.ts';
 import type { WorkerEvents } from '../work/report.ts';
 import { Worker } from '../work/worker.ts';
@@ -23,11 +24,14 @@ import { DynamoQueueCounts } from './counts.ts';
 import { type EnqueueItem, partsOf } from './producing.ts';
 import { DynamoQueueReader } from './reader.ts';
 import { DynamoQueueStore, refuseOptions } from './store.ts';
+import { waitForEnd } from './waiting.ts';
 
 /** A row has at most 400 KB: the largest payload and result of a job. */
 const MOST_BYTES = 300_000;
 
 const cancelShape = { reason: optional(text({ max: 1000 })) };
+
+interface RunOptions extends Omit<EnqueueOptions, 'tx'>, WaitForOptions {}
 
 /**
  * A queue on DynamoDB: the same calls and promises as on Postgres, except that a job is enqueued in your transaction by `enqueueItems`,
@@ -177,6 +181,24 @@ export class DynamoQueue<K extends Kinds = never> {
   async get(id: string): Promise<JobRecord> {
     const { kindName } = await this.#register();
     return this.#reader.get(readJobId(id), kindName);
+  }
+
+  /**
+   * Waits for a job to end. It looks again and again, half a read unit each time, at most once a second.
+   * @returns its result @throws JobFailed  it ended in error @throws Cancelled, TimedOut, NotFound, InvalidInput
+   */
+  async waitFor(id: string, options: WaitForOptions = {}): Promise<unknown> {
+    const { kindName } = await this.#register();
+    return waitForEnd(this.#reader, this.#store.rows, readJobId(id), kindName, options);
+  }
+
+  /** Enqueues a job and waits for it, as `waitFor` does. When it gives up, the job goes on. @throws like `enqueue` and `waitFor` */
+  async run<N extends keyof K & string>(kind: N, payload: PayloadIn<K[N]>, options: RunOptions = {}): Promise<unknown> {
+    const { timeout, signal, ...rest } = options;
+    const wait = { timeout, signal };
+    readWaitOptions('run', wait);
+    const { id } = await this.enqueue(kind, payload, rest);
+    return this.waitFor(id, wait);
   }
 
   /** All transitions of a job, oldest first. @throws NotFound, InvalidInput */

@@ -22,6 +22,14 @@ export function declarationOf(queue: string): Key {
   return { pk: queueKey(queue), sk: 'queue' };
 }
 
+/** The list of all queues of the table. */
+export const QUEUES = { pk: 'queues', first: 'q#', last: 'q#\u{10ffff}' } as const;
+
+/** The row that says that there is such a queue. */
+export function queueNameOf(queue: string): Key {
+  return { pk: QUEUES.pk, sk: `${QUEUES.first}${queue}` };
+}
+
 export function workersKey(queue: string): string {
   return `${queueKey(queue)}:workers`;
 }

@@ -1,5 +1,6 @@
 /** Schedules: a row each, next to the declaration. A tick is one transaction: the job, and the row with the next tick. */
 import { randomInt } from 'node:crypto';
+import { NotFound } from '../../base/errors.ts';
 import {
   type Change,
   creation,
@@ -15,6 +16,7 @@ import { type EnqueueResult, shardOf } from '../enqueue.ts';
 import type { Due, DueSchedule, ScheduleRecord, Tick } from '../operate/schedule.ts';
 import type { TickRows } from '../operate/scheduler.ts';
 import type { NewSchedule, NewSchedules, ScheduleRows } from '../operate/set-schedule.ts';
+import type { ScheduleRun } from '../postgres/operate/schedules.ts';
 import type { NewJobs, QueueIds } from '../store.ts';
 import type { QueueRows } from './database.ts';
 import { addWith } from './producing.ts';
@@ -93,6 +95,17 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
 
   async list(): Promise<ScheduleRecord[]> {
     return (await this.#all()).map(toRecord);
+  }
+
+  /** The jobs that it remembers, newest first. */
+  async runs(name: string, limit: number): Promise<ScheduleRun[]> {
+    const { runs = [] } = (await this.#get(name)) ?? {};
+    return Promise.all(
+      runs.slice(0, limit).map(async ([at, job]) => {
+        const status = await statusOfJob(this.#rows, this.#definition, job).catch(unlessMissing);
+        return { at: new Date(at), job: String(job), status: status ?? null };
+      }),
+    );
   }
 
   /** Stops its ticks. @returns whether there is one */
@@ -250,6 +263,11 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
   #key(name: string): Key {
     return scheduleOf(this.#rows.queue, name);
   }
+}
+
+function unlessMissing(error: unknown): undefined {
+  if (error instanceof NotFound) return undefined;
+  throw error;
 }
 
 /** Every change expects the version that was read, and raises it. */

@@ -16,6 +16,7 @@ import { type OwnOptions, ownOptions } from '../job-options.ts';
 import type { ClaimAnswer, ClaimRequest, NewJobs, QueueIds, SettleAnswer, Settlement, WorkerRow } from '../store.ts';
 import { NO_HANDOFF, type PortedStore, type WorkerPorts } from '../work/ports.ts';
 import { QueueRows } from './database.ts';
+import { declared, listName, readDeclared } from './declaration.ts';
 import { isQuiet, rescued } from './heads/head.ts';
 import { addJobs, addUnique } from './producing.ts';
 import { declarationOf, headOf, progressOf, uniqueOf, workersKey } from './rows.ts';
@@ -81,21 +82,16 @@ export class DynamoQueueStore implements PortedStore {
   /** @throws Conflict  the shards, or whether keys run one by one, differ while jobs are outstanding */
   async register(definition: Definition): Promise<QueueIds> {
     const { name, shards, keyed } = definition;
-    const before = fieldsOf(await this.rows.get(declarationOf(name)));
-    const isOther = before['s'] !== undefined && (before['s'] !== shards || before['k'] !== Number(keyed));
-    if (isOther) await this.#requireQuiet(Number(before['s']), definition);
-    let names: string[] = [];
-    const kinds = [...definition.kinds.keys()];
-    await this.rows.decide(declarationOf(name), (fields) => {
-      const known: string[] = JSON.parse(String(fields['c'] ?? '[]'));
-      names = [...known, ...kinds.filter((kind) => !known.includes(kind))];
-      const isSame = names.length === known.length && fields['s'] === shards && fields['k'] === Number(keyed);
-      if (isSame) return undefined;
-      const version = fields['v'] ?? null;
-      const set = { v: Number(version ?? 0) + 1, s: shards, k: Number(keyed), c: JSON.stringify(names) };
-      return { expect: { v: version }, set: { ...set, t: fields['t'] ?? this.#engine.now() } };
-    });
-    const ids = names.map((kind, id) => [kind, id] as const);
+    const place = declarationOf(name);
+    const before = fieldsOf(await this.rows.get(place));
+    const known = readDeclared(name, before);
+    const isOther = known !== undefined && (known.shards !== shards || known.keyed !== keyed);
+    if (isOther) await this.#requireQuiet(known.shards, definition);
+    if (known === undefined) await listName(this.rows);
+    const now = this.#engine.now();
+    const after = await this.rows.decide(place, (fields) => declared(fields, definition, now));
+    const { kinds = [] } = readDeclared(name, after ?? before) ?? {};
+    const ids = kinds.map((kind, id) => [kind, id] as const);
     this.#coalescing = new Set(
       ids.flatMap(([kind, id]) => ((definition.kinds.get(kind)?.coalesce ?? 'none') === 'none' ? [] : [id])),
     );

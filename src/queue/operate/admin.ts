@@ -1,6 +1,6 @@
 import { checkOptions, signal } from '../../base/options/options.ts';
 import type { Duration } from '../../base/time/duration.ts';
-import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
+import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { EnqueueResult } from '../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { type AnyJobTarget, readJobId } from '../job-id.ts';
@@ -45,12 +45,6 @@ import { type RemovedQueue, type RemoveOptions, removeQueue } from './remove.ts'
 import { ScheduleAdmin } from './schedule-admin.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
 import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './stats.ts';
-
-/** Operates every queue of a database, without their declarations. Sends nothing until it is used. */
-export function createQueueAdmin(engine: PostgresEngine): QueueAdmin {
-  requireEngine('createQueueAdmin', engine);
-  return new QueueAdmin(engine);
-}
 
 /** Operates all queues of a database, for tools. A job's id alone identifies it. */
 export class QueueAdmin extends ScheduleAdmin {

@@ -4,7 +4,7 @@ import { isObject } from '../../base/options/shape.ts';
 import { after } from '../../base/time/clock.ts';
 import { type Duration, formatDuration } from '../../base/time/duration.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
-import type { JobRecord } from '../job.ts';
+import type { JobRecord, JobStatus } from '../job.ts';
 import { readJobId } from '../job-id.ts';
 import { PostgresQueueReader } from '../postgres/reader.ts';
 import { PostgresQueueWaits } from '../postgres/waits.ts';
@@ -71,12 +71,12 @@ async function idOf(engine: PostgresEngine, queue: string, target: WaitTarget): 
   return id;
 }
 
-function hasEnded({ status }: JobRecord): boolean {
+export function hasEnded({ status }: JobRecord): boolean {
   return status !== 'new' && status !== 'in-progress';
 }
 
-/** The result of a job that has ended. */
-function outcomeOf({ id, kind, queue, attempt, error, status, result }: JobRecord): unknown {
+/** The result of a job that has ended. @throws Cancelled, JobFailed */
+export function outcomeOf({ id, kind, queue, attempt, error, status, result }: JobRecord): unknown {
   if (status === 'complete') return result;
   const job = `job ${id} (kind "${kind}" of queue "${queue}")`;
   if (status === 'cancelled') throw new Cancelled(`${job} was cancelled${error === null ? '' : `: ${error}`}`);
@@ -85,5 +85,9 @@ function outcomeOf({ id, kind, queue, attempt, error, status, result }: JobRecor
 
 async function whyNot(engine: PostgresEngine, queue: string, id: string, timeoutMs: number): Promise<string> {
   const { status } = await new PostgresQueueReader(engine).get({ queue, id });
+  return notEnded(queue, id, status, timeoutMs);
+}
+
+export function notEnded(queue: string, id: string, status: JobStatus, timeoutMs: number): string {
   return `waited ${formatDuration(timeoutMs)} for job ${id} of queue "${queue}"; it is ${status}; queue.explain('${id}') says why`;
 }

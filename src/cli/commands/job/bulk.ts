@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { BulkResult, QueueAdmin } from '../../../queue/index.ts';
+import type { AnyQueueAdmin, BulkResult } from '../../../queue/index.ts';
 import { EXIT } from '../../output/failure.ts';
 import { examples } from '../../setup/help.ts';
 import { type Cli, run } from '../../setup/run.ts';
@@ -47,7 +47,7 @@ export function addJobBulk(job: Command): void {
 interface Bulk {
   readonly verb: 'erase' | 'retry' | 'move';
   readonly change: (
-    admin: QueueAdmin,
+    admin: AnyQueueAdmin,
     queue: string,
     query: string,
     options: { readonly signal: AbortSignal },

@@ -1,11 +1,12 @@
 import type { Command } from 'commander';
 import { EXIT } from '../../output/failure.ts';
+import type { DynamoFlags } from '../../setup/dynamo-table.ts';
 import { durationOption, wholeNumber } from '../../setup/globals.ts';
 import { examples } from '../../setup/help.ts';
 import { type Cli, run } from '../../setup/run.ts';
 import { readPayload, timeArgument } from '../job-add.ts';
 
-interface ChangeFlags {
+interface ChangeFlags extends DynamoFlags {
   readonly payload?: string;
   readonly file?: string;
   readonly priority?: number;
@@ -42,7 +43,7 @@ export function addJobChange(job: Command): void {
 }
 
 async function updateOne(cli: Cli, id: string, flags: ChangeFlags): Promise<number> {
-  const { payload: given, file, tag: tags, ...rest } = flags;
+  const { payload: given, file, tag: tags, dynamodb: _table, region: _region, endpoint: _endpoint, ...rest } = flags;
   const admin = await cli.admin();
   if (cli.globals.dryRun) {
     const { status } = await admin.get(id);

@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
 import type { ScheduleOptions } from '../../../queue/index.ts';
 import { EXIT } from '../../output/failure.ts';
+import type { DynamoFlags } from '../../setup/dynamo-table.ts';
 import { wholeNumber } from '../../setup/globals.ts';
 import { examples } from '../../setup/help.ts';
 import { type Cli, run } from '../../setup/run.ts';
 import { readPayload } from '../job-add.ts';
 
-interface SetFlags {
+interface SetFlags extends DynamoFlags {
   readonly timezone?: string;
   readonly key?: string;
   readonly priority?: number;
@@ -70,7 +71,7 @@ async function setOne(
   name: string,
   { cron, kind, payload, flags }: SetRequest,
 ): Promise<number> {
-  const { file, missed, jitter, ...rest } = flags;
+  const { file, missed, jitter, dynamodb: _table, region: _region, endpoint: _endpoint, ...rest } = flags;
   const options = {
     ...rest,
     cron,

@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
-import { creation, Expression, fieldsOf, num, text, workerOf } from '../../../engine/dynamodb/index.ts';
+import { creation, Expression, fieldsOf, type Item, num, text, workerOf } from '../../../engine/dynamodb/index.ts';
+import type { WorkerRecord } from '../../operate/stats.ts';
 import type { Heartbeat, HeartbeatAnswer, WorkerRow } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
 import { workersKey } from '../rows.ts';
@@ -83,13 +84,36 @@ export class WorkerRows {
     const items = await this.#rows.range(workersKey(this.#rows.queue), 'w#', 'w#~', 1000);
     return items.map((item) => {
       const fields = fieldsOf(item);
-      const sk = item['sk'] !== undefined && 'S' in item['sk'] ? item['sk'].S : '';
       return {
-        id: Number(sk.slice(2)),
+        id: idIn(item),
         host: String(fields['h'] ?? ''),
         pid: Number(fields['i'] ?? 0),
         slots: Number(fields['c'] ?? 0),
       };
     });
   }
+
+  /** For people: a live worker has a row, and none that was lost. */
+  async records(): Promise<WorkerRecord[]> {
+    const items = await this.#rows.range(workersKey(this.#rows.queue), 'w#', 'w#~', 1000);
+    return items.map((item) => {
+      const fields = fieldsOf(item);
+      return {
+        id: `${this.#rows.queue}:${idIn(item)}`,
+        queue: this.#rows.queue,
+        host: String(fields['h'] ?? ''),
+        pid: Number(fields['i'] ?? 0),
+        hold: 'lease' as const,
+        concurrency: Number(fields['c'] ?? 0),
+        inProgress: 0,
+        startedAt: new Date(Number(fields['t'] ?? 0)),
+        beatAt: new Date(Number(fields['b'] ?? 0) || Number(fields['t'] ?? 0)),
+        isLive: true,
+      };
+    });
+  }
+}
+
+function idIn({ sk }: Item): number {
+  return Number(sk !== undefined && 'S' in sk ? sk.S.slice(2) : 0);
 }

@@ -1,0 +1,62 @@
+import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
+import type { AnyQueueAdmin } from '../../queue/index.ts';
+import { type LiveSnapshot, LiveStore } from '../store/live.ts';
+import { HttpStore } from '../store/store.ts';
+import type { AbsentDatabase } from './absent-database.ts';
+import { TableJobs, TableQueues } from './jobs.ts';
+import { TableAudit, TableSessions } from './rows.ts';
+
+/** What this surface reads on a table of DynamoDB. */
+export class TableStore extends HttpStore {
+  override readonly audit: TableAudit;
+  override readonly jobs: TableJobs;
+  override readonly live: TableLive;
+  override readonly queues: TableQueues;
+  override readonly sessions: TableSessions;
+
+  constructor(engine: DynamoEngine, admin: AnyQueueAdmin, absent: AbsentDatabase, auditMs: number) {
+    super(absent, absent);
+    this.audit = new TableAudit(engine, absent, auditMs);
+    this.jobs = new TableJobs(admin, absent);
+    this.live = new TableLive(engine, admin, absent);
+    this.queues = new TableQueues(admin, absent);
+    this.sessions = new TableSessions(engine, absent);
+  }
+}
+
+/** The live picture of the queues. It reads the line of each: some requests for each shard, while somebody watches. */
+class TableLive extends LiveStore {
+  readonly #engine: DynamoEngine;
+  readonly #admin: AnyQueueAdmin;
+
+  constructor(engine: DynamoEngine, admin: AnyQueueAdmin, absent: AbsentDatabase) {
+    super(absent);
+    this.#engine = engine;
+    this.#admin = admin;
+  }
+
+  override async ping(): Promise<void> {
+    await this.#engine.get({ pk: 'http:ping', sk: 'ping' }, { timeoutMs: 5000 });
+  }
+
+  override async snapshot(): Promise<LiveSnapshot> {
+    const names = (await this.#admin.list()).map(({ name }) => name);
+    const queues = await Promise.all(
+      names.map(async (name) => {
+        const { pausedAt, pausedParts: _parts, paused: _paused, ...figures } = await this.#admin.stats(name);
+        return { name, stats: { ...figures, pausedAt: pausedAt?.toISOString() ?? null } };
+      }),
+    );
+    return {
+      at: new Date(this.#engine.now()).toISOString(),
+      queues,
+      locks: { held: 0, waiting: 0 },
+      actors: [],
+      pages: { open: 0, acked: 0, worst: null },
+      oldestTransactionMs: null,
+      connections: 0,
+      maxConnections: 0,
+      wraparound: 0,
+    };
+  }
+}

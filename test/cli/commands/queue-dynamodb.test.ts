@@ -1,0 +1,109 @@
+import { fileURLToPath } from 'node:url';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { createQueue } from '../../../src/queue/index.ts';
+import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
+import { pawl, startPawl } from '../pawl.ts';
+import { warmPawl } from '../warm-pawl.ts';
+
+const local = await sharedDynamo();
+const TABLE = 'cli-queues';
+const at = ['--dynamodb', TABLE, '--endpoint', local.endpoint];
+const WORKERS = fileURLToPath(new URL('workers.mjs', import.meta.url));
+let engine: DynamoEngine;
+
+beforeAll(async () => {
+  engine = dynamodb(dynamoClient(local.endpoint), { table: TABLE });
+  await engine.migrate();
+});
+
+const json = async (...words: string[]): Promise<unknown> =>
+  JSON.parse((await warmPawl([...words, ...at, '-o', 'json'])).stdout);
+
+describe.skipIf(local.kind === 'dynalite')('queues on DynamoDB', () => {
+  test('queues are listed, counted, paused and resumed', async () => {
+    await createQueue(engine, 'mail', { kinds: { send: {}, sweep: { attempts: 3 } }, shards: 2 }).enqueue('send', {});
+    expect(await json('queue', 'list')).toContainEqual(
+      expect.objectContaining({ name: 'mail', kinds: ['send', 'sweep'], shards: 2, workers: 0, pausedAt: null }),
+    );
+    expect((await warmPawl(['queue', 'pause', 'mail', ...at])).code).toBe(0);
+    expect(await json('queue', 'stats', 'mail')).toMatchObject({ queue: 'mail', ready: 1, paused: true });
+    expect((await warmPawl(['queue', 'resume', 'mail', ...at])).code).toBe(0);
+    expect(await json('queue', 'stats', 'mail')).toMatchObject({ paused: false });
+    const missing = await warmPawl(['queue', 'stats', 'mali', ...at]);
+    expect(missing).toMatchObject({ code: 4, stdout: '' });
+    expect(missing.stderr).toContain('did you mean "mail"?');
+  });
+
+  test('a job is added, shown, cancelled and retried by its queue and id', async () => {
+    await createQueue(engine, 'one:two', { kinds: { send: { attempts: 7 } } }).register();
+    const { stdout } = await warmPawl(['job', 'add', 'one:two', 'send', '{"to":"ada"}', '--key', 'ada', '-q', ...at]);
+    const id = stdout.trim();
+    expect(id).toMatch(/^one:two:\d+$/);
+    expect(await json('job', 'get', id)).toMatchObject({
+      id,
+      queue: 'one:two',
+      kind: 'send',
+      key: 'ada',
+      status: 'new',
+      attempts: 7,
+      payload: { to: 'ada' },
+      locks: [],
+      explanation: { reasons: [{ code: 'no_worker' }] },
+    });
+    expect(await json('job', 'cancel', id, '--reason', 'sent twice')).toMatchObject([{ id, status: 'cancelled' }]);
+    expect(await json('job', 'get', id)).toMatchObject({ status: 'cancelled', error: 'sent twice' });
+    expect(await json('job', 'retry', id)).toMatchObject([{ id, status: 'new' }]);
+  });
+
+  test('what DynamoDB cannot do is refused with the reason', async () => {
+    await createQueue(engine, 'mail', { kinds: { send: {}, sweep: { attempts: 3 } }, shards: 2 }).register();
+    for (const words of [
+      ['job', 'list'],
+      ['job', 'search', 'ada'],
+      ['job', 'erase', 'mail:1', '--yes'],
+      ['job', 'update', 'mail:1', '--priority', '1'],
+      ['queue', 'pause', 'mail', '--kind', 'send'],
+      ['queue', 'remove', 'mail', '--yes'],
+    ]) {
+      const { code, stdout, stderr } = await warmPawl([...words, ...at]);
+      expect({ code, stdout }, words.join(' ')).toEqual({ code: 1, stdout: '' });
+      expect(stderr, words.join(' ')).toContain('not on DynamoDB: ');
+    }
+    const other = await warmPawl(['job', 'get', '42', ...at]);
+    expect(other).toMatchObject({ code: 2 });
+    expect(other.stderr).toContain('named "queue:id"');
+  });
+
+  test('schedules are set, shown, run and removed', async () => {
+    await createQueue(engine, 'reports', { kinds: { build: {} } }).register();
+    const words = ['schedule', 'set', 'reports', 'nightly', '0 3 * * *', 'build'];
+    expect(await warmPawl([...words, ...at])).toMatchObject({ code: 0 });
+    expect(await json('schedule', 'list', 'reports')).toMatchObject([{ name: 'nightly', kind: 'build' }]);
+    const id = (await warmPawl(['schedule', 'run', 'reports', 'nightly', '-q', ...at])).stdout.trim();
+    expect(await json('schedule', 'runs', 'reports', 'nightly')).toMatchObject([{ job: id, status: 'new' }]);
+    expect(await warmPawl(['schedule', 'remove', 'reports', 'nightly', '--yes', ...at])).toMatchObject({ code: 0 });
+    expect(await json('schedule', 'list', 'reports')).toEqual([]);
+  });
+
+  test('a worker of a config file runs jobs, and who waits for one gets its result', async () => {
+    const worker = startPawl(['worker', '--config', WORKERS, ...at]);
+    await worker.said(/queue worker: it looks for work/);
+    const id = (await warmPawl(['job', 'add', 'chores', 'slow', '-q', ...at])).stdout.trim();
+    expect(await json('job', 'wait', id)).toMatchObject({ result: 'done' });
+    expect(await json('doctor')).toContainEqual(
+      expect.objectContaining({ check: 'queue chores', verdict: 'ok', detail: expect.stringContaining('1 workers') }),
+    );
+    worker.signal('SIGTERM');
+    expect((await worker.ended).code).toBe(0);
+    await warmPawl(['job', 'add', 'chores', 'paint', '{"colour":"red"}', ...at]);
+    const once = await pawl(['worker', '--config', WORKERS, '--once', '-o', 'json', ...at]);
+    expect(JSON.parse(once.stdout)).toMatchObject([{ queue: 'chores', complete: 1 }]);
+  });
+
+  test('doctor names the command that makes the table', async () => {
+    const { code, stderr } = await warmPawl(['doctor', '--dynamodb', 'nowhere', '--endpoint', local.endpoint]);
+    expect(code).toBe(1);
+    expect(stderr).toContain('pawl migrate --dynamodb nowhere');
+  });
+});

@@ -1,0 +1,105 @@
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { createHttp, type HttpHandler } from '../../../src/http/index.ts';
+import { createQueue } from '../../../src/queue/index.ts';
+import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
+
+const local = await sharedDynamo();
+const TABLE = 'http-queues';
+const TOKEN = 'a-token-that-is-long-enough';
+let engine: DynamoEngine;
+let http: HttpHandler;
+
+beforeAll(async () => {
+  engine = dynamodb(dynamoClient(local.endpoint), { table: TABLE });
+  await engine.migrate();
+  http = createHttp(engine, { auth: { tokens: [{ name: 'ci', token: TOKEN, role: 'admin' }] } });
+  return () => http.stop();
+});
+
+interface Body {
+  readonly id: string;
+  readonly after: string;
+  readonly items: readonly unknown[];
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+async function ask(method: string, path: string, body?: object): Promise<{ status: number; body: Body }> {
+  const headers = { authorization: `Bearer ${TOKEN}`, ...(body && { 'content-type': 'application/json' }) };
+  const given = { method, headers, ...(body && { body: JSON.stringify(body) }) };
+  const answer = await http(new Request(`http://localhost/api/v1${path}`, given), { remoteAddress: '127.0.0.1' });
+  return { status: answer.status, body: (await answer.json()) as Body };
+}
+
+describe.skipIf(local.kind === 'dynalite')('the API on DynamoDB', () => {
+  test('queues are shown, paused and resumed', async () => {
+    await createQueue(engine, 'mail', { kinds: { send: {} } }).enqueue('send', {});
+    expect(await ask('GET', '/queues')).toMatchObject({
+      status: 200,
+      body: { items: [{ name: 'mail', kinds: ['send'], stats: { ready: 1 } }] },
+    });
+    expect(await ask('POST', '/queues/mail/pause', {})).toMatchObject({ status: 200 });
+    expect(await ask('GET', '/queues/mail')).toMatchObject({ status: 200, body: { stats: { paused: true } } });
+    expect(await ask('GET', '/live')).toMatchObject({ status: 200, body: { totals: { ready: 1, paused: 1 } } });
+    expect(await ask('POST', '/queues/mail/resume', {})).toMatchObject({ status: 200 });
+    expect(await ask('GET', '/queues/none')).toMatchObject({ status: 404 });
+    expect(await ask('GET', '/me')).toMatchObject({ body: { parts: { queues: true, locks: false, actors: false } } });
+  });
+
+  test('a job is added, shown, run, cancelled and retried', async () => {
+    const queue = createQueue(engine, 'jobs', { kinds: { send: {} } });
+    await queue.register();
+    const { status, body } = await ask('POST', '/queues/jobs/jobs', { kind: 'send', payload: { to: 'ada' }, key: 'k' });
+    expect(status).toBe(201);
+    expect(body.id).toMatch(/^jobs:\d+$/);
+    const path = `/jobs/${encodeURIComponent(body.id)}`;
+    expect(await ask('GET', path)).toMatchObject({
+      status: 200,
+      body: { id: body.id, status: 'new', key: 'k', payload: { to: 'ada' }, explanation: { status: 'new' } },
+    });
+    expect(await ask('POST', `${path}/cancel`, { reason: 'no' })).toMatchObject({ body: { status: 'cancelled' } });
+    expect(await ask('POST', `${path}/retry`, {})).toMatchObject({ body: { status: 'new' } });
+    const worker = queue.work({ send: () => 'sent' }, { poll: '100ms' });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    await queue.drain({ timeout: '50s' });
+    expect(await ask('GET', `${path}?wait=20s`)).toMatchObject({ body: { status: 'complete', result: 'sent' } });
+    expect((await ask('GET', `${path}/payload`)).body).toEqual({ to: 'ada' });
+    expect(await ask('GET', '/workers')).toMatchObject({ body: { queues: [{ queue: 'jobs', pid: process.pid }] } });
+  });
+
+  test('what people did is in the audit, newest first', async () => {
+    await createQueue(engine, 'audited', { kinds: { send: {} } }).register();
+    await ask('POST', '/queues/audited/pause', {});
+    await ask('POST', '/queues/audited/resume', { kind: 'send' });
+    const { items } = (await ask('GET', '/audit?limit=2')).body;
+    expect(items).toMatchObject([
+      { target: 'kind "send" of queue audited', outcome: 'refused', status: 501 },
+      { who: 'ci (token)', action: 'queue:pause', target: 'queue audited', outcome: 'done', status: 200 },
+    ]);
+    const before = await ask('GET', `/audit?limit=1&after=${(await ask('GET', '/audit?limit=1')).body.after}`);
+    expect(before.body.items).toMatchObject([{ target: 'queue audited', outcome: 'done' }]);
+  });
+
+  test('what needs Postgres, or an index, is answered 501 with the reason', async () => {
+    await createQueue(engine, 'mail', { kinds: { send: {} } }).register();
+    for (const path of [
+      '/jobs',
+      '/locks',
+      '/actors',
+      '/captures',
+      '/files',
+      '/history',
+      '/admin',
+      '/series',
+      '/topics',
+    ]) {
+      const { status, body } = await ask('GET', path);
+      expect({ path, status, code: body.error?.code }).toEqual({ path, status: 501, code: 'not_supported' });
+      expect(body.error?.message).toMatch(/DynamoDB/);
+    }
+    const list = [{ kind: 'send', payload: 1 }];
+    expect(await ask('POST', '/queues/mail/jobs', list)).toMatchObject({ status: 501 });
+    expect(await ask('DELETE', '/queues/mail')).toMatchObject({ status: 501 });
+    expect(await ask('POST', '/queues/mail/claim', {})).toMatchObject({ status: 501 });
+  });
+});
