@@ -13,11 +13,13 @@ import type { ScheduleRunsOptions } from '../operate/schedule-admin.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../operate/stats.ts';
 import type { PartOptions } from '../paused-part.ts';
 import type { ScheduleRun } from '../postgres/operate/schedules.ts';
+import type { ChangedJob } from '../postgres/reader.ts';
 import type { HandOptions } from '../watch/by-hand.ts';
 import type { WaitForOptions } from '../watch/wait-for.ts';
 import { QueueRows } from './database.ts';
 import { type DeclarationRow, declaredOf, definitionOf, queueNames } from './declaration.ts';
 import { pausedAt } from './heads/by-hand.ts';
+import { refusePart } from './limits.ts';
 import { DynamoQueue } from './queue.ts';
 import { RefusedCalls } from './refused-calls.ts';
 import { DynamoQueueStore } from './store.ts';
@@ -29,7 +31,7 @@ const TIMEOUT_MS = 30_000;
 const runsShape = { limit: integer({ min: 1, max: 100, default: 10 }) };
 
 /** A queue as it was declared, opened without its program. */
-interface Opened {
+interface OpenQueue {
   readonly declared: DeclarationRow;
   readonly queue: DynamoQueue;
   readonly store: DynamoQueueStore;
@@ -37,7 +39,7 @@ interface Opened {
 
 /**
  * Operates all queues of a table of DynamoDB, for tools. Each queue there has ids of its own, so a job is named by both:
- * `mail/1042`. What a queue on DynamoDB cannot do is refused.
+ * `mail:1042`. What a queue on DynamoDB cannot do is refused.
  */
 export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
   readonly #engine: DynamoEngine;
@@ -84,7 +86,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     const { store } = await this.#open(queue);
     await this.schedule(queue, name);
     const runs = await store.schedules.runs(name, limit);
-    return runs.map((run) => ({ ...run, job: `${queue}/${run.job}` }));
+    return runs.map((run) => ({ ...run, job: `${queue}:${run.job}` }));
   }
 
   /** @throws NotFound */
@@ -106,7 +108,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     const { store } = await this.#open(queue);
     const added = await store.schedules.run(name);
     if (added === undefined) return refuseSchedule(queue, name, await store.schedules.list());
-    return { ...added, id: `${queue}/${added.id}` };
+    return { ...added, id: `${queue}:${added.id}` };
   }
 
   /** @throws NotFound  no such queue or kind @throws InvalidInput */
@@ -132,10 +134,10 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     await (await this.#open(queue)).queue.resume();
   }
 
-  /** @param job  such as `mail/1042` @throws NotFound, InvalidInput @throws NotSupported  a job by its key */
+  /** @param job  such as `mail:1042` @throws NotFound, InvalidInput @throws NotSupported  a job by its key */
   async get(job: AnyJobTarget, options: TxOptions = {}): Promise<JobRecord> {
     const { queue, id } = await this.#job(job, options);
-    return { ...(await queue.get(id)), id: `${queue.name}/${id}` };
+    return { ...(await queue.get(id)), id: `${queue.name}:${id}` };
   }
 
   /** The existing ones of these jobs, in this order. */
@@ -164,6 +166,12 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     return queue.retry(id);
   }
 
+  async redrive(letter: AnyJobTarget, options: TxOptions = {}): Promise<ChangedJob> {
+    const { queue, id } = await this.#job(letter, options);
+    const job = await queue.redrive(id);
+    return { ...job, id: `${queue.name}:${job.id}` };
+  }
+
   /** Like {@link DynamoQueue.waitFor}. @throws NotFound, JobFailed, Cancelled, TimedOut, InvalidInput */
   async waitFor(job: string, options: WaitForOptions = {}): Promise<unknown> {
     const { queue, id } = await this.#job(job);
@@ -181,7 +189,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
       throw new NotSupported('on DynamoDB a job is unique as its kind declares: leave out unique');
     const opened = await this.#open(queue);
     const added = await opened.queue.enqueue(kind as never, payload as never, given as EnqueueOptions);
-    return { ...added, id: `${queue}/${added.id}` };
+    return { ...added, id: `${queue}:${added.id}` };
   }
 
   async #recordOf(name: string): Promise<QueueRecord[]> {
@@ -200,7 +208,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     return [{ name, shards, keyed, attempts, historyMs: kept, ...rest }];
   }
 
-  async #open(name: string): Promise<Opened> {
+  async #open(name: string): Promise<OpenQueue> {
     const declared = await declaredOf(new QueueRows(this.#engine, name, TIMEOUT_MS));
     const definition = definitionOf(declared);
     const queue = new DynamoQueue(this.#engine, definition);
@@ -211,21 +219,14 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     if (tx !== undefined)
       throw new InvalidInput('on DynamoDB there is no transaction to join: leave out tx', { field: 'tx' });
     if (isObject(job))
-      throw new NotSupported('DynamoDB has no index of keys: name the job as "queue/id", such as "mail/1042"');
-    const at = job.lastIndexOf('/');
+      throw new NotSupported('DynamoDB has no index of keys: name the job as "queue:id", such as "mail:1042"');
+    const at = job.lastIndexOf(':');
     if (at <= 0)
-      throw new InvalidInput(`on DynamoDB a job is named "queue/id", such as "mail/1042", not "${job}"`, {
+      throw new InvalidInput(`on DynamoDB a job is named "queue:id", such as "mail:1042", not "${job}"`, {
         field: 'id',
       });
     return { queue: (await this.#open(job.slice(0, at))).queue, id: job.slice(at + 1) };
   }
-}
-
-function refusePart(part: PartOptions | undefined): void {
-  if (part === undefined) return;
-  throw new NotSupported(
-    'not on DynamoDB: a queue is paused as a whole, since a claim takes jobs without reading them',
-  );
 }
 
 function refuseSchedule(queue: string, name: string, all: readonly ScheduleRecord[]): never {

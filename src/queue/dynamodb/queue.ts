@@ -1,8 +1,8 @@
-import { NotSupported } from '../../base/errors.ts';
+import { Conflict, InvalidInput, NotSupported } from '../../base/errors.ts';
 import { Events } from '../../base/events.ts';
 import { checkOptions, optional, text } from '../../base/options/options.ts';
+import { isObject } from '../../base/options/shape.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
-import { isOneEver } from '../declare/unique.ts';
 import type { Definition, Kinds, PayloadIn } from '../definition.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, Producer } from '../enqueue.ts';
 import { type Handlers, readHandlers } from '../handlers.ts';
@@ -21,13 +21,11 @@ import type { WorkerEvents } from '../work/report.ts';
 import { Worker } from '../work/worker.ts';
 import { DynamoQueueChanges } from './changes.ts';
 import { DynamoQueueCounts } from './counts.ts';
+import { notInParts, refusePart, withinRows } from './limits.ts';
 import { type EnqueueItem, partsOf } from './producing.ts';
 import { DynamoQueueReader } from './reader.ts';
 import { DynamoQueueStore, refuseOptions } from './store.ts';
 import { waitForEnd } from './waiting.ts';
-
-/** A row has at most 400 KB: the largest payload and result of a job. */
-const MOST_BYTES = 300_000;
 
 const cancelShape = { reason: optional(text({ max: 1000 })) };
 
@@ -228,6 +226,27 @@ export class DynamoQueue<K extends Kinds = never> {
   }
 
   /**
+   * Puts the job of a dead letter (see {@link KindOptions.onError}) back to work, as `retry` does, and then ends the letter if it waits: one
+   * after the other, so that a letter may be left behind, but no job.
+   * @returns the job that runs again @throws InvalidInput  it is no dead letter @throws Conflict  the letter or its job is in progress, or complete
+   */
+  async redrive(letter: string): Promise<{ readonly id: string; readonly status: JobStatus }> {
+    const { payload, status } = await this.get(letter);
+    const job = isObject(payload) ? payload['job'] : undefined;
+    const isLetter = isObject(payload) && payload['queue'] === this.name && 'isPayloadOmitted' in payload;
+    if (!isLetter || typeof job !== 'string')
+      throw new InvalidInput(`job ${letter} is no dead letter`, { field: 'id' });
+    if (status === 'in-progress') {
+      throw new Conflict(
+        `dead letter ${letter} is in progress: its handler decides about job ${job}; retry that one by its id`,
+      );
+    }
+    const answer = { id: job, status: await this.retry(job) };
+    if (status === 'new') await this.cancel(letter, { reason: 'redriven' }).catch(unlessOver);
+    return answer;
+  }
+
+  /**
    * Enqueues a job at each tick of a cron pattern, as long as a worker of this queue runs in some process: each tick once, however many
    * processes there are. Declaring it again changes it, and keeps its next tick unless the pattern or the zone differs.
    * @param name  1 to 100 characters, one schedule each
@@ -288,38 +307,7 @@ export class DynamoQueue<K extends Kinds = never> {
   }
 }
 
-function refused(kind: string, what: string): NotSupported {
-  return new NotSupported(`kind "${kind}" has ${what}, which queues on DynamoDB do not have`);
-}
-
-function refusePart(part: unknown): void {
-  if (part === undefined) return;
-  throw new NotSupported('a queue on DynamoDB is paused as a whole: call pause() and resume() without options');
-}
-
-function notInParts(): Promise<never> {
-  return Promise.reject(
-    new NotSupported('enqueueItems on DynamoDB takes no unique kinds and no after; enqueue() takes unique'),
-  );
-}
-
-/** Payloads and results fit into a row. @throws NotSupported */
-function withinRows(definition: Definition): Definition {
-  if (definition.blocksKeys) {
-    throw new NotSupported(
-      "keyOnError: 'block' is not there on DynamoDB: the head of a key there names the job that comes next, and no job that has ended; retry from the handler, or keep the queue on Postgres",
-    );
-  }
-  const kinds = new Map(
-    [...definition.kinds].map(([name, kind]) => {
-      if (kind.unique !== undefined && !isOneEver(kind.unique))
-        throw refused(name, 'a rule of unique other than "key"');
-      if (kind.debounce !== undefined) throw refused(name, 'debounce');
-      if (kind.onError !== undefined) throw refused(name, 'onError');
-      if (kind.after.length > 0)
-        throw new NotSupported(`kind "${name}" has after, which queues on DynamoDB do not have`);
-      return [name, { ...kind, maxBytes: Math.min(kind.maxBytes, MOST_BYTES) }];
-    }),
-  );
-  return { ...definition, kinds };
+/** It ended meanwhile. */
+function unlessOver(error: unknown): void {
+  if (!(error instanceof Conflict)) throw error;
 }

@@ -46,6 +46,7 @@ export class DynamoQueueStore implements PortedStore {
   readonly #claimer: Claimer;
   readonly #settling: Settling;
   #coalescing: ReadonlySet<number> = new Set();
+  #ids: QueueIds | undefined;
 
   constructor(engine: DynamoEngine, definition: Definition, timeoutMs: number = CALLER_MS) {
     this.#engine = engine;
@@ -60,12 +61,13 @@ export class DynamoQueueStore implements PortedStore {
       address: () => Promise.resolve(`the table "${engine.table}" of DynamoDB`),
     };
     this.#claimer = new Claimer(this.rows, this.household.liveness, this.#held);
-    this.#settling = new Settling(this.rows, this.#held, definition.historyMs);
+    this.#settling = new Settling(this.rows, this.#held, definition);
   }
 
   within(deadlineMs: number): DynamoQueueStore {
     const store = new DynamoQueueStore(this.#engine, this.#definition, deadlineMs);
     store.#coalescing = this.#coalescing;
+    if (this.#ids !== undefined) store.#settling.ids = this.#ids;
     return store;
   }
 
@@ -95,7 +97,9 @@ export class DynamoQueueStore implements PortedStore {
     this.#coalescing = new Set(
       ids.flatMap(([kind, id]) => ((definition.kinds.get(kind)?.coalesce ?? 'none') === 'none' ? [] : [id])),
     );
-    return { queue: 0, kindId: new Map(ids), kindName: new Map(ids.map(([kind, id]) => [id, kind])) };
+    this.#ids = { queue: 0, kindId: new Map(ids), kindName: new Map(ids.map(([kind, id]) => [id, kind])) };
+    this.#settling.ids = this.#ids;
+    return this.#ids;
   }
 
   async #requireQuiet(shards: number, { name, shards: wanted }: Definition): Promise<void> {

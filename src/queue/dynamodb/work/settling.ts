@@ -1,5 +1,6 @@
 import type { Change } from '../../../engine/dynamodb/index.ts';
-import type { JobFailure, SettleAnswer, Settlement } from '../../store.ts';
+import type { Definition } from '../../definition.ts';
+import type { JobFailure, QueueIds, SettleAnswer, Settlement } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
 import { backName, readHead, type ShardClaim, settledFrom } from '../heads/head.ts';
 import { type KeyOutcome, keySettled, readKeyHead } from '../heads/key-head.ts';
@@ -8,6 +9,7 @@ import { POKE, type Span } from '../heads/spans.ts';
 import { type NewRecord, writeRecords } from '../records.ts';
 import { headOf } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';
+import { Letters } from './letters.ts';
 
 /** What one settlement says about one claim. */
 interface ClaimOutcomes {
@@ -37,17 +39,24 @@ export class Settling {
   readonly #rows: QueueRows;
   readonly #held: Map<number, HeldClaim>;
   readonly #historyMs: number;
+  readonly #letters: Letters;
 
-  constructor(rows: QueueRows, held: Map<number, HeldClaim>, historyMs: number) {
+  constructor(rows: QueueRows, held: Map<number, HeldClaim>, definition: Definition) {
     this.#rows = rows;
     this.#held = held;
-    this.#historyMs = historyMs;
+    this.#historyMs = definition.historyMs;
+    this.#letters = new Letters(rows, definition);
+  }
+
+  /** The kinds, as they are registered. */
+  set ids(ids: QueueIds) {
+    this.#letters.ids = ids;
   }
 
   async settle(settlement: Settlement): Promise<SettleAnswer> {
     const { outcomes, stale } = this.#outcomesOf(settlement);
     await this.#record(settlement, outcomes);
-    let hasNext = false;
+    let hasNext = await this.#leaveLetters(outcomes, stale);
     const leaving: Leaving[] = [];
     for (const each of outcomes) {
       const { isStale, ...part } = await this.#leave(each, settlement.keys);
@@ -116,6 +125,22 @@ export class Settling {
         historyMs: this.#historyMs,
       });
     }
+  }
+
+  /** Ends the jobs that leave a dead letter, each for itself. @returns whether one was left */
+  async #leaveLetters(outcomes: readonly ClaimOutcomes[], stale: Set<number>): Promise<boolean> {
+    let isLeft = false;
+    for (const { held, failed } of outcomes) {
+      for (const failure of failed.values()) {
+        const outcome = await this.#letters.leave(held, failure, attemptOf(held, failure.id));
+        if (outcome === 'none') continue;
+        failed.delete(failure.id);
+        isLeft ||= outcome === 'left';
+        if (outcome === 'stale') stale.add(held.id);
+        if (held.claim.spans.length === 0) this.#held.delete(held.id);
+      }
+    }
+    return isLeft;
   }
 
   /** What leaves a claim: its jobs without a key, and the pokes of keys that are given up. */

@@ -1,0 +1,49 @@
+/** What a queue on DynamoDB does not take, with the reason. */
+import { NotSupported } from '../../base/errors.ts';
+import { isOneEver } from '../declare/unique.ts';
+import type { Definition } from '../definition.ts';
+
+/** A row has at most 400 KB: the largest payload and result of a job. */
+const MOST_BYTES = 300_000;
+
+/** The definition, with payloads and results that fit into a row. @throws NotSupported */
+export function withinRows(definition: Definition): Definition {
+  if (definition.blocksKeys) {
+    throw new NotSupported(
+      "keyOnError: 'block' is not there on DynamoDB: the head of a key there names the job that comes next, and no job that has ended; retry from the handler, or keep the queue on Postgres",
+    );
+  }
+  const kinds = new Map(
+    [...definition.kinds].map(([name, kind]) => {
+      if (kind.unique !== undefined && !isOneEver(kind.unique)) {
+        const why = 'the end of a job changes no row but its record and heads, so none would say that another may come';
+        throw refused(name, 'a rule of unique other than "key"', why);
+      }
+      if (kind.debounce !== undefined) {
+        throw refused(name, 'debounce', 'a claim does not see that a younger job of its key has come');
+      }
+      if (kind.after.length > 0) throw refused(name, 'after', 'the end of a job looks at no other job');
+      return [name, { ...kind, maxBytes: Math.min(kind.maxBytes, MOST_BYTES) }];
+    }),
+  );
+  return { ...definition, kinds };
+}
+
+function refused(kind: string, what: string, why: string): NotSupported {
+  return new NotSupported(`kind "${kind}" has ${what}, which queues on DynamoDB do not have: ${why}`);
+}
+
+/** @throws NotSupported */
+export function refusePart(part: unknown): void {
+  if (part === undefined) return;
+  throw new NotSupported(
+    'not on DynamoDB: a queue is paused as a whole, since a claim takes jobs without reading them',
+  );
+}
+
+/** @throws NotSupported */
+export function notInParts(): Promise<never> {
+  return Promise.reject(
+    new NotSupported('enqueueItems on DynamoDB takes no unique kinds and no after; enqueue() takes unique'),
+  );
+}

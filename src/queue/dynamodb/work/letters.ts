@@ -1,0 +1,122 @@
+/**
+ * Dead letters: a job of a kind with `onError` that ends in error leaves one. What ends the job and the letter are one transaction: the
+ * head of the shard lets go of the job, or the head of its key says that it is over, if and only if the letter is there.
+ */
+import { fieldsOf, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import type { DeadLetter, Definition } from '../../definition.ts';
+import type { JobFailure, NewJobs, QueueIds } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
+import { readHead, settledFrom } from '../heads/head.ts';
+import { keySettled, keyStandingOf, readKeyHead } from '../heads/key-head.ts';
+import { placeOf } from '../heads/place.ts';
+import { addWith } from '../producing.ts';
+import { headOf, pieceOf, readJobRow } from '../rows.ts';
+import type { HeldClaim, HeldKey } from './held.ts';
+
+/** The largest payload that a letter repeats. */
+const MOST_BYTES = 65_536;
+const MOST_TRIES = 20;
+
+/** `none`: it leaves no letter. `stale`: it is no longer this worker's, and nothing was written. */
+export type LetterOutcome = 'none' | 'left' | 'stale';
+
+export class Letters {
+  readonly #rows: QueueRows;
+  readonly #definition: Definition;
+  readonly #hasAny: boolean;
+  /** The kinds, as they were registered last. */
+  ids: QueueIds | undefined;
+
+  constructor(rows: QueueRows, definition: Definition) {
+    this.#rows = rows;
+    this.#definition = definition;
+    this.#hasAny = [...definition.kinds.values()].some(({ onError }) => onError !== undefined);
+  }
+
+  /** Ends a job and leaves its letter: a read, a write and a transaction. It sends nothing where no kind has `onError`. */
+  async leave(held: HeldClaim, failure: JobFailure, attempt: number): Promise<LetterOutcome> {
+    if (!this.#hasAny || failure.to !== 'error') return 'none';
+    const { id } = failure;
+    const key = [...held.keys].find(({ jobs }) => jobs.has(id));
+    const letter = await this.#letterOf(held, key, failure, attempt);
+    if (letter === undefined) return 'none';
+    const isLeft = await (key === undefined ? this.#endPlain(held, id, letter) : this.#endOfKey(key, id, letter));
+    if (key === undefined) held.plain.delete(id);
+    else key.jobs.delete(id);
+    return isLeft ? 'left' : 'stale';
+  }
+
+  /** @returns undefined when its kind has no `onError` */
+  async #letterOf(
+    held: HeldClaim,
+    key: HeldKey | undefined,
+    { id, error = '' }: JobFailure,
+    attempts: number,
+  ): Promise<NewJobs | undefined> {
+    const { name: queue, kinds } = this.#definition;
+    const { piece, index } = placeOf(id);
+    const item = await this.#rows.get(pieceOf(key?.pk ?? this.#rows.shard(held.shard), piece));
+    if (item === undefined) return undefined;
+    const row = readJobRow(item);
+    const at = row.indexes.indexOf(index);
+    const kind = this.ids?.kindName.get(row.kinds[at] ?? -1) ?? '';
+    const letterKind = this.ids?.kindId.get(kinds.get(kind)?.onError ?? '');
+    if (letterKind === undefined) return undefined;
+    const label = key?.key ?? row.keys?.[at];
+    const payload = row.payloads[at] ?? null;
+    const isPayloadOmitted = Buffer.byteLength(JSON.stringify(payload)) > MOST_BYTES;
+    const dead: DeadLetter = {
+      job: String(id),
+      queue,
+      kind,
+      key: label ?? null,
+      attempts,
+      error,
+      payload: isPayloadOmitted ? null : payload,
+      isPayloadOmitted,
+    };
+    const keys = label === undefined ? null : [label];
+    const rest = { kinds: [letterKind], priorities: [0], keys, runAt: null, delays: null, options: null };
+    return { shard: held.shard, n: 1, payloads: JSON.stringify([dead]), ...rest };
+  }
+
+  async #endPlain(held: HeldClaim, id: number, letter: NewJobs): Promise<boolean> {
+    const { piece, index } = placeOf(id);
+    const place = headOf(this.#rows.shard(held.shard));
+    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      const { change, left } = settledFrom(held.claim, (spot) => spot.piece === piece && spot.index === index);
+      if (await this.#add(letter, { key: place, written: written(change) })) {
+        held.claim = left ?? { ...held.claim, spans: [] };
+        return true;
+      }
+      // An earlier settlement was carried out, and its answer was lost; or the worker was taken for dead.
+      const { claims } = readHead(fieldsOf(await this.#rows.get(place)));
+      const now = claims.find(({ token }) => token === held.claim.token);
+      if (now === undefined) return false;
+      const isThere = now.spans.some(
+        (span) => span.piece === piece && index >= span.index && index < span.index + span.n,
+      );
+      held.claim = now;
+      if (!isThere) return true;
+    }
+    throw new Error(`claim ${held.id} changes too often`);
+  }
+
+  async #endOfKey(key: HeldKey, id: number, letter: NewJobs): Promise<boolean> {
+    const place = headOf(key.pk);
+    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      const settled = keySettled(key.head, key.epoch, [{ id, to: 'over', dueAt: 0 }], false);
+      if (settled === undefined) return false;
+      if (keyStandingOf(key.head, id) === 'over') return true;
+      const isAdded = await this.#add(letter, { key: place, written: written(settled.change) });
+      key.head = readKeyHead(fieldsOf(await this.#rows.get(place)));
+      if (isAdded) return true;
+    }
+    throw new Error(`the head of key "${key.key}" changes too often`);
+  }
+
+  async #add(letter: NewJobs, ending: PartialWrite): Promise<boolean> {
+    const id = await addWith(this.#rows, letter, undefined, this.#definition.keyed, () => [ending]);
+    return id !== undefined;
+  }
+}
