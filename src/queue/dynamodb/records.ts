@@ -38,7 +38,7 @@ export interface RecordWish {
 const MOST_BYTES = 300_000;
 const AT_ONCE = 8;
 /** A poke can be so late, at most, that what it asks after is still known: longer than anything is claimed or retried for. */
-const LEAST_MS = 30 * 86_400_000;
+export const LEAST_MS: number = 30 * 86_400_000;
 
 /** Writes what a settlement says, a row for each piece. Written twice it is the same. */
 export async function writeRecords(
@@ -67,6 +67,13 @@ export async function writeRecords(
       }),
     );
   }
+}
+
+/** When something was last written about jobs of a piece; 0: never, or it is too long ago. */
+export async function lastRecordAt(rows: QueueRows, shard: number, piece: number): Promise<number> {
+  const from = recordsOf(piece);
+  const items = await rows.range(rows.shard(shard), from, `${from}~`, 1000);
+  return Math.max(0, ...items.map((item) => Number(fieldsOf(item)['t'] ?? 0)));
 }
 
 /** Everything that was written about a job, oldest first. */

@@ -7,6 +7,7 @@ import {
   Expression,
   fieldsOf,
   num,
+  TTL,
   workerOf,
 } from '../../engine/dynamodb/index.ts';
 import type { Definition } from '../definition.ts';
@@ -19,12 +20,14 @@ import { QueueRows } from './database.ts';
 import { declared, listName, readDeclared } from './declaration.ts';
 import { isQuiet, rescued } from './heads/head.ts';
 import { addJobs, addUnique } from './producing.ts';
+import { LEAST_MS } from './records.ts';
 import { declarationOf, headOf, progressOf, uniqueOf, workersKey } from './rows.ts';
 import { DynamoSchedules } from './schedules.ts';
 import { statusOfJob } from './standing.ts';
 import { Claimer } from './work/claiming.ts';
 import type { HeldClaim } from './work/held.ts';
 import { Household, keeperOf } from './work/household.ts';
+import { Pruning } from './work/pruning.ts';
 import { Settling } from './work/settling.ts';
 import { WorkerRows } from './work/workers.ts';
 
@@ -73,6 +76,7 @@ export class DynamoQueueStore implements PortedStore {
 
   ports(_queue: number, leaseMs: number): WorkerPorts {
     this.household.ticks ??= this.schedules;
+    this.household.pruning ??= new Pruning(this.rows, this.#definition, () => this.register(this.#definition));
     return {
       keeper: keeperOf(leaseMs, (beats) => this.workers.beat(beats)),
       group: this.household,
@@ -222,7 +226,11 @@ export class DynamoQueueStore implements PortedStore {
   async progress(shard: number, claim: number | undefined, job: number, json: string): Promise<void> {
     const held = claim === undefined ? undefined : this.#held.get(claim);
     if (held === undefined) throw lost(job);
-    const written = new Expression().set('y', attribute(json)).set('t', num(this.#engine.now())).write();
+    const now = this.#engine.now();
+    const request = new Expression().set('y', attribute(json)).set('t', num(now));
+    const keptMs = Math.max(this.#definition.historyMs, LEAST_MS);
+    if (Number.isFinite(keptMs)) request.set(TTL, num(Math.ceil((now + keptMs) / 1000)));
+    const written = request.write();
     const isDone = await this.rows.together([
       { key: progressOf(this.rows.shard(shard), job), written },
       { key: workerOf(workersKey(this.rows.queue), held.claim.worker), checked: IS_THERE },

@@ -11,6 +11,7 @@ import type { GroupPort, KeeperPort } from '../../work/ports.ts';
 import type { GroupMember } from '../../work/worker-group.ts';
 import { QueueRows } from '../database.ts';
 import { workersKey } from '../rows.ts';
+import type { Pruning } from './pruning.ts';
 
 /** How seldom a process looks for dead workers, which it does also when a lease runs out: so jobs wait for no second look. */
 const RESCUE_MS = 5000;
@@ -28,9 +29,12 @@ export class Household implements GroupPort {
   readonly liveness: Liveness;
   readonly #members = new Set<GroupMember>();
   #chores: Loop | undefined;
+  #pruning: Loop | undefined;
   #scheduler: Scheduler | undefined;
   /** The schedules of the queue, from the first worker on. */
   ticks: TickRows | undefined;
+  /** The removal of its old jobs, likewise. */
+  pruning: Pruning | undefined;
   readonly #engine: DynamoEngine;
   readonly #queue: string;
 
@@ -56,6 +60,7 @@ export class Household implements GroupPort {
       onError: (error) => this.#engine.logger.warn({ err: error, queue: this.#queue }, 'queue worker: no rescue'),
       unref: true,
     });
+    if (this.pruning !== undefined) this.#pruning ??= this.#prune(this.pruning);
     if (this.ticks !== undefined) {
       this.#scheduler ??= new Scheduler({
         rows: this.#waking(this.ticks),
@@ -70,8 +75,9 @@ export class Household implements GroupPort {
   async leave(member: GroupMember): Promise<void> {
     this.#members.delete(member);
     if (this.#members.size > 0) return;
-    const ending = [this.#chores, this.#scheduler];
+    const ending = [this.#chores, this.#scheduler, this.#pruning];
     this.#chores = undefined;
+    this.#pruning = undefined;
     this.#scheduler = undefined;
     await within(STOP_MS, Promise.all(ending.map(async (one) => one?.stop())));
   }
@@ -114,6 +120,15 @@ export class Household implements GroupPort {
         return jobs;
       },
     };
+  }
+
+  #prune(pruning: Pruning): Loop {
+    return startLoop({
+      name: 'queue.prune',
+      run: () => pruning.run(),
+      onError: (error) => this.#engine.logger.warn({ err: error, queue: this.#queue }, 'queue worker: no pruning'),
+      unref: true,
+    });
   }
 
   async #runChores(): Promise<number> {

@@ -1,0 +1,101 @@
+/** Removes jobs whose history is over: the rows of pieces, and of the keys among them. Time to live removes records and progress. */
+import { fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { QueueIds } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
+import { type ShardHead, standingOf } from '../heads/head.ts';
+import { keyStandingOf, readKeyHead } from '../heads/key-head.ts';
+import { jobNumber, pieceOf as numberOf, sequenceOf } from '../heads/place.ts';
+import { lastRecordAt } from '../records.ts';
+import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
+
+/** One poll of a shard reads so many rows, of at most a megabyte. */
+const PAGE = 25;
+/** With old rows left, it goes on after a second; else it rests for a tenth of the history, and at most for ten minutes. */
+const REST_MS = { min: 1000, max: 600_000 } as const;
+/** Pieces of one run: the loop has other shards, and ends soon when it is stopped. */
+const MOST = 500;
+
+export class Pruning {
+  readonly #rows: QueueRows;
+  readonly #definition: Definition;
+  readonly #ids: () => Promise<QueueIds>;
+  /** By shard and band: behind which piece to look next. What has to stay is read once in a round. */
+  readonly #from = new Map<string, number>();
+
+  constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>) {
+    this.#rows = rows;
+    this.#definition = definition;
+    this.#ids = ids;
+  }
+
+  /** Looks at all shards. @returns milliseconds until it should look again */
+  async run(): Promise<number> {
+    const { historyMs, shards } = this.#definition;
+    if (!Number.isFinite(historyMs)) return REST_MS.max;
+    let isMore = false;
+    for (let shard = 0; shard < shards; shard += 1) {
+      const head = await this.#rows.head(shard);
+      for (const [band, last] of head.last.entries()) {
+        if (last > 0) isMore = (await this.#prune(shard, head, band)) || isMore;
+      }
+    }
+    const restMs = isMore ? REST_MS.min : Math.min(REST_MS.max, Math.max(REST_MS.min, historyMs / 10));
+    return restMs * (0.75 + Math.random() / 2);
+  }
+
+  /** @returns whether there may be more to remove */
+  async #prune(shard: number, head: ShardHead, band: number): Promise<boolean> {
+    const pk = this.#rows.shard(shard);
+    const place = `${shard} ${band}`;
+    const oldest = this.#rows.engine.now() - this.#definition.historyMs;
+    for (let seen = 0; seen < MOST; seen += PAGE) {
+      const from = numberOf(band, this.#from.get(place) ?? 0);
+      const to = numberOf(band, head.last[band] ?? 0);
+      const { items, isWhole } = await this.#rows.page(pk, pieceOf(pk, from).sk, pieceOf(pk, to).sk, PAGE);
+      const old = items.filter((item) => readJobRow(item).enqueuedAt < oldest);
+      for (const item of old) if (await this.#isOver(shard, head, item, oldest)) await this.#remove(shard, item);
+      const isEnd = isWhole || old.length < items.length;
+      // From the beginning again, as what had to stay may be over by then.
+      if (isEnd) this.#from.delete(place);
+      else this.#from.set(place, sequenceOf(readJobRow(items.at(-1) ?? {}).piece) + 1);
+      if (isEnd) return false;
+    }
+    return true;
+  }
+
+  /** Whether all jobs of a piece are over, and their records old. */
+  async #isOver(shard: number, head: ShardHead, item: Item, oldest: number): Promise<boolean> {
+    const row = readJobRow(item);
+    const pk = this.#rows.shard(shard);
+    const { kindName } = await this.#ids();
+    // A job that is unique for ever is there for ever.
+    const isKept = row.kinds.some((kind) => this.#definition.kinds.get(kindName.get(kind) ?? '')?.unique !== undefined);
+    if (row.n > 0 && isKept) return false;
+    // An empty piece stands for the number of a producer that was given up, until the line has passed it.
+    const spots = (row.n === 0 ? [0] : row.indexes).map((index) => ({ piece: row.piece, index }));
+    if (spots.some((spot) => standingOf(head, spot) !== 'gone')) return false;
+    if (row.dueAt > 0 && (await this.#rows.get(delayOf(pk, row.dueAt, row.piece))) !== undefined) return false;
+    for (const key of keysOf(row)) {
+      const keyHead = readKeyHead(fieldsOf(await this.#rows.get(headOf(keyOf(pk, key)))));
+      const isLeft = row.indexes.some(
+        (index, at) => row.keys?.[at] === key && keyStandingOf(keyHead, jobNumber(shard, row.piece, index)) !== 'over',
+      );
+      if (isLeft) return false;
+    }
+    return (await lastRecordAt(this.#rows, shard, row.piece)) < oldest;
+  }
+
+  /** The rows of keys first: a piece that is there names them. */
+  async #remove(shard: number, item: Item): Promise<void> {
+    const row = readJobRow(item);
+    const pk = this.#rows.shard(shard);
+    const { engine, limits } = this.#rows;
+    for (const key of keysOf(row)) await engine.remove(pieceOf(keyOf(pk, key), row.piece), {}, limits);
+    await engine.remove(pieceOf(pk, row.piece), {}, limits);
+  }
+}
+
+function keysOf(row: JobRow): Set<string> {
+  return new Set(row.isLabelled ? [] : row.keys);
+}

@@ -1,0 +1,53 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { NotFound } from '../../../src/base/errors.ts';
+import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { createQueue } from '../../../src/queue/index.ts';
+import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
+import { eventually } from '../../support/eventually.ts';
+
+const local = await sharedDynamo();
+const TABLE = 'queue-pruning';
+let engine: DynamoEngine;
+
+beforeAll(async () => {
+  engine = dynamodb(dynamoClient(local.endpoint), { table: TABLE });
+  await engine.migrate();
+});
+
+describe.skipIf(local.kind === 'dynalite')('history on DynamoDB', () => {
+  test('jobs that have ended are removed when their history is over, and no others', async () => {
+    const kinds = { send: { attempts: 1 }, once: { unique: 'key' } } as const;
+    const queue = createQueue(engine, 'pruned', { kinds, history: '1s', shards: 2 });
+    const ran: unknown[] = [];
+    const handler = ({ payload }: { payload: unknown }): void => {
+      if (payload === 'fails') throw new Error('no');
+      ran.push(payload);
+    };
+    const waits = await queue.enqueue('send', 'later', { runAt: new Date(Date.now() + 3_600_000) });
+    const waitsInKey = await queue.enqueue('send', 'later', { key: 'k', runAt: new Date(Date.now() + 3_600_000) });
+    const gone = [
+      ...(await queue.enqueueMany(Array.from({ length: 70 }, (_, n) => ({ kind: 'send' as const, payload: n })))),
+      ...(await queue.enqueueMany(['k', 'l', 'k'].map((key) => ({ kind: 'send' as const, payload: key, key })))),
+      (await queue.enqueue('send', 'fails')).id,
+      (await queue.enqueue('send', 'soon', { key: 'k', delay: '10ms' })).id,
+    ];
+    const unique = await queue.enqueue('once', 'once', { key: 'u' });
+    const worker = queue.work({ send: handler, once: handler }, { poll: '200ms' });
+    await worker.started;
+    await queue.drain({ timeout: '50s' });
+    await eventually(async () => {
+      for (const id of gone) await expect(queue.get(id)).rejects.toThrow(NotFound);
+    });
+    expect((await queue.get(unique.id)).status).toBe('complete');
+    expect(await queue.enqueue('once', 'again', { key: 'u' })).toMatchObject({ id: unique.id, duplicate: true });
+    expect((await queue.get(waits.id)).status).toBe('new');
+    expect((await queue.get(waitsInKey.id)).status).toBe('new');
+    // What is enqueued after that runs, in order.
+    ran.length = 0;
+    const jobs = Array.from({ length: 5 }, (_, n) => ({ kind: 'send' as const, payload: n, key: 'k' }));
+    await queue.enqueueMany(jobs);
+    await queue.drain({ timeout: '50s' });
+    expect(ran).toEqual([0, 1, 2, 3, 4]);
+    await worker.stop();
+  });
+});
