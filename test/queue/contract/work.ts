@@ -213,6 +213,22 @@ export function workPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): v
     );
   });
 
+  test('a job of a key that was cancelled and retried before it ran, runs once, and its key goes on', async () => {
+    const f = await open();
+    const queue = f.queue({ kinds: { step: {} } });
+    const ran: unknown[] = [];
+    const first = await queue.enqueue('step', 1, { key: 'k' });
+    await queue.cancel(first.id);
+    await queue.retry(first.id);
+    await queue.enqueue('step', 2, { key: 'k' });
+    await start(f, queue, { step: ({ payload }) => void ran.push(payload) });
+    await queue.drain();
+    expect((await queue.get(first.id)).status).toBe('complete');
+    await queue.enqueue('step', 3, { key: 'k' });
+    await queue.drain();
+    expect(ran).toEqual([1, 2, 3]);
+  });
+
   test.skipIf(lacks.transactions)('the owner of a unit passes its guard and commits', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} }, retry: AT_ONCE });

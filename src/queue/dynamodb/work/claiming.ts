@@ -192,7 +192,7 @@ export class Claimer {
       if (row === undefined || row.n === 0) gone.push(span);
       else if (row.isLabelled) labelled.push(...labelledOf(held, span, row));
       else if (row.keys === undefined) runs.push(...runsOf(held, span, row));
-      else for (const [key, poke] of pokesOf(span, row.keys)) pokes.set(key, [...(pokes.get(key) ?? []), poke]);
+      else for (const [key, poke] of pokesOf(span, row.keys)) pokes.set(key, withPoke(pokes.get(key), poke));
     }
     const taken = await this.#keys.takeAll(held, pokes, { worker, chain, coalescing: kinds.coalescing });
     await this.#settlePokes(held, [...gone, ...taken.over], taken.back);
@@ -285,6 +285,12 @@ function pokesOf(span: Span, keys: readonly string[]): [key: string, poke: Span]
     const index = span.index + offset;
     return [keys[index] ?? '', { ...span, index, n: 1 }];
   });
+}
+
+/** A job that was cancelled in the line and retried by hand is named twice: what leaves a claim leaves it by its place, so it is one poke. */
+function withPoke(known: readonly Span[] = [], poke: Span): Span[] {
+  const isThere = known.some(({ piece, index }) => piece === poke.piece && index === poke.index);
+  return isThere ? [...known] : [...known, poke];
 }
 
 function claimedKey(held: HeldClaim, { key, jobs }: KeyTaken, { coalescing }: ClaimKinds): ClaimedKey {
