@@ -45,6 +45,13 @@ const GROUPS: readonly (readonly [title: string, entries: readonly Entry[]])[] =
   ],
 ];
 
+/** Without those that this server does not have. */
+function groups(parts: Readonly<Record<string, boolean>>): typeof GROUPS {
+  return GROUPS.map(([title, entries]) => [title, entries.filter(([href]) => parts[href] !== false)] as const).filter(
+    ([, entries]) => entries.length > 0,
+  );
+}
+
 const isOpen = signal(false);
 
 export function Side(): JSX.Element {
@@ -76,7 +83,7 @@ export function Side(): JSX.Element {
           Menu
         </button>
       </div>
-      {GROUPS.map(([title, entries]) => (
+      {groups(visitor?.parts ?? {}).map(([title, entries]) => (
         <div key={title}>
           {title !== '' && <h2>{title}</h2>}
           <ul>

@@ -1,9 +1,11 @@
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
+import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { HttpOptions } from '../../http/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
-import { isRecord, loadConfig } from '../setup/config.ts';
+import { type Config, isRecord, loadConfig } from '../setup/config.ts';
+import { type DynamoFlags, migrateCommand, openTable } from '../setup/dynamo-table.ts';
 import { FrontDoor, openBrowser } from '../setup/front-door.ts';
 import { wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
@@ -12,14 +14,13 @@ import { programOf } from '../setup/program.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { needTarget } from '../setup/target.ts';
 
-interface Flags {
+interface Flags extends DynamoFlags {
   readonly port: number;
   readonly host: string;
   readonly basePath?: string;
   readonly title?: string;
   readonly token?: string;
   readonly store?: string;
-  readonly endpoint?: string;
   readonly open: boolean;
 }
 
@@ -35,8 +36,14 @@ export function addDashboard(program: Command): void {
     .option('--token <token>', 'an administrator’s token; else PAWL_TOKEN, or http.auth in the config file')
     .option('--no-open', 'open no browser, even in a terminal')
     .option('--store <place>', 'the bytes of files: a folder, or s3://bucket/prefix; else PAWL_FILES')
-    .option('--endpoint <url>', 'the URL of a store that speaks S3 and is not Amazon’s; else PAWL_FILES_ENDPOINT');
-  examples(command, ['pawl dashboard --url postgres://localhost/app', 'pawl dashboard --read-only --title production']);
+    .option('--endpoint <url>', 'the URL of a store that speaks S3 and is not Amazon’s, or of DynamoDB Local')
+    .option('--dynamodb [table]', 'the queues in this table instead; "pawl" unless named')
+    .option('--region <region>', 'the region of the table; else AWS_REGION');
+  examples(command, [
+    'pawl dashboard --url postgres://localhost/app',
+    'pawl dashboard --read-only --title production',
+    'pawl dashboard --dynamodb pawl',
+  ]);
   command.action((flags: Flags, self: Command) => run(self, (cli) => serveIt(cli, flags), { endsBySignal: true }));
   const hash = command.command('hash').description('print the hash of a password, which is read from stdin');
   examples(hash, ['pawl dashboard hash < password.txt', 'pass show pawl | pawl dashboard hash']);
@@ -50,30 +57,45 @@ async function serveIt(cli: Cli, flags: Flags): Promise<number> {
   refuseOpenDoor(flags.host, given);
   const door = hasWayIn(given) ? undefined : new FrontDoor();
   const options = door === undefined ? given : { ...given, auth: { ...given.auth, tokens: [door.token] } };
-  const target = await needTarget(globals, config);
   if (globals.dryRun) {
+    if (cli.table === undefined) await needTarget(globals, config);
     talk.say(`would serve the dashboard on ${flags.host}, port ${flags.port}`);
     return EXIT.done;
   }
-  const engine = await cli.open(target, { applicationName: 'pawl dashboard', max: 8 });
-  // What cannot be reached is said now, and not by every page.
-  const { serverVersion } = await engine.describe();
   const { createHttp, serve } = await import('../../http/index.ts');
-  const files = await filesOf(cli, flags, engine, options);
-  const program = await programOf(cli, config, engine);
-  const served = await serve(createHttp(engine, { ...program, ...options, ...files }), {
-    port: flags.port,
-    host: flags.host,
-  }).catch(inUse);
+  const { engine, what, ...parts } = await open(cli, flags, config, options);
+  const { port, host } = flags;
+  const served = await serve(createHttp(engine, { ...parts, ...options }), { port, host }).catch(inUse);
   cli.atEnd(() => served.stop());
   const url = door?.urlOf(served.url) ?? served.url;
-  talk.say(`dashboard of Postgres ${serverVersion}: ${url}`);
+  talk.say(`dashboard of ${what}: ${url}`);
   if (flags.open) await openBrowser(cli, url);
   await new Promise<void>((resolve) => {
     cli.signal.addEventListener('abort', () => resolve(), { once: true });
     if (cli.signal.aborted) resolve();
   });
   return EXIT.done;
+}
+
+interface Ground extends HttpOptions {
+  readonly engine: PostgresEngine | DynamoEngine;
+  /** What it is, in words. */
+  readonly what: string;
+}
+
+/** The database or the table. What cannot be reached is said now, and not by every page. */
+async function open(cli: Cli, flags: Flags, config: Config | undefined, options: HttpOptions): Promise<Ground> {
+  if (cli.table !== undefined) {
+    const table = await openTable(cli, cli.table, flags);
+    if (await table.isMigrated()) return { engine: table, what: `the table "${cli.table}" of DynamoDB` };
+    throw new Failure(`there is no table "${cli.table}"`, { exit: EXIT.failed, next: migrateCommand(flags) });
+  }
+  const target = await needTarget(cli.globals, config);
+  const engine = await cli.open(target, { applicationName: 'pawl dashboard', max: 8 });
+  const { serverVersion } = await engine.describe();
+  const files = await filesOf(cli, flags, engine, options);
+  const program = await programOf(cli, config, engine);
+  return { engine, what: `Postgres ${serverVersion}`, ...program, ...files };
 }
 
 function optionsOf({ basePath, title, token }: Flags, config: unknown, readOnly: boolean): HttpOptions {

@@ -55,7 +55,7 @@ export async function run(
   { writes = false, endsBySignal = false, queue }: RunOptions = {},
 ): Promise<void> {
   const globals: Globals = { ...DEFAULTS, ...command.optsWithGlobals() };
-  const dynamo: DynamoFlags = hasTable(command) ? command.opts() : {};
+  const dynamo: DynamoFlags = namesTable(command) ? command.opts() : {};
   if (writes && globals.readOnly && !globals.dryRun) {
     throw new Failure(`${command.name()} changes something, which --read-only refuses`, {
       exit: EXIT.usage,
@@ -107,9 +107,10 @@ export async function run(
   }
 }
 
-/** `--endpoint` alone is that of a store of files. */
-function hasTable(command: Command): boolean {
-  return command.options.some((option) => option.attributeName() === 'dynamodb');
+/** Without a table, `--endpoint` is that of a store of files where a command takes one. */
+function namesTable(command: Command): boolean {
+  const names = command.options.map((option) => option.attributeName());
+  return names.includes('dynamodb') && (!names.includes('store') || command.opts()['dynamodb'] !== undefined);
 }
 
 /** In reverse order. A command that was broken off ends now: a connection that hangs is closed with the process. */

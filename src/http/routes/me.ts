@@ -6,7 +6,20 @@ import { type AnyRoute, route } from '../protocol/route.ts';
 /** Parts that have pages of their own. */
 const PARTS = { queues: true, locks: true, actors: true, captures: true, files: true } as const;
 /** Those on a table of DynamoDB. */
-const TABLE_PARTS = { queues: true, locks: false, actors: false, captures: false, files: false } as const;
+const TABLE_PARTS = {
+  queues: true,
+  locks: false,
+  actors: false,
+  captures: false,
+  files: false,
+  // Lists and figures that an index would have to find.
+  jobs: false,
+  errors: false,
+  topics: false,
+  history: false,
+  pages: false,
+  admin: false,
+} as const;
 
 /** The caller, its permissions, and the controls of `pawl dev`. Logging in and out needs no permission, and is in app.ts. */
 export const visitorRoutes: readonly AnyRoute[] = [

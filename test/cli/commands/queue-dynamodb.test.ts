@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
+import { doorOf } from '../door.ts';
 import { pawl, startPawl } from '../pawl.ts';
 import { warmPawl } from '../warm-pawl.ts';
 
@@ -99,6 +100,17 @@ describe.skipIf(local.kind === 'dynalite')('queues on DynamoDB', () => {
     await warmPawl(['job', 'add', 'chores', 'paint', '{"colour":"red"}', ...at]);
     const once = await pawl(['worker', '--config', WORKERS, '--once', '-o', 'json', ...at]);
     expect(JSON.parse(once.stdout)).toMatchObject([{ queue: 'chores', complete: 1 }]);
+  });
+
+  test('the dashboard shows the queues of a table, and only the pages that it has', async () => {
+    await createQueue(engine, 'shown', { kinds: { send: {} } }).register();
+    const dashboard = startPawl(['dashboard', '--port', '0', ...at]);
+    const { base, headers } = await doorOf(dashboard);
+    const ask = async (path: string): Promise<unknown> => (await fetch(`${base}api/v1/${path}`, { headers })).json();
+    expect(await ask('me')).toMatchObject({ parts: { queues: true, locks: false, history: false } });
+    expect(await ask('queues?q=shown')).toMatchObject({ items: [{ name: 'shown', stats: { ready: 0 } }] });
+    dashboard.signal('SIGINT');
+    expect((await dashboard.ended).code).toBe(0);
   });
 
   test('doctor names the command that makes the table', async () => {
