@@ -5,6 +5,7 @@ import type { Definition } from '../definition.ts';
 import type { JobStatus } from '../job.ts';
 import type { QueueRows } from './database.ts';
 import { cancelledInLine, pauseSet, restoredInLine, withdrawn } from './heads/by-hand.ts';
+import { counting, noneEnded } from './heads/ended.ts';
 import { added, backName, readHead } from './heads/head.ts';
 import { jobAdded, keyCancelled, readKeyHead } from './heads/key-head.ts';
 import { isIn, POKE } from './heads/spans.ts';
@@ -44,7 +45,9 @@ export class DynamoQueueChanges {
         continue;
       }
       await this.#recordByHand(job, 'cancelled', 'cancel', reason);
-      if (await this.#takeOut(job)) return 'cancelled';
+      if (!(await this.#takeOut(job))) continue;
+      await this.#count(job, 'cancelled', 1);
+      return 'cancelled';
     }
     throw new Conflict(`job ${id} changes all the time; try again`);
   }
@@ -62,6 +65,7 @@ export class DynamoQueueChanges {
       // It is delayed again, until the time that it was enqueued for.
     } else if (job.key === undefined) await this.#giveBack(job, at);
     else await this.#addToKey(job, at);
+    await this.#count(job, job.status, -1);
     await this.#recordByHand(job, 'release', 'retry by hand', null);
     this.#store.household.notify();
     return 'new';
@@ -77,6 +81,11 @@ export class DynamoQueueChanges {
       });
     }
     if (!isPaused) this.#store.household.notify();
+  }
+
+  async #count(job: FoundJob, status: 'error' | 'cancelled', by: number): Promise<void> {
+    const change = counting({ expect: {}, set: {} }, { ...noneEnded(), [status]: by }, this.#rows.engine.now());
+    await this.#rows.change(this.#head(job), change);
   }
 
   #head({ shard }: FoundJob): { pk: string; sk: string } {

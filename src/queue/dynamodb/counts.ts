@@ -4,6 +4,7 @@ import type { QueueStats } from '../operate/stats.ts';
 import type { RemainingWork } from '../postgres/reader.ts';
 import type { QueueRows } from './database.ts';
 import { pausedAt } from './heads/by-hand.ts';
+import { endedIn } from './heads/ended.ts';
 import { isQuiet, type ShardHead } from './heads/head.ts';
 import { JOBS } from './heads/place.ts';
 import { DELAYS, pieceOf, readJobRow } from './rows.ts';
@@ -24,7 +25,7 @@ export class DynamoQueueCounts {
   async stats(): Promise<QueueStats> {
     const heads = await this.#heads();
     const workers = await this.#store.workers.list();
-    const counts = { ready: 0, inProgress: 0, delayed: 0 };
+    const counts = { ready: 0, inProgress: 0, delayed: 0, error: 0, cancelled: 0, completePerMinute: 0 };
     const at = this.#rows.engine.now();
     let pause: number | undefined;
     for (const [shard, head] of heads.entries()) {
@@ -38,16 +39,17 @@ export class DynamoQueueCounts {
       counts.ready += await this.#lineOf(shard, head);
       const delays = await this.#rows.range(this.#rows.shard(shard), DELAYS.first, DELAYS.last, 1000);
       for (const item of delays) counts.delayed += Number(fieldsOf(item)['n'] ?? 0) - cancelledIn(item).length;
+      const ended = endedIn(head.fields, at);
+      counts.error += ended.error;
+      counts.cancelled += ended.cancelled;
+      counts.completePerMinute += ended.complete;
       pause = pausedAt(head) ?? pause;
     }
     return {
       ...counts,
       new: counts.ready + counts.delayed,
       'in-progress': counts.inProgress,
-      error: 0,
-      cancelled: 0,
       parked: 0,
-      completePerMinute: 0,
       oldestReadyMs: null,
       paused: pause !== undefined,
       pausedAt: pause === undefined ? null : new Date(pause),

@@ -172,6 +172,31 @@ describe.skipIf(local.kind === 'dynalite')('a queue on DynamoDB', () => {
     expect(() => createQueue(engine, name(), { kinds: { a: {} }, keyOnError: 'block' })).toThrow(NotSupported);
   });
 
+  test('stats count what has ended, with a key or without, and what was retried by hand no more', async () => {
+    const queue = createQueue(engine, name(), { kinds: { send: { attempts: 1 } }, shards: 2 });
+    const jobs = ['a', 'b', 'fails', 'fails'].map((payload, n) => ({
+      kind: 'send' as const,
+      payload,
+      ...(n % 2 === 0 && { key: `k${n}` }),
+    }));
+    const ids = await queue.enqueueMany(jobs);
+    const never = await queue.enqueue('send', 'never', { key: 'never' });
+    await queue.cancel(never.id);
+    const worker = queue.work({
+      send: ({ payload }) => (payload === 'fails' ? Promise.reject(new Error('no')) : undefined),
+    });
+    await worker.started;
+    await queue.drain();
+    await eventually(async () =>
+      expect(await queue.stats()).toMatchObject({ error: 2, cancelled: 1, ready: 0, inProgress: 0 }),
+    );
+    expect((await queue.stats()).completePerMinute).toBeGreaterThan(0);
+    await worker.stop();
+    await queue.retry(ids[2] ?? '');
+    await queue.retry(never.id);
+    expect(await queue.stats()).toMatchObject({ error: 1, cancelled: 0 });
+  });
+
   test('explain says why a job does not run', async () => {
     const queue = createQueue(engine, name(), { kinds: { send: {} } });
     const { id } = await queue.enqueue('send', {});

@@ -5,6 +5,7 @@ import type { Origin } from '../../job-options.ts';
 import type { ClaimAnswer, ClaimedKey, ClaimedRun, ClaimRequest } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
 import { claimDecided, type LineView, type SeenPiece } from '../heads/claim.ts';
+import { noneEnded, withoutOldMinutes } from '../heads/ended.ts';
 import {
   backName,
   bandsWithWork,
@@ -86,7 +87,8 @@ export class Claimer {
       const now = this.#rows.engine.now();
       const decision = claimDecided(head, { ...wish, now }, seen);
       if (decision === undefined) return { answer: { ...EMPTY, due: dueIn(head, due.nextAt, now) } };
-      const outcome = await this.#rows.change(headOf(this.#rows.shard(shard)), decision.change);
+      const change = withoutOldMinutes(decision.change, head.fields, now);
+      const outcome = await this.#rows.change(headOf(this.#rows.shard(shard)), change);
       head = readHead(outcome.fields);
       const claim = outcome.isDone ? decision.claim : head.claims.find((one) => one.request === wish.request);
       if (claim === undefined) continue;
@@ -105,7 +107,17 @@ export class Claimer {
   #hold(shard: number, claim: ShardClaim, claimedAt: number, { next, missing, last }: ShardHead): HeldClaim {
     const id = claimId(shard, claim.token);
     const line = { frontier: next[0] ?? JOBS, missing, last: last[0] ?? 0 };
-    const held: HeldClaim = { id, shard, claim, claimedAt, ...line, returns: 0, plain: new Map(), keys: new Set() };
+    const held: HeldClaim = {
+      id,
+      shard,
+      claim,
+      claimedAt,
+      ...line,
+      returns: 0,
+      plain: new Map(),
+      keys: new Set(),
+      ended: noneEnded(),
+    };
     this.#held.set(id, held);
     return held;
   }

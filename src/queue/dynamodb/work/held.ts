@@ -1,3 +1,4 @@
+import type { EndedCounts } from '../heads/ended.ts';
 import { type ShardClaim } from '../heads/head.ts';
 import type { KeyHead } from '../heads/key-head.ts';
 import { type Span } from '../heads/spans.ts';
@@ -20,6 +21,8 @@ export interface HeldClaim {
   /** Jobs without a key that have no outcome yet, by id, each with its span. */
   readonly plain: Map<number, Span>;
   readonly keys: Set<HeldKey>;
+  /** Jobs that have ended since the head of the shard was last written for this claim. */
+  ended: EndedCounts;
 }
 
 /** A key that a worker has taken, and what of its chain has no outcome yet. */

@@ -6,6 +6,7 @@ import { fieldsOf, type PartialWrite, written } from '../../../engine/dynamodb/i
 import type { DeadLetter, Definition } from '../../definition.ts';
 import type { JobFailure, NewJobs, QueueIds } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
+import { counting, noneEnded } from '../heads/ended.ts';
 import { readHead, settledFrom } from '../heads/head.ts';
 import { keySettled, keyStandingOf, readKeyHead } from '../heads/key-head.ts';
 import { placeOf } from '../heads/place.ts';
@@ -40,6 +41,7 @@ export class Letters {
     const key = [...held.keys].find(({ jobs }) => jobs.has(id));
     const letter = await this.#letterOf(held, key, failure, attempt);
     if (letter === undefined) return 'none';
+    if (key !== undefined) held.ended.error += 1;
     const isLeft = await (key === undefined ? this.#endPlain(held, id, letter) : this.#endOfKey(key, id, letter));
     if (key === undefined) held.plain.delete(id);
     else key.jobs.delete(id);
@@ -85,7 +87,8 @@ export class Letters {
     const place = headOf(this.#rows.shard(held.shard));
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
       const { change, left } = settledFrom(held.claim, (spot) => spot.piece === piece && spot.index === index);
-      if (await this.#add(letter, { key: place, written: written(change) })) {
+      const counted = counting(change, { ...noneEnded(), error: 1 }, this.#rows.engine.now());
+      if (await this.#add(letter, { key: place, written: written(counted) })) {
         held.claim = left ?? { ...held.claim, spans: [] };
         return true;
       }

@@ -2,6 +2,7 @@ import type { Change } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { JobFailure, QueueIds, SettleAnswer, Settlement } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
+import { counting, type EndedCounts, noneEnded } from '../heads/ended.ts';
 import { backName, readHead, type ShardClaim, settledFrom } from '../heads/head.ts';
 import { type KeyOutcome, keySettled, readKeyHead } from '../heads/key-head.ts';
 import { JOBS, placeOf } from '../heads/place.ts';
@@ -25,6 +26,8 @@ interface Leaving {
   readonly gone: ReadonlySet<number>;
   readonly back: readonly Span[];
   readonly plain: readonly number[];
+  /** How many of these have ended. */
+  readonly ended: EndedCounts;
   readonly keys: readonly HeldKey[];
 }
 
@@ -163,7 +166,10 @@ export class Settling {
       const givesUp = givenUp.some(([name, epoch]) => name === key.key && epoch === key.epoch);
       if (outcomes.length === 0 && !givesUp) continue;
       const isHeld = key.givenUp !== undefined || (await this.#settleKey(key, outcomes, givesUp));
-      for (const { id } of outcomes) key.jobs.delete(id);
+      // From now on they are no job of this claim: a settlement that is repeated does not count them again.
+      const ids = outcomes.map(({ id }) => id);
+      if (isHeld) held.ended = bothOf(held.ended, countOf(ids, complete, failed));
+      for (const id of ids) key.jobs.delete(id);
       isStale ||= !isHeld;
       if (!givesUp && isHeld) continue;
       keys.push(key);
@@ -171,7 +177,7 @@ export class Settling {
       const backUntil = key.givenUp?.backUntil;
       if (backUntil !== undefined) back.push({ ...key.poke, n: 1, attempts: POKE, dueAt: backUntil });
     }
-    return { held, gone, back: joined(back), plain, keys, isStale };
+    return { held, gone, back: joined(back), plain, ended: countOf(plain, complete, failed), keys, isStale };
   }
 
   /** @returns false when the key is no longer this worker's: nothing was written */
@@ -199,7 +205,8 @@ export class Settling {
       const name = backName(each.held.claim.token, `.${each.held.returns}`);
       const isGone = ({ piece, index }: { piece: number; index: number }): boolean =>
         each.gone.has(piece * JOBS + index);
-      return { each, ...settledFrom(each.held.claim, isGone, { name, spans: each.back }) };
+      const { change, left } = settledFrom(each.held.claim, isGone, { name, spans: each.back });
+      return { each, change: counting(change, bothOf(each.held.ended, each.ended), this.#rows.engine.now()), left };
     });
     if (changes.length === 0) return [];
     const key = headOf(this.#rows.shard(shard));
@@ -220,11 +227,29 @@ export class Settling {
   }
 
   #keep({ held, plain, keys }: Leaving, left: ShardClaim | undefined): void {
+    held.ended = noneEnded();
     for (const id of plain) held.plain.delete(id);
     for (const key of keys) held.keys.delete(key);
     if (left === undefined) this.#held.delete(held.id);
     else held.claim = left;
   }
+}
+
+function countOf(
+  ids: readonly number[],
+  complete: ReadonlySet<number>,
+  failed: ReadonlyMap<number, JobFailure>,
+): EndedCounts {
+  const ended = noneEnded();
+  for (const id of ids) {
+    const to = complete.has(id) ? 'complete' : failed.get(id)?.to;
+    if (to === 'complete' || to === 'error' || to === 'cancelled') ended[to] += 1;
+  }
+  return ended;
+}
+
+function bothOf(a: EndedCounts, b: EndedCounts): EndedCounts {
+  return { complete: a.complete + b.complete, error: a.error + b.error, cancelled: a.cancelled + b.cancelled };
 }
 
 function outstanding({ plain, keys }: HeldClaim): number[] {
@@ -285,9 +310,16 @@ function joined(spans: readonly Span[]): Span[] {
   return all;
 }
 
+function summed(changes: readonly Change[]): Record<string, number> {
+  const sums: Record<string, number> = {};
+  for (const { add = {} } of changes) for (const [name, by] of Object.entries(add)) sums[name] = (sums[name] ?? 0) + by;
+  return sums;
+}
+
 function merged(changes: readonly Change[]): Change {
   return {
     expect: Object.assign({}, ...changes.map(({ expect }) => expect)),
     set: Object.assign({}, ...changes.map(({ set }) => set)),
+    add: summed(changes),
   };
 }
