@@ -43,6 +43,11 @@ const LONG = [
   'capture/copy/copy',
   'capture/copy/step-back',
   'queue/schedules',
+  'queue/dynamodb/contract',
+  'queue/dynamodb/model',
+  'queue/flow/moving-children',
+  'queue/flow/killed',
+  'cli/commands/worker-health',
 ].map((name) => `/test/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
