@@ -17,7 +17,7 @@ let client: pg.Client;
 let engine: PostgresEngine;
 
 async function open(stands: boolean): Promise<void> {
-  const database = await freshDatabase({ migrated: !stands });
+  const database = await freshDatabase();
   url = database.url;
   client = new pg.Client({ connectionString: url });
   await client.connect();
