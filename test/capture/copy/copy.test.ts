@@ -6,7 +6,7 @@ import { type PostgresEngine, postgres, statement } from '../../../src/engine/po
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 import { spawnChild } from '../../support/process.ts';
-import { startTestServer } from '../../support/servers/embedded.ts';
+import { startMigratedServer } from '../../support/servers/embedded.ts';
 import { build, EXPECTED, openScene, type Scene, TARGET } from '../scene.ts';
 
 interface CopyScene extends Scene {
@@ -121,11 +121,10 @@ test('an older version that arrives late changes no row, and brings no deleted r
 });
 
 test('the other database restarts in the middle: the copy is complete after it is back', async () => {
-  const server = await startTestServer({ fsync: 'off' });
+  const server = await startMigratedServer({ fsync: 'off' });
   onTestFinished(() => server.stop());
   const to = postgres(server.url);
   onTestFinished(() => to.stop());
-  await to.migrate();
   const { copy, client, wrong, query } = await openCopy('query', { to, toUrl: server.url });
   await copy.backfill();
   await run(copy);

@@ -7,7 +7,7 @@ import { holdBackWal } from '../../support/children/crash.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 import { type Backup, backUp, copyFolder } from '../../support/servers/backup.ts';
-import { startTestServer } from '../../support/servers/embedded.ts';
+import { startMigratedServer } from '../../support/servers/embedded.ts';
 import { startStandby } from '../../support/servers/standby.ts';
 import { dumpInto } from './dump.ts';
 
@@ -21,15 +21,9 @@ function open(url: string): PostgresEngine {
 }
 
 async function startServer(settings: Record<string, string> = {}): Promise<EmbeddedPostgres> {
-  const started = await startTestServer({ ...QUICK, ...settings });
+  const started = await startMigratedServer({ ...QUICK, ...settings });
   onTestFinished(() => started.stop());
   return started;
-}
-
-async function migrated(url: string): Promise<PostgresEngine> {
-  const engine = open(url);
-  await engine.migrate();
-  return engine;
 }
 
 async function elsewhere(): Promise<PostgresEngine> {
@@ -75,7 +69,7 @@ test.each(['query', 'function'] as const)(
   'rows that a promoted standby never had are removed from the copy, and every other row is right (by a %s)',
   async (how) => {
     const primary = await startServer();
-    const before = await migrated(primary.url);
+    const before = open(primary.url);
     const to = await elsewhere();
     await run(before, ROOT);
     const first = copied(before, to, how);
@@ -160,7 +154,7 @@ async function backedUp(
   make: typeof backUp,
 ): Promise<{ before: PostgresEngine; backup: Backup; restored: () => Promise<PostgresEngine> }> {
   const source = await startServer();
-  const before = await migrated(source.url);
+  const before = open(source.url);
   await run(before, ROOT);
   const backup = await make(source, QUICK);
   onTestFinished(() => backup[Symbol.asyncDispose]());
@@ -176,7 +170,7 @@ async function backedUp(
 
 test('after a crash with unflushed commits, a server removes those changes from its copy', async () => {
   const source = await startServer({ synchronous_commit: 'off' });
-  const engine = await migrated(source.url);
+  const engine = open(source.url);
   const to = await elsewhere();
   await run(engine, ROOT);
   const { capture, copy, deliver } = copied(engine, to);
@@ -201,7 +195,7 @@ test('after a crash with unflushed commits, a server removes those changes from 
 
 test('a copy whose server crashed with unflushed commits receives everything once more', async () => {
   const target = await startServer({ synchronous_commit: 'off' });
-  const to = await migrated(target.url);
+  const to = open(target.url);
   const engine = await elsewhere();
   await run(engine, ROOT);
   const { capture, copy, deliver } = copied(engine, to);
@@ -222,7 +216,7 @@ test('a copy whose server crashed with unflushed commits receives everything onc
 
 test('a server that is stopped in order and started again delivers next to nothing twice to its copy', async () => {
   const source = await startServer();
-  const engine = await migrated(source.url);
+  const engine = open(source.url);
   const to = await elsewhere();
   await run(engine, ROOT);
   const { capture, copy, deliver } = copied(engine, to);
@@ -275,7 +269,7 @@ async function opened(): Promise<CopyScene & { engine: PostgresEngine; to: Postg
 test('a dump that is restored elsewhere does not take the copy by itself, and after rebase() the copy is its own', async () => {
   const { engine, to, deliver } = await opened();
   await run(engine, "update ord set s = 'after the dump' where id = 7");
-  const restored = await migrated((await startServer()).url);
+  const restored = open((await startServer()).url);
   await run(restored, ROOT.split(';')[0] ?? '');
   await dumpInto(engine, restored, ['ord']);
   await deliver();
@@ -344,7 +338,7 @@ test('after a restore a follower refuses however high the transaction numbers ge
   await old.all();
   expect(old.seen).toEqual(['had']);
   await run(source, "update ord set s = 'in the dump' where id = 2");
-  const restored = await migrated((await startServer()).url);
+  const restored = open((await startServer()).url);
   await run(restored, ROOT.split(';')[0] ?? '');
   await dumpInto(source, restored, ['ord']);
   const young = await followed(restored);

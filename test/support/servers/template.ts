@@ -37,8 +37,21 @@ export async function warmTemplate(serverUrl: string, name: string): Promise<voi
   }
 }
 
+/** Has the migrated template take the place of the database `postgres`, which is empty. The server's URL stays what it is. */
+export async function enterTemplate(serverUrl: string): Promise<void> {
+  const admin = new pg.Client({ connectionString: urlOf(serverUrl, 'template1') });
+  await admin.connect();
+  try {
+    await admin.query('alter database postgres rename to postgres_before');
+    await admin.query(`alter database "${TEMPLATE}" with allow_connections true is_template false`);
+    await admin.query(`alter database "${TEMPLATE}" rename to postgres`);
+  } finally {
+    await admin.end();
+  }
+}
+
 /** The engine is loaded here, so that tests of what lies below it do not need it. */
-async function migrate(serverUrl: string, database: string): Promise<void> {
+export async function migrate(serverUrl: string, database: string): Promise<void> {
   const { postgres } = await import('../../../src/engine/postgres/index.ts');
   await using engine = postgres(urlOf(serverUrl, database));
   await engine.migrate();

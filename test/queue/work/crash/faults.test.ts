@@ -8,7 +8,7 @@ import { awakeMs } from '../../../support/awake.ts';
 import { eventually, until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
 import type { Proxy } from '../../../support/proxy.ts';
-import { startTestServer } from '../../../support/servers/embedded.ts';
+import { startMigratedServer } from '../../../support/servers/embedded.ts';
 import { expectOneEffectEach, FAULTS, HOLDS, openScene, proxied, Scene } from '../../faults.ts';
 import { SqlSession } from '../../sql-session.ts';
 
@@ -31,11 +31,8 @@ describe.each(HOLDS)('hold: %s', (hold) => {
   });
 
   test('the database crashes and restarts under load: every acknowledged job runs', async () => {
-    const server = await startTestServer({ fsync: 'off' });
+    const server = await startMigratedServer({ fsync: 'off' });
     onTestFinished(() => server.stop());
-    const admin = postgres(server.url);
-    await admin.migrate();
-    await admin.stop();
     const scene = await Scene.open(server.url);
     const workers = await Promise.all([scene.child(hold), scene.child(hold)]);
     const ids: string[] = [];

@@ -3,14 +3,13 @@ import { type PostgresEngine, postgres, statement } from '../../../../src/engine
 import { createQueue } from '../../../../src/queue/index.ts';
 import { until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
-import { startTestServer } from '../../../support/servers/embedded.ts';
+import { startMigratedServer } from '../../../support/servers/embedded.ts';
 
 async function freshServer(): Promise<{ engine: PostgresEngine; crash: () => Promise<void> }> {
-  const server = await startTestServer({ fsync: 'off' });
+  const server = await startMigratedServer({ fsync: 'off' });
   onTestFinished(() => server.stop());
   const engine = postgres(server.url, { max: 8, logger: recordLog() });
   onTestFinished(() => engine.stop());
-  await engine.migrate();
   return { engine, crash: () => server.restart('immediate') };
 }
 
