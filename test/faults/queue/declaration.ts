@@ -1,7 +1,19 @@
 import type { KindOptions, QueueOptions } from '../../../src/queue/index.ts';
 
 /** How often each kind is tried. */
-export const ATTEMPTS = { plain: 6, timed: 6, sync: 6, last: 6, create: 6, update: 6, fragile: 2, newer: 6 } as const;
+export const ATTEMPTS = {
+  plain: 6,
+  timed: 6,
+  sync: 6,
+  last: 6,
+  create: 6,
+  update: 6,
+  fragile: 2,
+  newer: 6,
+  only: 6,
+  letter: 6,
+  called: 6,
+} as const;
 
 export type KindName = keyof typeof ATTEMPTS;
 
@@ -16,7 +28,12 @@ const KINDS: Kinds = {
   plain: { timeout: timeoutOf('plain') },
   timed: { timeout: timeoutOf('timed') },
   create: { unique: 'key', timeout: timeoutOf('create') },
-  fragile: { attempts: ATTEMPTS.fragile, timeout: timeoutOf('fragile') },
+  fragile: { attempts: ATTEMPTS.fragile, timeout: timeoutOf('fragile'), onError: 'letter' },
+  only: { unique: { by: 'key', while: 'outstanding' }, timeout: timeoutOf('only') },
+  /** Dead letters of `fragile`, which have no orders. */
+  letter: { timeout: timeoutOf('letter') },
+  /** What batches call. */
+  called: { timeout: timeoutOf('called') },
 };
 
 const RELATED: Kinds = {

@@ -1,6 +1,6 @@
 import type { Fault } from '../fault.ts';
 import type { KindName, Orders } from './declaration.ts';
-import type { Hold, NewJob, Operation, QueuePlan } from './plan.ts';
+import type { Group, Hold, NewJob, Operation, QueuePlan } from './plan.ts';
 import type { PlantName } from './plants.ts';
 
 /** What is peculiar to a schedule that forces one situation; the rest is two workers, and nothing that goes wrong. */
@@ -26,6 +26,10 @@ function job(kind: KindName, key: string | null, orders: Partial<Orders> = {}, d
 
 function several(n: number, make: (nth: number) => NewJob): Operation {
   return { restMs: 0, jobs: Array.from({ length: n }, (_, nth) => make(nth)), how: 'alone', cancels: false };
+}
+
+function group(n: number, make: () => NewJob, of: Group): Operation {
+  return { ...several(n, make), how: 'committed', group: of };
 }
 
 /** One after another, each in a transaction of its own. */
@@ -76,6 +80,14 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     concurrency: 1,
     prefetch: 20,
   }),
+  'a child does not wait for its parents': () => ({
+    operations: [group(4, () => job('plain', null, { ms: 500 }), { as: 'flow' })],
+  }),
+  'a callback is enqueued twice': () => ({
+    operations: [group(4, () => job('plain', null), { as: 'batch', callback: 1000 })],
+  }),
+  'a dead letter is forgotten': () => ({ operations: each(3, () => job('fragile', null, { how: 'refuse' })) }),
+  'two are outstanding': () => ({ operations: each(3, () => job('only', 'k', { ms: 500 })) }),
 };
 
 /** The schedule that shows a plant; without the plant, it is one like any other. */

@@ -1,6 +1,6 @@
 import type { Note } from '../member/member.ts';
 import type { KindName } from './declaration.ts';
-import type { Hold } from './plan.ts';
+import type { Group, Hold } from './plan.ts';
 
 /** What a worker notes. `process` is the unit's processId. */
 export type WorkerEvent =
@@ -26,7 +26,9 @@ export type ProducerEvent =
       readonly operation: number;
       readonly numbers: readonly number[];
       readonly how: 'alone' | 'committed' | 'rolled back';
+      readonly group?: Group | undefined;
     }
+  | { readonly do: 'sealed'; readonly operation: number }
   | { readonly do: 'told'; readonly operation: number; readonly ids: readonly string[]; readonly duplicate: boolean }
   | { readonly do: 'failed'; readonly operation: number; readonly error: string; readonly isUnknown: boolean }
   | { readonly do: 'cancel'; readonly id: string }
@@ -43,6 +45,9 @@ export interface Request {
   /** When acknowledged: in the order of `numbers`. */
   readonly ids: readonly string[];
   readonly isDuplicate: boolean;
+  readonly group?: Group | undefined;
+  /** Its batch is known to be sealed. */
+  readonly isSealed?: boolean | undefined;
 }
 
 /** A handler that was called. */
@@ -64,7 +69,10 @@ export interface Run {
 /** A row of queue_job. */
 export interface Job {
   readonly id: string;
+  /** 0 for a dead letter. */
   readonly n: number;
+  /** The job that it is the dead letter of. */
+  readonly letterOf?: string | null | undefined;
   readonly kind: KindName;
   readonly key: string | null;
   readonly isDelayed: boolean;
@@ -120,7 +128,7 @@ export interface Complaint {
 /** What the producers noted, as requests. */
 export function toRequests(events: readonly Note<ProducerEvent>[]): Request[] {
   const asked = events.filter((event) => event.do === 'ask');
-  return asked.map(({ member, operation, numbers, at, how }) => {
+  return asked.map(({ member, operation, numbers, at, how, group }) => {
     const mine = events.filter((event) => event.member === member);
     const told = mine.find((event) => event.do === 'told' && event.operation === operation);
     const failed = mine.find((event) => event.do === 'failed' && event.operation === operation);
@@ -132,6 +140,8 @@ export function toRequests(events: readonly Note<ProducerEvent>[]): Request[] {
       outcome: told !== undefined ? 'acknowledged' : isRefused ? 'refused' : 'unknown',
       ids: told?.do === 'told' ? told.ids : [],
       isDuplicate: told?.do === 'told' && told.duplicate,
+      group,
+      isSealed: mine.some((event) => event.do === 'sealed' && event.operation === operation),
     };
   });
 }

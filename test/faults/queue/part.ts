@@ -5,7 +5,7 @@ import { planQueue } from './plan.ts';
 import { readPlant } from './plants.ts';
 import { playQueue } from './play.ts';
 
-/** The queue: both holds, keys, coalesced and related kinds, shards, two versions. */
+/** The queue: both holds, keys, coalesced and related kinds, shards, two versions, flows, batches, unique jobs, dead letters. */
 export const queuePart: Runner = runner({
   name: 'queue',
   plan: planQueue,

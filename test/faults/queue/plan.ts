@@ -21,7 +21,11 @@ export interface Operation {
   readonly how: 'alone' | 'committed' | 'rolled back';
   /** Afterwards, the first of them is to be cancelled. */
   readonly cancels: boolean;
+  readonly group?: Group | undefined;
 }
+
+/** Jobs that belong together: a flow, whose last job comes after all others, or a batch, with the number of the job that it calls. */
+export type Group = { readonly as: 'flow' } | { readonly as: 'batch'; readonly callback: number };
 
 export interface NewJob {
   readonly kind: KindName;
@@ -95,7 +99,7 @@ function drawProducers(seed: number, shape: Shape): Operation[][] {
   let n = 0;
   return [0, 1].map((producer) => {
     const draw = new Draw(seed, `producer ${producer}`);
-    return Array.from({ length: draw.int(15, 40) }, (): Operation => {
+    const operations = Array.from({ length: draw.int(15, 40) }, (): Operation => {
       const one = (): NewJob => drawJob(draw, (n += 1), shape);
       const first = one();
       const many = first.kind === 'create' || !draw.chance(0.25) ? 0 : draw.int(2, 25);
@@ -107,14 +111,45 @@ function drawProducers(seed: number, shape: Shape): Operation[][] {
         cancels: draw.chance(0.04),
       };
     });
+    const more = new Draw(seed, `groups ${producer}`);
+    let number = 10_000 * (producer + 1);
+    for (let left = 6; left > 0; left -= 1) {
+      const drawn = drawGroup(more, () => (number += 1), shape);
+      operations.splice(more.int(0, operations.length), 0, drawn);
+    }
+    return operations;
   });
 }
 
-function drawJob(draw: Draw, n: number, { keys, hasVersions, isRelated, hasTransactions }: Shape): NewJob {
+/** A flow, a batch, a job of which one is outstanding at a time, or one that probably leaves a dead letter. */
+function drawGroup(draw: Draw, next: () => number, shape: Shape): Operation {
+  const what = draw.weighted({ flow: 2, batch: 2, only: 3, fragile: 2 });
+  const one = (kind: KindName): NewJob => drawJobOf(draw, next(), kind, shape);
+  const base = { restMs: draw.int(0, 150), cancels: draw.chance(0.1) };
+  if (what === 'only' || what === 'fragile') {
+    const job = one(what);
+    const orders: Orders =
+      what === 'only' ? job.orders : { ...job.orders, how: draw.pick('refuse', 'throw'), times: 3 };
+    return { ...base, jobs: [{ ...job, orders }], how: draw.pick('alone', 'committed') };
+  }
+  const jobs = Array.from({ length: draw.int(2, 6) }, () => one(draw.pick('plain', 'plain', 'fragile')));
+  const how = draw.weighted({ alone: 0, committed: 6, 'rolled back': 1 });
+  if (what === 'batch') return { ...base, jobs, how, group: { as: 'batch', callback: next() } };
+  // What waits for others does not keep its place among the jobs of a key.
+  return { ...base, jobs: [...jobs.slice(1), { ...one('plain'), key: null }], how, group: { as: 'flow' } };
+}
+
+function drawJob(draw: Draw, n: number, shape: Shape): NewJob {
+  const { hasVersions, isRelated } = shape;
   const related = isRelated ? { sync: 4, last: 2, update: 3 } : { sync: 0, last: 0, update: 0 };
   const newer = hasVersions ? 0.3 : 0;
-  const kind = draw.weighted<KindName>({ plain: 10, timed: 2, create: 1, fragile: 1, newer, ...related });
-  const needsKey = ['sync', 'last', 'create', 'update'].includes(kind);
+  const none = { only: 0, letter: 0, called: 0 };
+  const kind = draw.weighted<KindName>({ plain: 10, timed: 2, create: 1, fragile: 1, newer, ...related, ...none });
+  return drawJobOf(draw, n, kind, shape);
+}
+
+function drawJobOf(draw: Draw, n: number, kind: KindName, { keys, hasTransactions }: Shape): NewJob {
+  const needsKey = ['sync', 'last', 'create', 'update', 'only'].includes(kind);
   const key = needsKey || draw.chance(0.5) ? `k${draw.int(1, keys)}` : null;
   const how = drawManner(draw, kind);
   const orders: Orders = {

@@ -27,6 +27,16 @@ begin
 end $$;
 create trigger plant before insert or update on pawl.queue_kind for each row execute function pawl.plant();`;
 
+/** A batch that is over is called for once more. */
+const TWICE = `
+create function pawl.plant() returns trigger language plpgsql as $$
+begin
+  perform pawl.queue_batch_call(new, 1, 0, 0);
+  return null;
+end $$;
+create trigger plant after update on pawl.queue_watch for each row
+when (old.over_at is null and new.over_at is not null and new.sort = 'batch') execute function pawl.plant();`;
+
 /** Bugs, by what the queue then does. */
 export const PLANTS = [
   'the guard does nothing',
@@ -41,6 +51,10 @@ export const PLANTS = [
   'an acknowledged job is lost',
   'an effect is outside of its transaction',
   'a unit begins after its claim is lost',
+  'a child does not wait for its parents',
+  'a callback is enqueued twice',
+  'a dead letter is forgotten',
+  'two are outstanding',
 ] as const;
 
 export type PlantName = (typeof PLANTS)[number];
@@ -78,6 +92,22 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   'an effect is outside of its transaction': { child: () => {} },
   'a unit begins after its claim is lost': {
     child: () => Object.defineProperty(Keeper.prototype, 'hasLease', { get: () => true }),
+  },
+  'a child does not wait for its parents': {
+    sql: [
+      [
+        'queue_await',
+        /case when p_fresh @> p\.id and p\.shard is not null then 'new' else .*? end order by/,
+        "'complete'::text order by",
+      ],
+    ],
+  },
+  'a callback is enqueued twice': { script: TWICE },
+  'a dead letter is forgotten': { sql: [['queue_dead_letters', /if not exists \(.*?\) then/, 'if true then']] },
+  'two are outstanding': {
+    sql: [
+      ['queue_enqueue_one', /v_only_one := pawl\.queue_is_only_one\(v_rule\);/, 'v_only_one := false; v_rule := null;'],
+    ],
   },
 };
 

@@ -7,7 +7,7 @@ import { createQueue, type JobInput } from '../../../src/queue/index.ts';
 import { note, ready, url } from '../member/member-side.ts';
 import { declaration, type Orders } from './declaration.ts';
 import type { ProducerEvent } from './history.ts';
-import type { NewJob, Operation, QueuePlan } from './plan.ts';
+import type { Group, NewJob, Operation, QueuePlan } from './plan.ts';
 
 const operations: Operation[] = JSON.parse(readFileSync(process.env['OPERATIONS'] ?? '', 'utf8'));
 const { shards, isRelated }: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
@@ -33,13 +33,39 @@ async function add(jobs: readonly NewJob[], tx?: Transaction): Promise<{ ids: st
   return { ids: [id], duplicate };
 }
 
-async function carryOut({ jobs, how }: Operation): Promise<{ ids: string[]; duplicate: boolean }> {
+type AddOutcome = Awaited<ReturnType<typeof add>> & { readonly batch?: { seal(): Promise<void> } };
+
+async function addGroup(jobs: readonly NewJob[], group: Group, tx: Transaction): Promise<AddOutcome> {
+  if (group.as === 'batch') {
+    const payload: Orders = { n: group.callback, ms: 0, how: 'well', times: 0, lateMs: 0 };
+    const batch = await queue.batch({ onDone: { kind: 'called', payload } }, { tx });
+    return { ids: await batch.enqueueMany(jobs.map(input), { tx }), duplicate: false, batch };
+  }
+  const named = jobs.map((job) => ({ ...input(job), name: `job ${job.orders.n}` }));
+  const before = named.slice(0, -1).map(({ name }) => name);
+  const last = { after: before, afterError: 'run', afterCancel: 'run' } as const;
+  const ids: Readonly<Record<string, string>> = await queue.flow(
+    named.map((node, at) => (at < before.length ? node : { ...node, ...last })),
+    { tx },
+  );
+  return { ids: named.map(({ name }) => ids[name] ?? ''), duplicate: false };
+}
+
+async function carryOut({ jobs, how, group }: Operation): Promise<AddOutcome> {
   if (how === 'alone') return add(jobs);
   return engine.transaction(async (tx) => {
-    const added = await add(jobs, tx);
+    const added = group === undefined ? await add(jobs, tx) : await addGroup(jobs, group, tx);
     if (how === 'rolled back') throw new RolledBack('as it was told to');
     return added;
   });
+}
+
+/** Where its answer is lost, the batch may be open for ever, or be sealed. */
+async function seal(at: number, batch: { seal(): Promise<void> }): Promise<void> {
+  await answered(batch.seal()).then(
+    () => note<ProducerEvent>({ do: 'sealed', operation: at }),
+    () => {},
+  );
 }
 
 async function operate(at: number, operation: Operation): Promise<void> {
@@ -48,10 +74,12 @@ async function operate(at: number, operation: Operation): Promise<void> {
     operation: at,
     numbers: operation.jobs.map(({ orders }) => orders.n),
     how: operation.how,
+    group: operation.group,
   });
   try {
-    const { ids, duplicate } = await answered(carryOut(operation));
+    const { ids, duplicate, batch } = await answered(carryOut(operation));
     note<ProducerEvent>({ do: 'told', operation: at, ids, duplicate });
+    if (batch !== undefined) await seal(at, batch);
     if (operation.cancels) await cancel(ids[0] ?? '');
   } catch (error) {
     const isUnknown = error instanceof ConnectionFailed && error.outcome === 'unknown';

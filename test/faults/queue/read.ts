@@ -7,7 +7,7 @@ const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::floa
 const COMMITTED = (row: string): string => MS(`pg_xact_commit_timestamp(${row}.xmin)`);
 
 const JOBS = `
-select j.id::text, (j.payload ->> 'n')::int as n, k.name as kind, j.key, j.run_at is not null as delayed, ${COMMITTED('j')} as committed,
+select j.id::text, coalesce((j.payload ->> 'n')::int, 0) as n, case when k.name = 'letter' then j.payload ->> 'job' end as letter, k.name as kind, j.key, j.run_at is not null as delayed, ${COMMITTED('j')} as committed,
   (select v.status from pawl.job v where v.id = j.id) as status
 from pawl.queue_job j join pawl.queue_kind k on k.id = j.kind order by j.id`;
 
@@ -37,13 +37,15 @@ export async function readJobs(client: pg.ClientBase, offset: number): Promise<J
     id: string;
     n: number;
     kind: KindName;
+    letter: string | null;
     key: string | null;
     delayed: boolean;
     committed: number;
     status: string;
   }>(JOBS);
-  return rows.map(({ committed, delayed, ...job }) => ({
+  return rows.map(({ committed, delayed, letter, ...job }) => ({
     ...job,
+    letterOf: letter,
     isDelayed: delayed,
     committedAt: committed - offset,
   }));

@@ -43,7 +43,7 @@ async function takeEffect(unit: Unit, lateMs: number): Promise<void> {
 }
 
 async function act(unit: Unit): Promise<unknown> {
-  const { ms, how: manner, times, lateMs } = unit.payload as Orders;
+  const { ms = 0, how: manner = 'well', times = 0, lateMs = 0 } = unit.payload as Partial<Orders>;
   const how = unit.attempt <= times ? manner : 'well';
   if (how === 'block' || how === 'block and throw') block(ms);
   else if (how === 'deaf') await sleep(ms);

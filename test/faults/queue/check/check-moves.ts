@@ -30,7 +30,7 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'cancelled: cancel': 'yes',
 };
 
-const FINAL = ['complete', 'error', 'cancelled'];
+export const FINAL: readonly string[] = ['complete', 'error', 'cancelled'];
 
 /** Each job goes one way, by moves that are declared, and each attempt is counted once. */
 export function checkMoves(seen: Observation): Violation[] {

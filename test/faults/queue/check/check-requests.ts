@@ -21,9 +21,13 @@ export function checkRequests(seen: Observation): Violation[] {
         );
     }
   }
-  const known = new Set(seen.history.requests.flatMap(({ numbers }) => numbers));
-  for (const { id, n } of seen.history.jobs) {
-    if (!known.has(n)) found.push(seen.violation('a job was asked for', `job ${id}`, [id]));
+  const known = new Set(
+    seen.history.requests.flatMap(({ numbers, group }) =>
+      group?.as === 'batch' ? [...numbers, group.callback] : numbers,
+    ),
+  );
+  for (const { id, n, kind } of seen.history.jobs) {
+    if (kind !== 'letter' && !known.has(n)) found.push(seen.violation('a job was asked for', `job ${id}`, [id]));
   }
   return [...found, ...checkUnique(seen)];
 }

@@ -1,6 +1,7 @@
 import type { Violation } from '../../plan.ts';
 import type { QueueHistory } from '../history.ts';
 import { checkEffects } from './check-effects.ts';
+import { checkGroups } from './check-groups.ts';
 import { checkKeys } from './check-keys.ts';
 import { checkMoves } from './check-moves.ts';
 import { checkRequests } from './check-requests.ts';
@@ -15,5 +16,6 @@ export function checkQueue(history: QueueHistory): Violation[] {
     ...checkMoves(seen),
     ...checkEffects(seen),
     ...checkKeys(seen),
+    ...checkGroups(seen),
   ];
 }

@@ -2,9 +2,10 @@ import { Draw } from '../../../support/random.ts';
 import { ATTEMPTS, type KindName } from '../declaration.ts';
 import type { Effect, Job, Move, QueueHistory, Request, Run } from '../history.ts';
 import type { Hold } from '../plan.ts';
+import { GROUP_BUGS, withGroups } from './simulate-groups.ts';
 
 /** What a queue that is broken may do. */
-export const BUGS = [
+const OWN_BUGS = [
   'an enqueue is lost',
   'what was rolled back is there',
   'a unique job is there twice',
@@ -22,7 +23,9 @@ export const BUGS = [
   'a unit begins after its claim is lost',
 ] as const;
 
-export type Bug = (typeof BUGS)[number];
+export const BUGS: readonly Bug[] = [...OWN_BUGS, ...GROUP_BUGS];
+
+export type Bug = (typeof OWN_BUGS)[number] | (typeof GROUP_BUGS)[number];
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
@@ -68,7 +71,7 @@ export function simulate(seed: number, bug?: Bug): QueueHistory {
   const simulator = new Simulator(seed, bug);
   for (let step = 0; step < 60; step += 1) simulator.step();
   simulator.drain();
-  return simulator.history();
+  return withGroups(simulator.history(), new Draw(seed, 'groups'), bug);
 }
 
 class Simulator {
@@ -209,6 +212,9 @@ class Simulator {
       fragile: 2,
       timed: 1,
       newer: 0,
+      only: 0,
+      letter: 0,
+      called: 0,
     });
     const key = kind === 'plain' || kind === 'timed' ? this.#draw.pick(null, 'k1', 'k2') : this.#draw.pick('k1', 'k2');
     const n = this.#next();
