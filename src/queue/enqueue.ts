@@ -6,6 +6,7 @@ import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
 import { isTraceparent } from '../base/telemetry.ts';
 import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
+import { isOneEver } from './declare/unique.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
 import {
@@ -20,7 +21,7 @@ import {
   requireKey,
 } from './job-input.ts';
 import { type JobOptions, jobShape, ownOptions, refuseTwoTimes } from './job-options.ts';
-import type { NewJobs, QueueIds, QueueStore } from './store.ts';
+import type { DecidedJobs, NewJobs, QueueIds, QueueStore, UniqueJobs } from './store.ts';
 import { sending } from './tracing.ts';
 
 export interface EnqueueOptions extends JobOptions {
@@ -59,7 +60,7 @@ const manyShape = { tx: openTransaction };
 const AT_ONCE = 1000;
 
 /** What a producer needs of a store. */
-export type ProducerStore = Pick<QueueStore, 'add' | 'enqueue' | 'enqueueAll' | 'addInto'>;
+export type ProducerStore = Pick<QueueStore, 'add' | 'enqueue' | 'enqueueAll' | 'addUnique' | 'addInto'>;
 
 /** Checks jobs and writes them. */
 export class Producer {
@@ -150,22 +151,23 @@ export class Producer {
     return sending(name, rows.length, undefined, (trace) =>
       this.#addAll(registered, rows, {
         add: (part) => this.#store.add(registered.queue, part, tx, trace),
-        enqueueAll: (requests) => this.#store.enqueueAll(requests, tx, trace),
+        decide: (piece) =>
+          piece.some(({ kind }) => isOneEver(kind.unique))
+            ? this.#enqueueEach(piece, tx, trace)
+            : this.#store.addUnique(registered.queue, this.#uniqueBatch(piece, registered), tx, trace),
       }),
     );
   }
 
-  async #addAll(registered: QueueIds, rows: readonly Row[], { add, enqueueAll }: Adding): Promise<EnqueuedIds> {
+  async #addAll(registered: QueueIds, rows: readonly Row[], { add, decide }: Adding): Promise<EnqueuedIds> {
     const ids: string[] = [];
     const duplicates: number[] = [];
     for (let from = 0; from < rows.length; from += AT_ONCE) {
       const piece = rows.slice(from, from + AT_ONCE);
       if (piece.some(isDecided)) {
-        const answers = await enqueueAll(piece.map((row) => this.#request(row)));
-        for (const [index, { id, duplicate }] of answers.entries()) {
-          ids.push(id);
-          if (duplicate) duplicates.push(from + index);
-        }
+        const decided = await decide(piece);
+        ids.push(...decided.ids);
+        duplicates.push(...decided.duplicates.map((index) => from + index));
         continue;
       }
       for (const [shard, part] of this.#byShard(piece, from)) {
@@ -178,6 +180,14 @@ export class Producer {
     return Object.assign(ids, { duplicates });
   }
 
+  /** By the call for one job, which knows all rules. */
+  async #enqueueEach(rows: readonly Row[], tx: OpenTransaction | undefined, trace?: string): Promise<DecidedJobs> {
+    const requests = rows.map((row) => this.#request(row));
+    const answers = await this.#store.enqueueAll(requests, tx, trace);
+    const ids = answers.map(({ id }) => id);
+    return { ids, duplicates: [...answers.keys()].filter((index) => answers[index]?.duplicate) };
+  }
+
   get queueName(): string {
     return this.#definition.name;
   }
@@ -187,9 +197,7 @@ export class Producer {
     const row = await readJob(this.#definition, job, at, field);
     refuseUnique(row, field, 'a flow');
     await this.#register();
-    const { name, shards } = this.#definition;
-    const shard = shards === 1 ? 0 : row.key === null ? this.#turn : shardOf(row.key, shards);
-    return { ...row, queue: name, shard };
+    return { ...row, queue: this.#definition.name, shard: this.#shardOf(row) };
   }
 
   /** A checked request to pawl.enqueue(), for a job that is enqueued later. @param field  the option that asks for it */
@@ -215,7 +223,7 @@ export class Producer {
     const registered = await this.#register();
     return this.#addAll(registered, rows, {
       add: (part) => this.#store.addInto(batch, registered.queue, part, tx),
-      enqueueAll: () => Promise.resolve([]),
+      decide: () => Promise.resolve({ ids: [], duplicates: [] }),
     });
   }
 
@@ -226,25 +234,50 @@ export class Producer {
     if (from === 0) this.#turn = (this.#turn + 1) % shards;
     const parts = new Map<number, Row[]>();
     for (const row of rows) {
-      const shard = row.key === null ? this.#turn : shardOf(row.key, shards);
+      const shard = this.#shardOf(row);
       parts.set(shard, [...(parts.get(shard) ?? []), row]);
     }
     return parts;
   }
+
+  #shardOf({ key }: Row): number {
+    const { shards } = this.#definition;
+    return shards === 1 ? 0 : key === null ? this.#turn : shardOf(key, shards);
+  }
+
+  #uniqueBatch(rows: readonly Row[], registered: QueueIds): UniqueJobs {
+    this.#turn = (this.#turn + 1) % this.#definition.shards;
+    const kinds = new Set(rows.map((row) => row.kind));
+    const rules = Array.from(kinds, ({ name, unique: rule }) =>
+      rule === undefined ? [] : [{ ...rule, kind: idOf(name, registered) }],
+    );
+    return {
+      ...columnsOf(rows, registered),
+      shards: compact(rows.map((row) => this.#shardOf(row))),
+      rules: rules.flat(),
+    };
+  }
 }
 
-/** How checked jobs are written: plain ones, and those about which pawl.enqueue() decides. */
+/** How checked jobs are written: plain ones, and those of which the database decides whether they are there already. */
 interface Adding {
   readonly add: (part: NewJobs) => Promise<number[]>;
-  readonly enqueueAll: (requests: readonly object[]) => Promise<readonly { id: string; duplicate: boolean }[]>;
+  readonly decide: (piece: readonly Row[]) => Promise<DecidedJobs>;
 }
 
 /** Jobs of one shard as columns, for one statement. */
 function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): NewJobs {
-  const kinds = rows.map((row) => registered.kindId.get(row.kind.name) ?? -1);
+  return { shard, ...columnsOf(rows, registered) };
+}
+
+function idOf(kind: string, { kindId }: QueueIds): number {
+  return kindId.get(kind) ?? -1;
+}
+
+function columnsOf(rows: readonly Row[], registered: QueueIds): Omit<NewJobs, 'shard'> {
+  const kinds = rows.map((row) => idOf(row.kind.name, registered));
   const priorities = rows.map((row) => row.priority);
   return {
-    shard,
     n: rows.length,
     kinds: compact(kinds),
     priorities: compact(priorities),

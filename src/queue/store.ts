@@ -1,5 +1,6 @@
 import type { Handoff, Offer, RecallResult } from '../base/handoff/handoff.ts';
 import type { Transaction } from '../engine/postgres/index.ts';
+import type { UniqueRule } from './declare/unique.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus, ParentRecord } from './job.ts';
 import type { Origin } from './job-options.ts';
@@ -27,6 +28,18 @@ export interface NewJobs {
   readonly delays: readonly (number | null)[] | null;
   /** A JSON array of what each job keeps for itself, or null. */
   readonly options: string | null;
+}
+
+/** Jobs of which the database decides for some whether they are there already. Each has a shard, or the only one stands for all. */
+export interface UniqueJobs extends Omit<NewJobs, 'shard'> {
+  readonly shards: readonly number[];
+  readonly rules: readonly (UniqueRule & { readonly kind: number })[];
+}
+
+/** The ids of many jobs, and which of them, from 0, were there already. */
+export interface DecidedJobs {
+  readonly ids: readonly string[];
+  readonly duplicates: readonly number[];
 }
 
 /** Where a pass through one shard continues. */
@@ -255,6 +268,8 @@ export interface QueueStore {
     tx: unknown,
     trace?: string,
   ): Promise<readonly { id: string; status: JobStatus; duplicate: boolean }[]>;
+  /** Adds many jobs, all or none, of kinds without rules and of such as are not unique by key for good. */
+  addUnique(queue: number, jobs: UniqueJobs, tx: unknown, trace?: string): Promise<DecidedJobs>;
   /** Adds many jobs of kinds without rules. @param trace  the traceparent of the enqueue @returns their ids in order */
   add(queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]>;
   /** The same into an open batch. @throws NotFound, Conflict */

@@ -1,4 +1,4 @@
-import { randomInt } from 'node:crypto';
+import { randomInt, randomUUID } from 'node:crypto';
 import type { Caller, Move } from './move.ts';
 import { KINDS, type QueueSide, SCHEDULE } from './queue-stage.ts';
 
@@ -44,6 +44,16 @@ function enqueue({ one }: Caller, { name }: QueueSide, rest: object): Promise<un
 function add({ one }: Caller, { queue, kind }: QueueSide, name: string, key: string | null): Promise<unknown> {
   const text = `select pawl.${name}($1::smallint, 0::smallint, $2::smallint, 0::smallint, '1'::json, $3, null)`;
   return one(text, [queue, kind, key]);
+}
+
+/** A key that is this side's, and one that is new. */
+function addUnique({ one }: Caller, { queue, key }: QueueSide): Promise<unknown> {
+  const text = `
+select pawl.queue_add_unique(json_build_array(json_build_object('queue', 'pawl'::regnamespace::oid::bigint * 65536 + $1::bigint, 'n', 2,
+  'shards', '[0]'::json, 'kinds', json_build_array(k.id), 'priorities', '[0]'::json, 'keys', json_build_array($2::text, $3::text),
+  'rules', json_build_array(json_build_object('kind', k.id, 'by', 'key', 'while', 'outstanding'))), '[1,2]'::json))
+from pawl.queue_kind k where k.queue = $1 and k.name = 'single'`;
+  return one(text, [queue, key, randomUUID()]);
 }
 
 /** A process of this side waits for jobs. */
@@ -106,6 +116,12 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['enqueue'],
     open: 'transaction',
     run: (caller, side) => enqueue(caller, side, { kind: 'single', key: side.key }),
+  },
+  {
+    name: 'enqueue of many of such a kind',
+    functions: ['queue_add_unique'],
+    open: 'transaction',
+    run: addUnique,
   },
   {
     name: 'enqueue of one',

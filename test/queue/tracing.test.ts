@@ -122,6 +122,22 @@ test('with OpenTelemetry, a run links to the trace of its enqueue, statements ar
   expect(counts['db.client.operation.duration']).toBeGreaterThan(20);
 });
 
+test('jobs of a unique kind that are sent together have their trace, and those that were there already have none', async () => {
+  recorder = recordTelemetry();
+  onTestFinished(() => recorder.stop());
+  await telemetry.ready();
+  const single = createQueue(engine, 'single', { kinds: { job: { unique: { by: 'key' } } } });
+  const many = (...keys: string[]): { kind: 'job'; payload: null; key: string }[] =>
+    keys.map((key) => ({ kind: 'job', payload: null, key }));
+  const before = await traces();
+  await recorder.within('checkout', async () => {
+    expect((await single.enqueueMany(many('a', 'b', 'a'))).duplicates).toEqual([2]);
+    const ids = await engine.transaction((tx) => single.enqueueMany(many('b', 'c', 'c'), { tx }));
+    expect(ids.duplicates).toEqual([0, 2]);
+  });
+  expect(await traces()).toBe(before + 3);
+});
+
 test('a request is a span, and the job it enqueues is linked to it', async () => {
   recorder = recordTelemetry();
   onTestFinished(() => recorder.stop());

@@ -3,7 +3,8 @@
 -- A row is written by enqueues and by a retry by hand, and judged by the state of its job at the next enqueue; so a settlement never
 -- touches it. The winner's row is inserted in the transaction of its job: a second enqueue of the digest waits there for the first
 -- transaction to end, and for no other. A loser locks nothing. Where the job of a row does not count any more, the row is deleted
--- and inserted, not updated: an update that lost would keep the row locked until the loser's transaction ends.
+-- and inserted, not updated: an update that lost would keep the row locked until the loser's transaction ends. unique_many.sql does the
+-- same for many at once.
 
 -- The rule of a request to pawl.enqueue(), checked: its own, or else what the kind was declared with; null where no rule applies.
 -- {by: "key", "payload" or [path, …], while: "outstanding", "waiting" or "ever", per: an interval or null}
@@ -52,9 +53,23 @@ $$;
 -- one payload never passes for another.
 create or replace function pawl.queue_digest(p_rule jsonb, p_key text, p_payload jsonb) returns bytea
 language sql stable as $$
-  select sha256(convert_to(jsonb_build_array(p_rule -> 'by', case p_rule ->> 'by' when 'key' then to_jsonb(p_key) when 'payload' then p_payload else (
-    select jsonb_agg(p_payload #> string_to_array(p.path, '.') order by p.nth)
-    from jsonb_array_elements_text(p_rule -> 'by') with ordinality p (path, nth)) end)::text, 'UTF8'))
+  select case when p_rule ->> 'by' = 'key' then pawl.queue_key_digest(p_key)
+    else sha256(convert_to(jsonb_build_array(p_rule -> 'by', case p_rule ->> 'by' when 'payload' then p_payload else (
+      select jsonb_agg(p_payload #> string_to_array(p.path, '.') order by p.nth)
+      from jsonb_array_elements_text(p_rule -> 'by') with ordinality p (path, nth)) end)::text, 'UTF8')) end
+$$;
+
+-- The same by the key, without the price of an object.
+create or replace function pawl.queue_key_digest(p_key text) returns bytea
+language sql stable as $$
+  select sha256(convert_to('["key", ' || to_json(p_key)::text || ']', 'UTF8'))
+$$;
+
+-- Whether the job of a row is still the one: by the rule, when it was enqueued, and its status.
+create or replace function pawl.queue_unique_counts(p_while text, p_per interval, p_at timestamptz, p_status text, p_now timestamptz) returns boolean
+language sql stable as $$
+  select coalesce(p_status is not null and (p_per is null or p_at + p_per > p_now)
+    and case p_while when 'waiting' then p_status = 'new' when 'outstanding' then p_status in ('new', 'in-progress') else true end, false)
 $$;
 
 -- Makes a job the one of its digest; p_id: its id, or null for the next one. Answers won with its id, or the job that is the one already,
@@ -74,8 +89,7 @@ begin
     if found then
       id := v_row.job;
       status := pawl.queue_status(v_row.shard, v_row.job);
-      exit when id = p_id or (status is not null and (v_per is null or v_row.at + v_per > p_now)
-        and case p_rule ->> 'while' when 'waiting' then status = 'new' when 'outstanding' then status in ('new', 'in-progress') else true end);
+      exit when id = p_id or pawl.queue_unique_counts(p_rule ->> 'while', v_per, v_row.at, status, p_now);
       -- Waits for another one that replaces it just now.
       delete from pawl.queue_unique u where u.queue = p_queue and u.kind = p_kind and u.digest = p_digest and u.job = v_row.job;
       continue when not found;

@@ -102,6 +102,7 @@ export class DynamoQueue<K extends Kinds = never> {
         },
         enqueue: notInParts,
         enqueueAll: notInParts,
+        addUnique: notInParts,
         addInto: notInParts,
       },
       this.#definition,

@@ -149,6 +149,10 @@ export class DynamoQueueStore implements PortedStore {
     return answers;
   }
 
+  addUnique(): Promise<never> {
+    return Promise.reject(new NotSupported('on DynamoDB the only rule of unique is "key"'));
+  }
+
   addInto(): Promise<number[]> {
     return Promise.reject(new NotSupported('there are no batches of jobs on DynamoDB'));
   }

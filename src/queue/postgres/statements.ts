@@ -55,6 +55,24 @@ with added as materialized (
 )
 select a.ids::text as ids from added a`,
 );
+export const ADD_UNIQUE: Statement = statement(
+  'queue.add_unique',
+  'select pawl.queue_add_unique($1::json)::text as answer',
+);
+export const ADD_UNIQUE_TRACED: Statement = statement(
+  'queue.add_unique_traced',
+  `
+with added as materialized (
+  select pawl.queue_add_unique($1::json) as answer
+), trace as (
+  insert into pawl.queue_trace (id, parent)
+  select i.id::bigint, $2::text from added a
+  cross join lateral pg_catalog.json_array_elements_text(a.answer -> 'ids'::text) with ordinality i (id, nth)
+  left join lateral pg_catalog.json_array_elements_text(a.answer -> 'duplicates'::text) d (nth) on d.nth::bigint = i.nth - 1
+  where d.nth is null
+)
+select a.answer::text as answer from added a`,
+);
 export const TRACE = `
 with trace as (
   insert into pawl.queue_trace (id, parent)

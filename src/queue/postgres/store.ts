@@ -15,6 +15,7 @@ import type {
   Candidate,
   ClaimAnswer,
   ClaimRequest,
+  DecidedJobs,
   Heartbeat,
   HeartbeatAnswer,
   HeldJob,
@@ -24,6 +25,7 @@ import type {
   QueueStore,
   SettleAnswer,
   Settlement,
+  UniqueJobs,
   WorkerRow,
 } from '../store.ts';
 import { declarationOf } from './declaration.ts';
@@ -125,6 +127,25 @@ export class PostgresQueueStore implements QueueStore {
     return answer;
   }
 
+  async addUnique(queue: number, jobs: UniqueJobs, tx: unknown, trace?: string): Promise<DecidedJobs> {
+    const { payloads, options, ...columns } = jobs;
+    const value = jobsText({ ...columns, queue: this.#here(queue) }, payloads, options);
+    const [row] =
+      tx !== undefined
+        ? await this.engine.callIn(tx, sql.ADD_UNIQUE.text, value)
+        : trace === undefined
+          ? await this.#runner.query<{ answer: string }>(sql.ADD_UNIQUE, [value])
+          : await this.#runner.query<{ answer: string }>(sql.ADD_UNIQUE_TRACED, [value, trace]);
+    const answer = JSON.parse(String(only(row).answer)) as { ids: number[]; duplicates: number[] };
+    const ids = answer.ids.map(String);
+    if (tx !== undefined && trace !== undefined) {
+      const known = new Set(answer.duplicates);
+      const added = ids.filter((_, index) => !known.has(index));
+      if (added.length > 0) await this.#traces.write(tx, added, trace);
+    }
+    return { ids, duplicates: answer.duplicates };
+  }
+
   async add(queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]> {
     if (trace !== undefined) return this.#addTraced(queue, batch, tx, trace);
     const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
@@ -145,12 +166,12 @@ export class PostgresQueueStore implements QueueStore {
     const [row] =
       tx === undefined
         ? await this.#runner.query<{ ids: string }>(sql.ADD, addValues(this.#here(queue), batch))
-        : await this.engine.callIn(tx, sql.ADD_JSON, this.#jobsText(queue, batch));
+        : await this.engine.callIn(tx, sql.ADD_JSON, this.#batchText(queue, batch));
     return numbers(String(only(row).ids));
   }
 
   async addInto(into: string, queue: number, jobs: NewJobs, tx: unknown): Promise<number[]> {
-    const request = `[${into},${this.#jobsText(queue, jobs)}]`;
+    const request = `[${into},${this.#batchText(queue, jobs)}]`;
     const [row] =
       tx === undefined
         ? await this.#runner.query<{ ids: string }>(sql.BATCH_ADD, [request])
@@ -159,9 +180,8 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   /** The parameter of `pawl.queue_add_json()`. */
-  #jobsText(queue: number, { shard, n, kinds, priorities, payloads, keys, runAt, delays, options }: NewJobs): string {
-    const head = JSON.stringify({ queue: this.#here(queue), shard, n, kinds, priorities, keys, runAt, delays });
-    return `[${head},${payloads}${options === null ? '' : `,${options}`}]`;
+  #batchText(queue: number, { payloads, options, ...columns }: NewJobs): string {
+    return jobsText({ ...columns, queue: this.#here(queue) }, payloads, options);
   }
 
   async #addTraced(queue: number, batch: NewJobs, tx: unknown, trace: string): Promise<number[]> {
@@ -310,6 +330,10 @@ export class PostgresQueueStore implements QueueStore {
     const [row] = await this.#runner.query<{ jobs: number }>(sql.PRUNE, [queue, PRUNE_AT_ONCE]);
     return only(row).jobs;
   }
+}
+
+function jobsText(columns: object, payloads: string, options: string | null): string {
+  return `[${JSON.stringify(columns)},${payloads}${options === null ? '' : `,${options}`}]`;
 }
 
 function addValues(queue: number, batch: NewJobs): unknown[] {

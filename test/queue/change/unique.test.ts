@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Conflict, InvalidInput } from '../../../src/base/errors.ts';
-import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { createQueue, type KindOptions, type Queue } from '../../../src/queue/index.ts';
+import { type PostgresEngine, postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
+import { createQueue, type EnqueuedIds, type KindOptions, type Queue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
@@ -234,6 +234,79 @@ test('enqueueMany takes them, in the order of the jobs, and says which existed a
   const fresh = [ids[0], ids[1], ids[3]].map(Number);
   expect(fresh).toEqual(fresh.toSorted((one, other) => one - other));
   expect((await queue.enqueueMany([{ kind: 'other', payload: 1 }])).duplicates).toEqual([]);
+});
+
+test('enqueueMany tells those that are there from those that are over, and puts a new one in their places', async () => {
+  const queue = newQueue({ unique: rule }, 4);
+  const keys = Array.from({ length: 40 }, (_, n) => `k${n}`);
+  const many = (names: readonly string[], payload: number): Promise<EnqueuedIds> =>
+    queue.enqueueMany(names.map((key) => ({ kind: 'job', payload, key }) as const));
+  const first = await many(keys.slice(0, 30), 1);
+  expect(first.duplicates).toEqual([]);
+  await Promise.all(first.slice(0, 10).map((id) => queue.cancel(id)));
+  // Ten are over, twenty are there, ten are new; and each is named twice.
+  const second = await many([...keys, ...keys.toReversed()], 2);
+  expect(second.duplicates).toEqual(
+    Array.from({ length: 80 }, (_, n) => n).filter((n) => n >= 10 && (n < 30 || n >= 40)),
+  );
+  expect(second.slice(10, 30)).toEqual(first.slice(10));
+  expect(second.slice(40)).toEqual(second.slice(0, 40).toReversed());
+  expect((await many(keys, 3)).duplicates).toHaveLength(40);
+  expect((await queue.stats()).new).toBe(40);
+  // All of them are over: all are replaced, and what each says is still its own.
+  await Promise.all(second.slice(0, 40).map((id) => queue.cancel(id)));
+  const third = await many(keys, 4);
+  expect(third.duplicates).toEqual([]);
+  const jobs = await Promise.all(third.map((id) => queue.get(id)));
+  expect(jobs.map(({ key, payload }) => [key, payload])).toEqual(keys.map((key) => [key, 4]));
+});
+
+test('enqueueMany in a transaction keeps those waiting that want the same, and no others', async () => {
+  const queue = newQueue({ unique: rule });
+  const over = await queue.enqueue('job', 1, { key: 'over' });
+  await queue.cancel(over.id);
+  const bulk = (keys: readonly string[], tx?: Transaction): Promise<EnqueuedIds> =>
+    queue.enqueueMany(
+      keys.map((key) => ({ kind: 'job', payload: 1, key }) as const),
+      { tx },
+    );
+  let second: Promise<EnqueuedIds> | undefined;
+  const first = await engine.transaction(async (tx) => {
+    const ids = await bulk(['over', 'a', 'b'], tx);
+    second = bulk(['c', 'b', 'over']);
+    await eventually(async () =>
+      expect(await rows(`select 1 from pg_locks where not granted and locktype = 'transactionid'`, [])).toHaveLength(1),
+    );
+    expect((await bulk(['d', 'e'])).duplicates).toEqual([]);
+    return ids;
+  });
+  expect(first.duplicates).toEqual([]);
+  const ids = await second;
+  expect(ids?.duplicates).toEqual([1, 2]);
+  expect(ids?.slice(1)).toEqual([first[2], first[0]]);
+});
+
+test('of many producers that replace the same jobs at once one wins each, and none waits in a circle', async () => {
+  const queue = newQueue({ unique: rule });
+  const keys = Array.from({ length: 20 }, (_, n) => `k${n}`);
+  for (let round = 0; round < 3; round += 1) {
+    const results = await Promise.all(
+      Array.from({ length: 12 }, (_, producer) => {
+        // Some of what each wants is new in each round, the rest is over.
+        const wanted = [...keys, `${round}/${producer % 3}`];
+        return queue.enqueueMany(
+          (producer % 2 === 0 ? wanted : wanted.toReversed()).map(
+            (key) => ({ kind: 'job', payload: producer, key }) as const,
+          ),
+        );
+      }),
+    );
+    const won = new Set(results.flatMap((ids) => ids.filter((_, nth) => !ids.duplicates.includes(nth))));
+    expect(won.size).toBe(23);
+    expect(new Set(results.flat())).toEqual(won);
+    await Promise.all(Array.from(won, (id) => queue.cancel(id)));
+  }
+  expect(await breaches(session.client)).toEqual([]);
 });
 
 test('many of them at once, in any order, wait for each other in no circle', async () => {
