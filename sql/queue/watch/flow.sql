@@ -13,6 +13,7 @@ declare
   v_ids bigint[] := '{}';
   v_added bigint[];
   v_fresh int8multirange := '{}';
+  v_now timestamptz := clock_timestamp();  -- of all jobs: those that become ready together are one run
 begin
   for v_group in
     select g.*, p.value as payloads, nullif(o.value::text, 'null')::json as options
@@ -33,7 +34,7 @@ begin
     if v_group.after = '{}' and v_group.jobs = '{}' and v_group.batches = '{}' then
       v_added := pawl.queue_add(v_queue, v_group.shard, v_group.n, v_kinds, v_group.priorities, v_group.payloads, v_group.keys, v_group."runAt", v_group.options, v_group.delays);
     else
-      v_added := pawl.queue_add_waiting(v_queue, v_group.shard, v_group.n, v_kinds, v_group.priorities, v_group.payloads, v_group.keys, v_group."runAt", v_group.options, v_group.delays);
+      v_added := pawl.queue_add_waiting(v_queue, v_group.shard, v_group.n, v_kinds, v_group.priorities, v_group.payloads, v_group.keys, v_group."runAt", v_group.options, v_group.delays, v_now);
       perform pawl.queue_await(v_queue, v_group.shard, array_agg(i.first order by i.first), array_agg(i.n order by i.first),
         array(select v_ids[a.nth + 1] from unnest(v_group.after) a (nth)) || v_group.jobs, v_group.batches,
         v_group."afterError", v_group."afterCancel", v_fresh)
@@ -50,21 +51,20 @@ end $$;
 -- Writes jobs that wait until what they come after has ended: runs where they are plain, as when they are ready.
 create or replace function pawl.queue_add_waiting(
   p_queue smallint, p_shard smallint, p_n int, p_kinds smallint[], p_priorities smallint[], p_payloads json,
-  p_keys text[], p_run_at timestamptz[], p_options json, p_delays double precision[]
+  p_keys text[], p_run_at timestamptz[], p_options json, p_delays double precision[], p_now timestamptz
 ) returns bigint[]
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_ids bigint[];
-  v_now timestamptz := clock_timestamp();
   v_keyed boolean := (select d.keyed from pawl.queue_definition d where d.id = p_queue);
 begin
   perform pg_current_xact_id();  -- before the ids: see search_index.sql
   v_ids := array(select nextval('pawl.queue_job_id') from generate_series(1, p_n));
   with job as (
     insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options)
-    select v_ids[e.ord], v_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]),
-      coalesce(e.run_at, v_now + e.delay * interval '1 millisecond'), e.key, e.value, nullif(e.options::text, 'null')::json
+    select v_ids[e.ord], p_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]),
+      coalesce(e.run_at, p_now + e.delay * interval '1 millisecond'), e.key, e.value, nullif(e.options::text, 'null')::json
     from rows from (
       json_array_elements(p_payloads), unnest(p_kinds), unnest(p_priorities), unnest(p_run_at), unnest(p_keys), json_array_elements(p_options),
       unnest(p_delays)) with ordinality e (value, kind, priority, run_at, key, options, delay, ord)

@@ -1,16 +1,18 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, NotFound } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue, type Queue, type Unit } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { recordLog } from '../../support/log.ts';
 import { Draw } from '../../support/random.ts';
+import { SqlSession } from '../sql-session.ts';
 
 let engine: PostgresEngine;
+let url: string;
 let nth = 0;
 
 beforeAll(async () => {
-  const { url } = await freshDatabase();
+  ({ url } = await freshDatabase());
   engine = postgres(url, { max: 20, logger: recordLog() });
 });
 
@@ -39,6 +41,42 @@ async function jobs(): Promise<number> {
   );
   return row?.n ?? -1;
 }
+
+test('jobs that become ready together are runs, though each comes after others; what is not plain stands alone', async () => {
+  const queue = newQueue();
+  const session = await SqlSession.open(url);
+  onTestFinished(() => session.end());
+  await queue.register();
+  const id = await session.one<number>('select pawl.queue_id($1)', [queue.name]);
+  const parents = Array.from({ length: 30 }, (_, n) => ({ name: `p${n}` }));
+  // Each pair of parents has one child.
+  const pairs = parents.flatMap(({ name }, n) => parents.slice(n + 1).map((other) => [name, other.name]));
+  const special: Record<number, object> = { 5: { tags: ['own'] }, 9: { priority: 1 }, 12: { key: 'k' } };
+  const children = pairs.map((after, n) => ({ name: `c${n}`, after, ...special[n] }));
+  const ids = await queue.flow(
+    [...parents, ...children].map((node) => ({ kind: 'job', payload: 0, ...node }) as const),
+  );
+  // Of another enqueue, with an id that follows.
+  await queue.flow([{ name: 'late', kind: 'job', payload: 0, after: [ids['p0'] ?? ''] }]);
+  const worker = await session.addWorker(id);
+  const { jobs: claimed } = await session.claim(id, worker, { limit: 30 });
+  await session.complete(id, worker, claimed);
+  const { rows } = await session.client.query<{ n: number; jobs: number; enqueues: number; own: number }>(
+    `select r.n, j.* from pawl.queue_ready r cross join lateral (
+       select count(*)::int as jobs, count(distinct j.created_at)::int as enqueues,
+         (count(j.key) + count(j.options) + count(nullif(j.priority, 0)))::int as own
+       from pawl.queue_job j where j.shard = 0 and j.id >= r.id and j.id < r.id + r.n) j
+     where r.queue = $1`,
+    [id],
+  );
+  expect(rows.reduce((sum, { n }) => sum + n, 0)).toBe(pairs.length + 1);
+  for (const { n, jobs: there, enqueues, own } of rows) {
+    expect({ there, enqueues }).toEqual({ there: n, enqueues: 1 });
+    expect(n).toBeLessThanOrEqual(own > 0 ? 1 : 256);
+  }
+  // Three that stand alone, one of another enqueue, and runs, of which the three may have parted some.
+  expect(rows.length).toBeLessThanOrEqual(3 + 1 + 2 + 4);
+});
 
 test('a graph over two queues runs in its order, and each node reads the results of those before it', async () => {
   const queue = newQueue();
