@@ -1,0 +1,249 @@
+import { Events } from '../base/events.ts';
+import type { OpenTransaction, PostgresEngine } from '../engine/postgres/index.ts';
+import type { Definition, Kinds, PayloadIn } from './definition.ts';
+import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, Producer } from './enqueue.ts';
+import { type Handlers, readHandlers } from './handlers.ts';
+import { OperatedQueue } from './operate/operated-queue.ts';
+import type { ScheduleOptions, ScheduleRecord } from './operate/schedule.ts';
+import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } from './operate/set-schedule.ts';
+import { PostgresQueueSchedules } from './postgres/operate/schedules.ts';
+import { PostgresQueueStore } from './postgres/store.ts';
+import { claimUnits } from './pull/claim.ts';
+import type { ClaimedUnit } from './pull/claimed-unit.ts';
+import { PullOwner } from './pull/owner.ts';
+import { type ClaimOptions, Puller } from './pull/pull.ts';
+import type { QueueIds } from './store.ts';
+import type { ReadTraces } from './tracing.ts';
+import type { Batch } from './watch/batch.ts';
+import { type BatchCallbacks, type FlowNode, Flows, type JobOf } from './watch/flows.ts';
+import { readWaitOptions, type WaitForOptions, type WaitTarget, waitFor } from './watch/wait-for.ts';
+import { readWorkOptions, type WorkOptions } from './work/options.ts';
+import type { WorkerEvents } from './work/report.ts';
+import { Worker } from './work/worker.ts';
+
+/** The options of `run`. */
+export interface RunOptions extends Omit<EnqueueOptions, 'tx'>, WaitForOptions {}
+
+/**
+ * A queue: `enqueue` adds jobs, in your own transaction if you pass it, and the workers that `work` starts run them.
+ *
+ * In a signature, plain `Queue` is any queue, to read and to operate. To enqueue, a signature needs the type with its kinds:
+ * `typeof mail`, or `Queue<K>`.
+ */
+export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
+  readonly #engine: PostgresEngine;
+  readonly #definition: Definition;
+  readonly #store: PostgresQueueStore;
+  readonly #producer: Producer;
+  readonly #schedules: PostgresQueueSchedules;
+  readonly #puller: Puller;
+  readonly #flows: Flows<K>;
+  #registered: Promise<QueueIds> | undefined;
+
+  /** @internal */
+  constructor(engine: PostgresEngine, definition: Definition) {
+    super(engine, definition.name, (kind, payload) => this.#producer.json(kind, payload));
+    this.#engine = engine;
+    this.#definition = definition;
+    this.#store = new PostgresQueueStore(engine);
+    this.#producer = new Producer(this.#store, definition, () => this.#register());
+    this.#schedules = new PostgresQueueSchedules(engine);
+    this.#puller = new Puller(engine);
+    this.#flows = new Flows({
+      engine,
+      name: definition.name,
+      register: () => this.#register(),
+      producer: this.#producer,
+      producerOf: (queue) => (queue instanceof Queue && queue.engine === engine ? queue.#producer : undefined),
+    });
+  }
+
+  /**
+   * Registers the queue and its kinds in the database, so that SQL can call `pawl.enqueue()`. The first use does this by
+   * itself; call it at deploy time if SQL comes first.
+   * @throws SchemaMismatch  the database has no Pawl schema, or an older one: run `pawl migrate`
+   * @throws Conflict  shards or perKey differ from the registered ones, and jobs are outstanding
+   */
+  override async register(): Promise<void> {
+    await this.#register();
+  }
+
+  /**
+   * Adds a job: one round trip, in a transaction of its own or in yours (`tx`). The job runs at least once after the commit,
+   * and never without it.
+   * @throws InvalidInput  the schema refused the payload, or an option is bad; nothing was written
+   * @throws NotFound  the queue has no such kind
+   */
+  enqueue<N extends keyof K & string>(
+    kind: N,
+    payload: PayloadIn<K[N]>,
+    options: EnqueueOptions = {},
+  ): Promise<EnqueueResult> {
+    return this.#producer.one(kind, payload, options);
+  }
+
+  /**
+   * Checks whether `enqueue` would accept these, for programs that write the job in another way. Sends nothing to the
+   * database.
+   * @throws InvalidInput  the schema refused the payload, or a key is missing @throws NotFound  no such kind
+   */
+  async check(kind: string, payload: unknown, options: { readonly key?: string | undefined } = {}): Promise<void> {
+    await this.#producer.check(kind, payload, options.key);
+  }
+
+  /**
+   * Adds many jobs, a thousand per round trip; jobs of one kind without a key cost a fraction of single ones. All are checked
+   * before any is written. Each thousand is written as a whole or not at all; with `tx`, all of them are.
+   * @returns the ids, in the order of the jobs; its `duplicates` has the indexes of those that existed already, for kinds that
+   *   are unique
+   * @throws InvalidInput  names the job by its index
+   */
+  // J is always JobOf<K>. Written as that, the compiler would not let a queue of certain kinds pass for any queue.
+  enqueueMany<J extends JobOf<K>>(
+    jobs: readonly NoInfer<J>[],
+    options: { readonly tx?: OpenTransaction | undefined } = {},
+  ): Promise<EnqueuedIds> {
+    return this.#producer.many(jobs, options);
+  }
+
+  /**
+   * Adds a whole graph of jobs in one statement, in a transaction of its own or in yours: all of it or nothing. A node names the
+   * nodes that it comes after; it may name jobs and batches that exist, too. Nodes that come after the same others cost hardly
+   * more than plain jobs.
+   * @returns the id of each node, by its name
+   * @throws InvalidInput  names the node: a bad payload, an unknown parent, a name that is there twice, a cycle with its names
+   * @throws NotFound  no such kind, or there is no such job or batch to come after
+   */
+  async flow<N extends FlowNode<K>>(
+    nodes: readonly NoInfer<N>[],
+    options: { readonly tx?: OpenTransaction | undefined } = {},
+  ): Promise<Readonly<Record<string, string>>> {
+    return this.#flows.add(nodes, options);
+  }
+
+  /**
+   * Makes an open batch: add jobs to it, and seal it. When its last member has ended, `onComplete` is enqueued if all completed and
+   * `onError` if not, and `onDone` in both cases, each exactly once. The handler finds `{ id, total, errors, cancelled }` in
+   * `unit.job.meta.batch`. A job that was retried by hand after it had ended does not count again.
+   * @throws InvalidInput, NotFound  a callback is no job of its queue
+   */
+  async batch<C extends BatchCallbacks<K>>(
+    callbacks?: NoInfer<C>,
+    options: { readonly tx?: OpenTransaction | undefined } = {},
+  ): Promise<Batch<JobOf<K>, BatchCallbacks<K>>> {
+    const id = await this.#flows.newBatch(undefined, callbacks ?? {}, options);
+    return this.openBatch(id);
+  }
+
+  /** A batch by its id, to add to it, to seal it or to see its progress from another process. Sends nothing. */
+  openBatch(id: string): Batch<JobOf<K>, BatchCallbacks<K>> {
+    return this.#flows.open(id);
+  }
+
+  /**
+   * Starts a worker in this process. It claims jobs at once, after every notification, and at every poll.
+   * @param handlers  one for each kind
+   * @throws InvalidInput  a kind has no handler, or an option is bad
+   */
+  work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
+    const { settings, signal, onBlocked, warn } = readWorkOptions(options, this.#definition, this.#engine.connections);
+    const traces: ReadTraces = (ids, unit) =>
+      this.#store.traces(ids, settings.hold === 'transaction' ? unit.tx : undefined);
+    const events = new Events<WorkerEvents>();
+    const parts = {
+      store: this.#store,
+      definition: this.#definition,
+      ...readHandlers(this.#definition, handlers, { engine: this.#engine, events, traces }),
+      settings,
+      onBlocked,
+      warning: warn && { limits: warn, stats: () => this.stats() },
+    };
+    return new Worker(parts, () => this.#register(), events, this.#engine.options.logger, signal);
+  }
+
+  /**
+   * Claims units by a call, for programs that are no worker: it takes what is ready now, in their order, and does not wait. Each
+   * unit is yours until you settle it, or until the lease is over; then it is given back, charged like the job of a lost worker.
+   * The schema of its kind checks the payload; a unit that it refuses fails, and is not returned.
+   * @throws InvalidInput  an option is bad
+   */
+  async claim(options: ClaimOptions = {}): Promise<ClaimedUnit[]> {
+    await this.#register();
+    return claimUnits(this.#puller, new PullOwner(this.#store, this.name), this.#definition, options);
+  }
+
+  /**
+   * Waits until a job has ended, in any process, and gives the result that its handler returned (null for none). A process uses
+   * one connection for all of its waits. The end is told as soon as it is committed; where notifications do not arrive, within
+   * two seconds.
+   * @param target  the id of a job, or `{ key }`: the newest job of that key
+   * @throws JobFailed  it ended in error @throws Cancelled  it was cancelled
+   * @throws NotFound  there is no such job: it is not committed yet, or its history is over
+   * @throws TimedOut  it has not ended; it goes on
+   */
+  async waitFor(target: WaitTarget, options: WaitForOptions = {}): Promise<unknown> {
+    await this.#register();
+    return waitFor(this.#engine, this.name, target, options);
+  }
+
+  /**
+   * Enqueues a job and waits for its result: `enqueue` and `waitFor`. If this process dies meanwhile, the job runs anyway.
+   * @throws the errors of both
+   */
+  async run<N extends keyof K & string>(kind: N, payload: PayloadIn<K[N]>, options: RunOptions = {}): Promise<unknown> {
+    const { timeout, signal, ...rest } = options;
+    readWaitOptions('run', { timeout, signal });
+    signal?.throwIfAborted();
+    const { id } = await this.#producer.one(kind, payload, rest);
+    return waitFor(this.#engine, this.name, id, { timeout, signal });
+  }
+
+  /**
+   * Enqueues a job at every tick of a cron pattern, as long as any worker of this queue lives: exactly one per tick, however
+   * many processes there are. The schedule is stored in the database; declaring it again changes it, and keeps its next tick
+   * if the pattern and the zone are the same.
+   * @param name  1 to 100 characters, one schedule each
+   * @throws InvalidInput  names the field: a bad pattern, zone or payload @throws NotFound  no such kind
+   */
+  async schedule<N extends keyof K & string>(
+    name: string,
+    options: ScheduleOptions & { readonly kind: N; readonly payload?: PayloadIn<K[N]> },
+  ): Promise<void> {
+    await this.#register();
+    await setSchedule(this.#schedules, this.#definition, name, options);
+  }
+
+  /** Ends a schedule; the jobs that it has enqueued stay. @returns whether there was one */
+  async unschedule(name: string): Promise<boolean> {
+    readScheduleName('unschedule', name);
+    await this.#register();
+    return this.#schedules.remove(this.name, name);
+  }
+
+  /**
+   * This queue's schedules, by name. Given the whole set of a program's schedules, it declares them first, in one transaction,
+   * and removes those of an earlier set that this one no longer has. Schedules that were declared by `schedule()` stay.
+   *
+   * Processes of two versions that run side by side would remove each other's schedules whenever one of them starts: pass a
+   * `version` that rises with each release, and the highest one counts.
+   * @throws InvalidInput  names the field @throws NotFound  no such kind
+   */
+  async schedules(
+    all?: Readonly<Record<string, ScheduleOptions & { readonly kind: keyof K & string }>>,
+    options: SchedulesOptions = {},
+  ): Promise<ScheduleRecord[]> {
+    if (all !== undefined) {
+      await this.#register();
+      await setSchedules(this.#schedules, this.#definition, all, options);
+    }
+    return this.#schedules.list(this.name);
+  }
+
+  #register(): Promise<QueueIds> {
+    this.#registered ??= this.#store.register(this.#definition).catch((error: unknown) => {
+      this.#registered = undefined;
+      throw error;
+    });
+    return this.#registered;
+  }
+}

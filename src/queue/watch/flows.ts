@@ -1,0 +1,133 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { checkOptions } from '../../base/options/options.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { type OpenTransaction, openTransaction, type PostgresEngine } from '../../engine/postgres/index.ts';
+import type { Kinds, PayloadIn } from '../definition.ts';
+import type { Producer } from '../enqueue.ts';
+import { readJobId } from '../job-id.ts';
+import type { JobInput } from '../job-input.ts';
+import { afterPolicy } from '../job-options.ts';
+import { PostgresQueueFlows } from '../postgres/flows.ts';
+import { Batch, type BatchHome } from './batch.ts';
+import { flowText, type GivenNode, readNodeName } from './flow.ts';
+
+/** A job of any kind of a queue, for `enqueueMany`. */
+export type JobOf<K extends Kinds> = {
+  [N in keyof K & string]: Omit<JobInput, 'kind' | 'payload'> & { readonly kind: N; readonly payload: PayloadIn<K[N]> };
+}[keyof K & string];
+
+/** Any queue on Postgres. */
+export interface AnyQueue {
+  readonly name: string;
+  readonly engine: PostgresEngine;
+}
+
+/** One node of a flow. */
+export type FlowNode<K extends Kinds> =
+  | (NodeOptions & JobOf<K> & { readonly queue?: undefined })
+  | (NodeOptions & Omit<JobInput, 'after'> & { readonly queue: AnyQueue });
+
+interface NodeOptions {
+  /** Names the node in this flow; not stored. Any text that is no number. */
+  readonly name: string;
+  /** What has to end before: names of nodes, ids of jobs, batches. */
+  readonly after?: readonly (string | { readonly batch: string })[] | undefined;
+}
+
+interface NodeInput extends Omit<JobInput, 'after'> {
+  readonly name: unknown;
+  readonly queue?: unknown;
+  readonly after?: readonly unknown[];
+}
+
+/** A job that a batch enqueues when it is done. */
+export type BatchCallback<K extends Kinds> =
+  | (JobOf<K> & { readonly queue?: undefined })
+  | (JobInput & { readonly queue: AnyQueue });
+
+type CallbackInput = JobInput & { readonly queue?: unknown };
+
+export interface BatchCallbacks<K extends Kinds> {
+  /** Enqueued when all members have ended, and all completed. */
+  readonly onComplete?: BatchCallback<K> | undefined;
+  /** Enqueued when all members have ended, and one ended in error or was cancelled. */
+  readonly onError?: BatchCallback<K> | undefined;
+  /** Enqueued when all members have ended. */
+  readonly onDone?: BatchCallback<K> | undefined;
+}
+
+interface TxOption {
+  readonly tx?: OpenTransaction | undefined;
+}
+
+/** A queue, for its graphs and batches. */
+export interface FlowHome {
+  readonly engine: PostgresEngine;
+  readonly name: string;
+  readonly register: () => Promise<unknown>;
+  readonly producer: Producer;
+  /** The producer of another queue of the same engine; undefined when it is none. */
+  readonly producerOf: (queue: unknown) => Producer | undefined;
+}
+
+/** The graphs and the batches of a queue, whose jobs may be of other queues. */
+export class Flows<K extends Kinds> {
+  readonly #home: FlowHome;
+
+  constructor(home: FlowHome) {
+    this.#home = home;
+  }
+
+  /** See {@link Queue.flow}. */
+  async add(nodes: readonly object[], options: TxOption): Promise<Readonly<Record<string, string>>> {
+    const { tx } = checkOptions('flow', options, { tx: openTransaction });
+    if (!Array.isArray(nodes)) throw new InvalidInput('flow takes an array of nodes', { field: 'nodes' });
+    const given: GivenNode[] = [];
+    for (const [nth, node] of nodes.entries()) given.push(await this.#node(node, nth));
+    if (given.length === 0) return {};
+    const { text, names } = flowText(given);
+    const ids = await new PostgresQueueFlows(this.#home.engine).add(text, tx);
+    return Object.fromEntries(names.map((name, nth) => [name, ids[nth] ?? '']));
+  }
+
+  open(id: string): Batch<JobOf<K>, BatchCallbacks<K>> {
+    const home: BatchHome = {
+      engine: this.#home.engine,
+      manyInto: (batch, jobs, given) => this.#home.producer.manyInto(batch, jobs, given),
+      newBatch: (parent, callbacks, given) => this.newBatch(parent, callbacks, given),
+    };
+    return new Batch<JobOf<K>, BatchCallbacks<K>>(home, readJobId(id));
+  }
+
+  async newBatch(parent: string | undefined, given: object, options: TxOption): Promise<string> {
+    const { tx } = checkOptions('batch', options, { tx: openTransaction });
+    const callbacks: Record<string, object> = {};
+    for (const [name, value] of Object.entries(given) as [string, CallbackInput | undefined][]) {
+      if (!['onComplete', 'onError', 'onDone'].includes(name)) {
+        throw new InvalidInput(`batch takes onComplete, onError and onDone, but was given "${name}"`, { field: name });
+      }
+      if (value === undefined) continue;
+      const { queue, ...job } = value;
+      callbacks[name] = await this.#producerOf(queue, name).later(job, name);
+    }
+    await this.#home.register();
+    return new PostgresQueueFlows(this.#home.engine).newBatch({ queue: this.#home.name, callbacks, parent }, tx);
+  }
+
+  async #node(node: object | undefined, nth: number): Promise<GivenNode> {
+    const field = `nodes[${nth}]`;
+    if (!isObject(node))
+      throw new InvalidInput(`${field} must be an object such as { name, kind, payload }`, { field });
+    const { name, queue, after = [], afterError, afterCancel, ...job } = node as unknown as NodeInput;
+    const readName = readNodeName(name, field);
+    if (!Array.isArray(after)) throw new InvalidInput(`${field}.after must be an array`, { field: `${field}.after` });
+    const policy = checkOptions(`flow, ${field}`, { afterError, afterCancel }, afterPolicy);
+    return { name: readName, after, ...policy, row: await this.#producerOf(queue, field).node(job, nth, field) };
+  }
+
+  #producerOf(queue: unknown, field: string): Producer {
+    const producer = queue === undefined ? this.#home.producer : this.#home.producerOf(queue);
+    if (producer !== undefined) return producer;
+    throw new InvalidInput(`${field}.queue must be a queue of the same engine`, { field: `${field}.queue` });
+  }
+}
