@@ -32,6 +32,7 @@ export { QueueAdmin } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';
 export { createQueueAdmin } from './operate/create-admin.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
+export type { OperatedQueue } from './operate/operated-queue.ts';
 export type {
   BulkOptions,
   BulkResult,

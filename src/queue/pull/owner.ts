@@ -1,6 +1,6 @@
 import type { ParentRecord } from '../job.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
-import { heldJobs } from '../work/lease-worker.ts';
+import { heldJobs } from '../work/lease/owner.ts';
 import type { Job, Unit, UnitOwner } from '../work/unit.ts';
 
 /** The owner of pulled units: the database decides whether they are still held. */

@@ -13,7 +13,7 @@ import { refusal } from '../../base/options/refusal.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { Definition } from '../definition.ts';
 import { type BacklogLimits, type BacklogOptions, backlogOptions, requireLimit } from './backlog.ts';
-import type { WorkerSettings } from './lease-worker.ts';
+import type { WorkerSettings } from './worker-parts.ts';
 
 /** Options of a worker. */
 export interface WorkOptions {

@@ -14,12 +14,13 @@ import { PostgresQueueStore } from '../postgres/store.ts';
 import type { QueueIds } from '../store.ts';
 import { type BacklogLimits, type BacklogWatch, watchBacklog } from './backlog.ts';
 import type { UnitBatch } from './batch/unit-batch.ts';
-import { LeaseWorker, type WorkerParts } from './lease-worker.ts';
+import { LeaseWorker } from './lease-worker.ts';
 import { newTally, type OnceResult } from './once/tally.ts';
 import { type OnceOptions, readOnceOptions, readStopOptions, type StopOptions } from './options.ts';
 import type { WorkerEvents } from './report.ts';
 import { TransactionWorker } from './transaction/worker.ts';
 import type { Unit } from './unit.ts';
+import type { WorkerParts } from './worker-parts.ts';
 
 /** How a worker learns whether its queue has too much to do. */
 interface Warning {

@@ -1,7 +1,6 @@
-import { hostname } from 'node:os';
-import { faults } from '../../../base/fault.ts';
 import type { PostgresQueueStore } from '../../postgres/store.ts';
-import type { WorkerSettings } from '../lease-worker.ts';
+import type { WorkerSettings } from '../worker-parts.ts';
+import { addWorker } from '../worker-row.ts';
 
 /** The row of a worker in the database. It is written anew after the worker was taken for dead. */
 export class Registration {
@@ -37,16 +36,7 @@ export class Registration {
   }
 
   async #registerNow(): Promise<number> {
-    const { concurrency, leaseMs, hold } = this.#settings;
-    this.#id = await this.#store.addWorker({
-      queue: this.#queue,
-      host: hostname(),
-      pid: process.pid,
-      concurrency,
-      leaseMs,
-      hold,
-    });
-    if (faults.armed) await faults.reach('queue.after_register');
+    this.#id = await addWorker(this.#store, this.#queue, this.#settings);
     return this.#id;
   }
 }

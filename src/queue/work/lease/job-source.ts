@@ -1,0 +1,309 @@
+import type { LeaseLost } from '../../../base/errors.ts';
+import type { Offer, RecallResult } from '../../../base/handoff/handoff.ts';
+import { probe } from '../../../base/probe.ts';
+import type { Budget } from '../../../base/time/budget.ts';
+import { within } from '../../../base/time/clock.ts';
+import { ClaimLoop } from '../../../base/work/claim-loop.ts';
+import type { ClaimSource, NextPoll } from '../../../base/work/claim-source.ts';
+import { STOP_MS } from '../../../base/work/deadlines.ts';
+import { pausedPartOf, type StoredPart } from '../../paused-part.ts';
+import type { ClaimAnswer, JobHandoff } from '../../store.ts';
+import { breakSuccessors, type Outcome } from '../attempt.ts';
+import { Gatherer, ReadyBatch } from '../batch/gatherer.ts';
+import { type ClaimedUnits, countUnits, hasJobs, readClaim } from '../claim-reader.ts';
+import type { LeaseHolder } from '../keeper.ts';
+import { Quiet } from '../once/quiet.ts';
+import { countOutcome } from '../once/tally.ts';
+import type { WorkerPorts } from '../ports.ts';
+import { reportFailures, reportOutcome } from '../report.ts';
+import { Settler } from '../settle/settler.ts';
+import type { Unit, UnitOwner } from '../unit.ts';
+import type { GroupMember } from '../worker-group.ts';
+import type { WorkerParts } from '../worker-parts.ts';
+import { addWorker } from '../worker-row.ts';
+import { Holdings } from './holdings.ts';
+import { Returns } from './returns.ts';
+import { PREFETCH_MAX, Room } from './room.ts';
+import { RunningUnits } from './running-units.ts';
+import { Shards } from './shards.ts';
+
+/** Jobs of one key per claim: enough to be worth the cost of a claim, few enough to share a hot key's time. */
+const CHAIN = 32;
+
+/**
+ * The jobs of a worker with hold: 'lease'. Its {@link ClaimLoop} decides when it polls, and how much runs. The path of a job:
+ * `claim`, `post`, `begin`, `#finish`, which passes the outcome to the settler.
+ */
+export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, JobHandoff> {
+  readonly isExclusive = false;
+  readonly loop: ClaimLoop<Unit | ReadyBatch, ClaimAnswer, JobHandoff>;
+  readonly settler: Settler;
+  readonly #parts: WorkerParts;
+  readonly #ports: WorkerPorts;
+  readonly #owner: UnitOwner;
+  readonly #worker: LeaseHolder & GroupMember;
+  readonly #chain: number;
+  readonly #shards: Shards;
+  readonly #holdings = new Holdings();
+  readonly #running: RunningUnits;
+  readonly #returns: Returns;
+  readonly #room: Room;
+  /** Undefined: no kind has a batch handler. */
+  readonly #gatherer: Gatherer | undefined;
+  readonly #quiet = new Quiet();
+  /** The parts of the queue that are paused, by the last claim that brought something; undefined: none. */
+  #pausedParts: readonly StoredPart[] | undefined;
+
+  /** @param owner  of the units @param worker  whose jobs these are, for those who keep and wake it */
+  constructor(parts: WorkerParts, ports: WorkerPorts, owner: UnitOwner, worker: LeaseHolder & GroupMember) {
+    const { definition, settings, handlers, batchHandlers } = parts;
+    this.#parts = parts;
+    this.#ports = ports;
+    this.#owner = owner;
+    this.#worker = worker;
+    // A job with a single attempt must not lose it because the job before it killed the worker.
+    this.#chain = [...definition.kinds.values()].some((kind) => kind.attempts === 1) ? 1 : CHAIN;
+    this.#shards = new Shards(definition.shards, () => this.#endRound());
+    this.#gatherer = Gatherer.for(definition, batchHandlers, handlers.size === 0, (gathered) =>
+      this.loop.addNext(gathered),
+    );
+    this.loop = new ClaimLoop(
+      this,
+      { name: 'queue', ...settings, prefetchMax: PREFETCH_MAX, aheadMs: ports.aheadMs },
+      (loop) =>
+        ports.handoff({
+          id: () => loop.id,
+          isFree: () => loop.acceptsHandoff,
+          isAsleep: () => loop.isAsleep,
+          onHandoff: (job) => loop.receive(job),
+          onError: (error) => this.onError(error),
+        }),
+    );
+    this.settler = this.#makeSettler();
+    this.#returns = new Returns({
+      holdings: this.#holdings,
+      settler: this.settler,
+      wake: () => parts.store.wake(this.#worker.queue),
+      onError: (error) => this.onError(error),
+    });
+    this.#running = new RunningUnits({
+      ...parts,
+      logger: parts.store.engine.options.logger,
+      generation: () => this.loop.generation,
+      onEnd: (unit, outcome) => this.#finish(unit, outcome),
+      onUnknownKind: (unit) => this.#returns.unknownKind(unit),
+    });
+    this.#room = new Room({
+      concurrency: settings.concurrency,
+      holdings: this.#holdings,
+      running: this.#running,
+      gatherer: this.#gatherer,
+      loop: this.loop,
+    });
+  }
+
+  #makeSettler(): Settler {
+    const { store, registered } = this.#parts;
+    return new Settler({
+      queue: registered.queue,
+      settle: (settlement, offer) => store.settle(settlement, offer),
+      offer: () => this.loop.offer(),
+      onStale: (claims) => this.#parts.events.emit('stale', { claims }),
+      onRefused: (unit, failed) => reportFailures(this.#parts.events, unit, failed),
+      onError: (error) => this.onError(error),
+      onMore: () => this.loop.pollAgain(),
+    });
+  }
+
+  /** Resolves when nothing is left that this worker could run now. */
+  whenQuiet(): Promise<void> {
+    const quiet = this.#quiet.wait();
+    this.wake();
+    return quiet;
+  }
+
+  /** Polls now. */
+  wake(): void {
+    this.#shards.wake();
+    this.loop.wake();
+  }
+
+  othersEnded(task: object | undefined): Promise<void> | undefined {
+    return this.#running.othersEnded(task);
+  }
+
+  get hasLease(): boolean {
+    return this.#ports.keeper.hasLease;
+  }
+
+  capacity(prefetch: number): number {
+    return this.#room.of(prefetch);
+  }
+
+  get slotsTaken(): number {
+    return this.#running.slotsTaken;
+  }
+
+  claim(worker: number, limit: number, offer: Offer | undefined): Promise<ClaimAnswer> {
+    this.#quiet.recordPoll(this.#isBusy);
+    const { shard, cursor, rows } = this.#shards.scan;
+    return this.#parts.store.claim(
+      { queue: this.#worker.queue, shard, worker, limit, slots: this.#room.slots, rows, chain: this.#chain, cursor },
+      offer,
+    );
+  }
+
+  countUnits(answer: ClaimAnswer): number {
+    return countUnits(answer);
+  }
+
+  post(answer: ClaimAnswer, limit: number): void {
+    const { shard } = this.#shards.scan;
+    const { runs, seen } = answer;
+    if (probe.listening) probe.hit('queue.claimed', { shard, worker: this.loop.id, rows: runs.length, seen });
+    this.#ports.group.notePolled(this.#worker, countUnits(answer) >= limit);
+    this.#room.setAside = 0;
+    if (!hasJobs(answer)) return;
+    this.#pausedParts = answer.pausedParts;
+    this.#add(this.#read(answer, shard));
+  }
+
+  #read(answer: ClaimAnswer, shard: number): ClaimedUnits {
+    const { definition, registered } = this.#parts;
+    return readClaim(answer, { shard, definition, registered, owner: this.#owner });
+  }
+
+  #add({ units, claims, count, jobs }: ClaimedUnits): void {
+    this.#holdings.add(claims, count);
+    this.#parts.events.emit('claimed', { jobs });
+    // See queue_claim, p_slots.
+    const first = units.filter(({ job }) => job.claim.isAlone);
+    if (first.length === 0) this.loop.add(units);
+    else
+      this.loop.add(
+        units.filter(({ job }) => !job.claim.isAlone),
+        first,
+      );
+  }
+
+  begin(unit: Unit | ReadyBatch): void {
+    if (unit instanceof ReadyBatch) return this.#running.startBatch(unit);
+    const part = this.#pausedParts && pausedPartOf(this.#pausedParts, unit);
+    if (part !== undefined) {
+      this.#room.setAside += 1;
+      this.#returns.setAside(unit, part);
+    } else if (this.#gatherer?.add(unit) !== true) this.#running.start(unit);
+  }
+
+  #finish(unit: Unit, outcome: Outcome): void {
+    this.#holdings.count -= 1;
+    countOutcome(this.#parts.tally, outcome);
+    reportOutcome(this.#parts.events, unit, outcome);
+    let { next } = unit;
+    // A failed unit may have a guarding transaction that is still open: no other job of its key begins before it ends.
+    const mayWrite = unit.isGuarded && outcome.failed.length > 0;
+    if (outcome.isRetried || mayWrite || this.loop.isStopping) {
+      this.#returns.behind(next);
+      this.settler.add(unit, outcome, true);
+      next = undefined;
+    } else {
+      this.settler.add(unit, outcome, next === undefined);
+      breakSuccessors(unit, outcome, this.#parts.definition);
+    }
+    this.loop.ended(next);
+    this.#running.recordEnd();
+    if (this.#quiet.isAwaited && this.#holdings.count === 0) void this.settler.flushed().then(() => this.wake());
+  }
+
+  /** Something of its own is under way, which may lead to more jobs. */
+  get #isBusy(): boolean {
+    return this.#holdings.count > 0 || this.settler.isBusy;
+  }
+
+  nextPoll(answer: ClaimAnswer, limit: number): NextPoll {
+    return this.#shards.next(answer, limit);
+  }
+
+  /** All shards were polled, and none has anything. */
+  #endRound(): void {
+    if (this.#quiet.isAwaited) this.#gatherer?.hurry();
+    if (this.#quiet.recordEmptyRound() && !this.#isBusy) this.wake();
+  }
+
+  takeHandoff(handoff: JobHandoff): void {
+    this.#add(this.#read(handoff, handoff.shard));
+  }
+
+  // From here on, rare cases.
+
+  declineHandoff(handoff: JobHandoff): void {
+    const { claims, units } = this.#read(handoff, handoff.shard);
+    this.#holdings.add(claims, 0);
+    this.#returns.declined(units);
+  }
+
+  noteUnclaimed(): void {
+    this.#ports.group.notePolled(this.#worker, true);
+  }
+
+  release(units: readonly (Unit | ReadyBatch)[], why: 'stopped' | 'stalled'): void {
+    this.#returns.all(units, why);
+  }
+
+  async register(): Promise<number> {
+    const { store, settings } = this.#parts;
+    const id = await addWorker(store, this.#worker.queue, settings);
+    this.settler.startFor(id);
+    this.#shards.restart();
+    return id;
+  }
+
+  setWantsNotify(worker: number, wants: boolean): Promise<void> {
+    return this.#parts.store.setWants(worker, wants);
+  }
+
+  recall(worker: number): Promise<RecallResult> {
+    return this.#parts.store.recall(this.#worker.queue, worker, this.#holdings.knownClaims());
+  }
+
+  leave(worker: number): Promise<void> {
+    return this.#parts.store.leave(this.#worker.queue, worker, this.#holdings.knownClaims());
+  }
+
+  drain(time: Budget): Promise<void> {
+    // Not before the last poll has ended, which would claim it again.
+    if (this.#gatherer !== undefined) this.release(this.#gatherer.clear(), 'stopped');
+    return this.#running.drain(time, () => this.settler.flushed());
+  }
+
+  async close(worker: number | undefined): Promise<void> {
+    const onError = (error: unknown): void => this.onError(error);
+    if (this.#returns.hasReleased) await within(STOP_MS, this.#parts.store.wake(this.#worker.queue).catch(onError));
+    await this.#ports.group.leave(this.#worker);
+    await this.#ports.keeper.remove(this.#worker);
+    if (worker !== undefined) await this.#parts.store.removeWorker(worker).catch(onError);
+  }
+
+  lost(reason: LeaseLost): void {
+    this.settler.drop();
+    this.#holdings.clear();
+    this.#gatherer?.clear();
+    this.loop.reset();
+    // Later outcomes of handlers are ignored: the settler has dropped their claims.
+    this.#running.lose(reason);
+    this.#parts.events.emit('lost', { reason });
+    this.#running.recordEnd();
+    this.wake();
+  }
+
+  /** All units that it holds, except those that come after another one of their key. */
+  get units(): readonly Unit[] {
+    const { following, waiting } = this.loop;
+    const unbegun = [...following, ...waiting].flatMap((one) => (one instanceof ReadyBatch ? one.units : [one]));
+    return [...this.#running.units, ...unbegun, ...(this.#gatherer?.units ?? [])];
+  }
+
+  onError(error: unknown): void {
+    this.#worker.onError(error);
+  }
+}
