@@ -32,5 +32,5 @@ where d.removed_at is null or not pawl.queue_is_gone(d);
 create or replace view pawl.worker as
 select w.id, d.name as queue, w.host, w.pid, w.hold, w.concurrency,
   (select coalesce(sum(pawl.queue_size(r.ids)), 0)::bigint + cardinality(w.holding) from pawl.queue_running r where r.worker = w.id) as in_progress,
-  w.started_at, w.beat_at, w.expires_at, w.expires_at > clock_timestamp() as is_live
+  w.started_at, w.beat_at, w.expires_at, w.expires_at > clock_timestamp() as is_live, w.takes
 from pawl.queue_worker w join pawl.queue_definition d on d.id = w.queue;

@@ -34,14 +34,19 @@ export interface HandlerContext {
 }
 
 /**
- * The handlers that a program gives to `work()`: one for each kind of the queue, and none for others. Their start is told, and code
+ * The handlers that a program gives to `work()`: one for each kind of the queue, or of those that it takes, and none for others. Their start is told, and code
  * inside them can ask for its job: the newest one of its unit, or of the first unit of a batch.
  * @throws InvalidInput
  */
-export function readHandlers(definition: Definition, given: unknown, context: HandlerContext): WorkHandlers {
+export function readHandlers(
+  definition: Definition,
+  given: unknown,
+  context: HandlerContext,
+  taken?: readonly string[],
+): WorkHandlers {
   const handlers = new Map<string, Handler>();
   const batchHandlers = new Map<string, BatchHandler>();
-  for (const [name, handler] of checkHandlers(definition, given)) {
+  for (const [name, handler] of checkHandlers(definition, given, taken)) {
     if (definition.kinds.get(name)?.batch === undefined) handlers.set(name, inContext(handler, context));
     else batchHandlers.set(name, batchInContext(handler, context));
   }
@@ -51,6 +56,7 @@ export function readHandlers(definition: Definition, given: unknown, context: Ha
 function checkHandlers(
   { name: queue, kinds }: Definition,
   handlers: unknown,
+  taken?: readonly string[],
 ): readonly (readonly [kind: string, handler: (given: unknown) => unknown])[] {
   const names = [...kinds.keys()];
   if (typeof handlers !== 'object' || handlers === null) {
@@ -67,10 +73,10 @@ function checkHandlers(
       throw new InvalidInput(`the handler of kind "${name}" must be a function`, { field: `handlers.${name}` });
     }
   }
-  const missing = names.find((kind) => !Object.hasOwn(handlers, kind));
+  const missing = (taken ?? names).find((kind) => !Object.hasOwn(handlers, kind));
   if (missing !== undefined) {
     throw new InvalidInput(
-      `queue "${queue}" has no handler for kind "${missing}"; a worker takes every kind, since the jobs of a key run in order`,
+      `queue "${queue}" has no handler for kind "${missing}"; a worker takes every kind, since the jobs of a key run in order, unless its option kinds names some`,
       { field: `handlers.${missing}` },
     );
   }

@@ -78,6 +78,7 @@ export type { UnitBatch } from './work/batch/unit-batch.ts';
 export type { OnceResult } from './work/once/tally.ts';
 export type { OnceOptions, StopOptions, WorkOptions } from './work/options.ts';
 export type { Backlog, EndedEvent, WorkerEvents } from './work/report.ts';
+export type { PriorityRange } from './work/taken.ts';
 /** @internal */
 export { guardHeld } from './work/transaction/guard.ts';
 export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';

@@ -141,11 +141,20 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
+   * A worker for some kinds, with handlers for these: `work({ send }, { kinds: ['send'] })`.
+   * @throws NotSupported  the queue keeps the order of its keys, which are one order for all kinds
+   */
+  work<N extends keyof K & string>(
+    handlers: Pick<Handlers<K>, N>,
+    options: WorkOptions & { readonly kinds: readonly NoInfer<N>[] },
+  ): Worker;
+  /**
    * Starts a worker in this process. It claims jobs at once, after every notification, and at every poll.
    * @param handlers  one for each kind
    * @throws InvalidInput  a kind has no handler, or an option is bad
    */
-  work(handlers: Handlers<K>, options: WorkOptions = {}): Worker {
+  work(handlers: Handlers<K>, options?: WorkOptions): Worker;
+  work(handlers: object, options: WorkOptions = {}): Worker {
     const { settings, signal, onBlocked, warn } = readWorkOptions(options, this.#definition, this.#engine.connections);
     const traces: ReadTraces = (ids, unit) =>
       this.#store.traces(ids, settings.hold === 'transaction' ? unit.tx : undefined);
@@ -153,7 +162,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     const parts = {
       store: this.#store,
       definition: this.#definition,
-      ...readHandlers(this.#definition, handlers, { engine: this.#engine, events, traces }),
+      ...readHandlers(this.#definition, handlers, { engine: this.#engine, events, traces }, settings.takes?.kinds),
       settings,
       onBlocked,
       warning: warn && { limits: warn, stats: () => this.stats() },

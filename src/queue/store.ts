@@ -61,6 +61,14 @@ export interface ClaimRequest {
   /** The most jobs of one key to claim together. */
   readonly chain: number;
   readonly cursor: Cursor;
+  /** Undefined: any job. */
+  readonly part?: ClaimedPart | undefined;
+}
+
+/** For a worker that takes a part of the work: which kinds, and the last priority. The first one is where its passes begin. */
+export interface ClaimedPart {
+  readonly kinds: readonly number[];
+  readonly upto: number;
 }
 
 /** Jobs without a key with consecutive ids. */
@@ -238,6 +246,15 @@ export interface WorkerRow {
   readonly concurrency: number;
   readonly leaseMs: number;
   readonly hold: 'lease' | 'transaction';
+  /** Undefined: any job. */
+  readonly takes?: TakenPart | undefined;
+}
+
+/** The part of the work that a worker takes. */
+export interface TakenPart {
+  readonly kinds: readonly string[];
+  readonly min: number;
+  readonly max: number;
 }
 
 export interface Heartbeat {

@@ -66,8 +66,15 @@ begin
     'isBlocker', v_at.status = 'error' and pawl.queue_is_blocker(v_shard, p_id), 'before', v_before, 'waits', v_waits, 'ahead', least(10000, v_ahead),
     'failure', case when v_error.at is not null then json_build_object('at', v_error.at, 'reason', v_error.reason, 'error', v_error.error) end,
     'wish', case when v_wish.at is not null then json_build_object('at', v_wish.at, 'reason', v_wish.reason) end,
-    'workers', (select count(*) from pawl.queue_worker w where w.queue = v_job.queue and w.expires_at > clock_timestamp()),
-    'slots', (select coalesce(sum(w.concurrency), 0) from pawl.queue_worker w where w.queue = v_job.queue and w.expires_at > clock_timestamp()),
+    'workers', (
+      select count(*) from pawl.queue_worker w
+      where w.queue = v_job.queue and w.expires_at > clock_timestamp() and pawl.queue_takes(w.takes, v_job.kind_name, v_job.priority)),
+    'others', (
+      select count(*) from pawl.queue_worker w
+      where w.queue = v_job.queue and w.expires_at > clock_timestamp() and not pawl.queue_takes(w.takes, v_job.kind_name, v_job.priority)),
+    'slots', (
+      select coalesce(sum(w.concurrency), 0) from pawl.queue_worker w
+      where w.queue = v_job.queue and w.expires_at > clock_timestamp() and pawl.queue_takes(w.takes, v_job.kind_name, v_job.priority)),
     'running', (
       select coalesce(sum(x.n), 0) from (
         select pawl.queue_size(r.ids) + 0 as n from pawl.queue_running r where r.queue = v_job.queue
@@ -77,6 +84,13 @@ begin
       select json_build_object('id', w.id::text, 'host', w.host, 'pid', w.pid, 'lostSince', case when w.expires_at < clock_timestamp() then w.beat_at end)
       from pawl.queue_worker w where w.queue = v_job.queue and p_id = any (w.holding) limit 1));
 end $$;
+
+-- Whether a worker takes jobs of this kind and priority.
+create or replace function pawl.queue_takes(p_takes json, p_kind text, p_priority smallint) returns boolean
+language sql immutable as $$
+  select p_takes is null or (p_priority between (p_takes ->> 'min')::smallint and (p_takes ->> 'max')::smallint
+    and p_kind in (select json_array_elements_text(p_takes -> 'kinds')))
+$$;
 
 -- The job of a key that p_id has to wait for: {job, place, since, host, pid, lostSince, runAt}; null when there is none. Place 'open': its
 -- handler runs in a transaction of that worker; 'blocked': it ended in error, and its key stands still.

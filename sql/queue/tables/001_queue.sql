@@ -257,6 +257,7 @@ create table pawl.queue_worker (
   host          text not null,
   holding       bigint[] not null default '{}',  -- hold 'transaction': jobs whose handler has been running for a while
   tells         boolean not null default false,  -- its program listens for ends of jobs: see untold.sql
+  takes         json,           -- {kinds: [name, …], min, max}: all that it takes; null: any job
   lost_at       timestamptz     -- it was found dead: its transactions were ended, and its heartbeat comes too late
 ) with (fillfactor = 50);
 

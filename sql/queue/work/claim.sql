@@ -4,7 +4,8 @@
 
 -- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once; p_rows: how many ready rows
 -- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
--- stopped; p_offer: the number of the offer to leave when nothing is ready, and its channel, see handoff.sql. Answers JSON:
+-- stopped; p_offer: the number of the offer to leave when nothing is ready, and its channel, see handoff.sql; p_kinds: for a worker that takes
+-- a part of the work, the kinds that it takes, and p_upto: the last priority of it, see below. Answers JSON:
 --   runs: [{claim, first, n, kind, attempt, origin, payloads: [payload, …]}, …]: jobs without a key
 --   keys: [{key, epoch, ids, claims, kinds, attempts, origins, units, brokenBy, payloads, latest}, …]: jobs of one key, an array each field.
 --     units: numbers of coalesced units, and null for other jobs; latest: those of which only the newest job comes with its payload;
@@ -17,7 +18,8 @@
 --   due: ms until the next, offered: the offer was left
 create or replace function pawl.queue_claim(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
-  p_priority smallint, p_after bigint, p_offer bigint default null, p_channel text default null
+  p_priority smallint, p_after bigint, p_offer bigint default null, p_channel text default null,
+  p_kinds smallint[] default null, p_upto smallint default 32767
 ) returns text
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -42,6 +44,7 @@ declare
   v_near record;
   v_one record;
   v_fit bigint;
+  v_locked boolean;
 begin
   v_state := pawl.queue_prepare(p_queue, p_shard, p_worker);
   if v_state = 'paused' then
@@ -51,10 +54,10 @@ begin
   -- Nothing, or one row without a key: what an idle worker finds. The long way below costs five times as much.
   select count(*) as rows, count(r.key) as keyed into v_near from (
     select r.key from pawl.queue_ready r
-    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.priority <= p_upto
     order by r.priority, r.id limit 2
   ) r;
-  if v_near.rows = 1 and v_near.keyed = 0 then
+  if v_near.rows = 1 and v_near.keyed = 0 and p_kinds is null then
     select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_one from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null and r.n <= p_limit
       and r.lost = 0 and (select d.paused_at is null and d.paused_parts is null from pawl.queue_definition d where d.id = p_queue)
@@ -79,7 +82,7 @@ begin
       perform pawl.queue_offer_add(p_queue, p_worker, p_offer, p_channel);
     end if;
     return concat('{"runs":[],"keys":[],"seen":0,"last":{"priority":', p_priority, ',"id":', p_after, '}', case when p_offer is not null then ',"offered":true' end,
-      case when p_after > 0 and exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
+      case when p_after > 0 and p_kinds is null and exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
       ',"due":' || (
         select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
         where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
@@ -100,18 +103,24 @@ begin
     v_taken := 0;
   end if;
   if v_mixed then
+    -- A worker that takes some kinds only (p_kinds) looks at p_rows rows, too, and passes over those of others: there is no index by kinds,
+    -- which each job would pay for. So one claim reads no more than that, however many of them there are, and the next one of the pass
+    -- goes on behind them. Queues with such workers have no keys in order. A range of priorities is a range of the index.
+    --
     -- queue.pick. What is looked at is fenced by "materialized": without it a nested loop may lock more rows than asked for.
     -- Only rows without a key are locked, one by one until there are enough, so that two claimers at once share them.
     with picked as materialized (
-      select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt, r.lost, r.epoch, r.key,
-        r.lost > 0 or (r.attempt > 0 and r.key is null and pawl.queue_is_last(p_shard, r.id, r.kind, r.attempt)) as alone,
-        r.lost > 1 and exists (select 1 from pawl.queue_running o where o.worker = p_worker and o.lost > 1) as barred
+      select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt, f.lost, r.epoch, r.key, f.fits,
+        f.fits and (r.lost > 0 or (r.attempt > 0 and r.key is null and pawl.queue_is_last(p_shard, r.id, r.kind, r.attempt))) as alone,
+        f.lost > 1 and exists (select 1 from pawl.queue_running o where o.worker = p_worker and o.lost > 1) as barred
       from pawl.queue_ready r
-      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      cross join lateral (select p_kinds is null or r.kind = any (p_kinds) as fits, case when p_kinds is null or r.kind = any (p_kinds) then r.lost else 0 end as lost) f
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.priority <= p_upto
+        and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
       order by r.priority, r.id limit p_rows
     ), locked as materialized (
       select r.ctid as tid from picked p join pawl.queue_ready r on r.ctid = p.tid
-      where p.key is null limit p_limit for update of r skip locked
+      where p.key is null and p.fits limit p_limit for update of r skip locked
     ), counted as (
       select p.*, l.tid is not null as mine,
         coalesce(sum(p.n) filter (where l.tid is not null and p.alone) over w, 0) as alones,
@@ -138,14 +147,15 @@ begin
       array_agg(c.tid) filter (where c.take > 0), array_agg(c.id) filter (where c.take > 0), array_agg(c.n) filter (where c.take > 0),
       array_agg(c.take) filter (where c.take > 0), array_agg(c.kind) filter (where c.take > 0), array_agg(c.attempt) filter (where c.take > 0),
       array_agg(c.lost) filter (where c.take > 0), array_agg(c.alone) filter (where c.take > 0),
-      array_agg(c.key) filter (where c.key is not null and not c.waits), array_agg(c.epoch) filter (where c.key is not null and not c.waits)
-    into v_seen, v_priorities, v_ids, v_keyed, v_taken, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_losts, v_alones, v_kkeys, v_kepochs
+      array_agg(c.key) filter (where c.key is not null and not c.waits), array_agg(c.epoch) filter (where c.key is not null and not c.waits),
+      p_kinds is not null and bool_or(c.fits and not c.mine)
+    into v_seen, v_priorities, v_ids, v_keyed, v_taken, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_losts, v_alones, v_kkeys, v_kepochs, v_locked
     from marked c;
   end if;
   if v_taken > 1 then
     v_fit := pawl.queue_count_fitting(p_shard, v_lo, v_take);
     if v_fit < v_taken then  -- nothing is written yet
-      return pawl.queue_claim(p_queue, p_shard, p_worker, v_fit::int, p_slots, p_rows, p_chain, p_priority, p_after);
+      return pawl.queue_claim(p_queue, p_shard, p_worker, v_fit::int, p_slots, p_rows, p_chain, p_priority, p_after, null, null, p_kinds, p_upto);
     end if;
   end if;
 
@@ -211,7 +221,7 @@ begin
       -- Read after the jobs: a part that was paused before one of them was enqueued is among them.
       coalesce(',"pausedParts":' || (select d.paused_parts from pawl.queue_definition d where d.id = p_queue), '')
     else
-      case when exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' else '' end
+      case when v_locked or (p_kinds is null and exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue)) then ',"busy":true' else '' end
       || coalesce(',"due":' || (
         select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
         where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '') end

@@ -17,6 +17,7 @@ import { needTarget } from '../setup/target.ts';
 import { startCapture } from './capture-worker.ts';
 import { type HealthAddress, healthAddress, serveHealth } from './health.ts';
 import { addRelease } from './release.ts';
+import { kindsArgument, priorityArgument, type TakenFlags, withTaken } from './taken.ts';
 
 /** One worker of a config file's `workers`. */
 export interface WorkerEntry {
@@ -25,7 +26,7 @@ export interface WorkerEntry {
   readonly options?: WorkOptions;
 }
 
-interface WorkerFlags extends DynamoFlags {
+interface WorkerFlags extends DynamoFlags, TakenFlags {
   readonly stopTimeout: number;
   readonly connections: number;
   readonly health?: HealthAddress;
@@ -39,6 +40,8 @@ export function addWorker(program: Command): void {
     .description('run the workers of a config file until SIGTERM or Ctrl-C; a second signal does not wait')
     .addOption(durationOption('--stop-timeout <duration>', 'how long running jobs may take to end', '30s'))
     .option('--connections <n>', 'connections to the database', wholeNumber(2, 10_000), 20)
+    .option('--kinds <names>', 'take jobs of these kinds only, e.g. send,bill', kindsArgument)
+    .option('--priority <range>', 'take jobs of these priorities only, e.g. -5..-1 or ..-1', priorityArgument)
     .option('--once', 'run the jobs that are ready now, and end')
     .option('--health <port>', 'answer /healthz and /readyz on this port, or address:port', healthAddress);
   examples(command, [
@@ -46,6 +49,7 @@ export function addWorker(program: Command): void {
     'pawl worker --config workers.mjs --health 8080',
     'pawl worker --config workers.mjs --once',
     'pawl worker --config workers.mjs --dynamodb pawl',
+    'pawl worker --config workers.mjs --kinds bill --priority ..-1',
   ]);
   addDynamoFlags(command, 'the queues are in this table');
   command.action((flags: WorkerFlags, self: Command) =>
@@ -202,7 +206,8 @@ async function readEntries(cli: Cli, flags: WorkerFlags, logger: Logger): Promis
   if (!isCaptures(captures)) throw refuse(config.file, '"captures" must be a list of what createCapture() made');
   const rest = { actors: isActors(actors) ? actors : undefined, dispatcher, captures, projections };
   const isEnough = rest.actors !== undefined || captures.length > 0;
-  return { entries: isEnough && workers === undefined ? [] : checkEntries(workers, config.file), ...rest };
+  const entries = isEnough && workers === undefined ? [] : checkEntries(workers, config.file);
+  return { entries: withTaken(entries, flags), ...rest };
 }
 
 type Factory = (given: { engine: PostgresEngine | DynamoEngine }) => unknown;

@@ -140,6 +140,12 @@ export class DynamoQueue<K extends Kinds = never> {
         "hold: 'transaction' needs a transaction that stays open, which DynamoDB does not have: use a lease",
       );
     }
+    if (options.kinds !== undefined || options.priority !== undefined) {
+      throw new NotSupported(
+        'kinds and priority of work() are not possible on DynamoDB, where a claim takes what comes next in the line of a shard, and a job that ' +
+          'is left there would hold up all that come after it: give these jobs a queue of their own',
+      );
+    }
     const { settings, signal, onBlocked, warn } = readWorkOptions(options, this.#definition, Infinity);
     if (warn !== undefined) {
       throw new NotSupported('warn would read the whole line each time on DynamoDB: ask stats() when you need it');

@@ -76,7 +76,10 @@ export interface Facts {
   readonly ahead: number | null;
   readonly failure: { readonly at: string; readonly reason: string; readonly error: string | null } | null;
   readonly wish: { readonly at: string; readonly reason: string | null } | null;
+  /** Workers that take such a job, and their slots. */
   readonly workers: number;
+  /** Workers that take other jobs only. */
+  readonly others?: number;
   readonly slots: number;
   readonly running: number;
   readonly holder: ShardPlace | null;
@@ -280,7 +283,11 @@ function partPaused({ pausedParts, isSetAside, ...job }: Facts): Reason[] {
   return [{ code: 'next', text: 'it was set aside by a pause that has ended, and is about to be made ready' }];
 }
 
-function workers({ queue, workers: live, slots, running, ahead, place }: Facts): Reason[] {
+function workers({ queue, kind, workers: live, others = 0, slots, running, ahead, place }: Facts): Reason[] {
+  if (live === 0 && others > 0) {
+    const text = `no running worker of queue "${queue}" takes kind "${kind}" at this priority; start one that does`;
+    return [{ code: 'no_worker', text }];
+  }
   if (live === 0) {
     return [{ code: 'no_worker', text: `no worker of queue "${queue}" is running; start one` }];
   }

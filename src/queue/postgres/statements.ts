@@ -92,6 +92,11 @@ export const CLAIM: Statement = statement(
   'queue.claim',
   `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint) as answer`,
 );
+/** For a worker that takes a part of the work, and makes no offers. */
+export const CLAIM_PART: Statement = statement(
+  'queue.claim_part',
+  `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint, null, null, $10::smallint[], $11::smallint) as answer`,
+);
 export const CLAIM_OR_OFFER: Statement = statement(
   'queue.claim_or_offer',
   `select pawl.queue_claim($1::smallint, $2::smallint, $3::bigint, $4::int, $5::int, $6::int, $7::int, $8::smallint, $9::bigint, $10::bigint, $11::text) as answer`,
@@ -123,8 +128,8 @@ export const ADD_WORKER: Statement = statement(
 with back as (
   update pawl.queue_definition d set removed_at = null where d.id = ${HERE} and d.removed_at is not null
 )
-insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold)
-values (${HERE}, $2, $3, $4, $5::double precision * interval '1 millisecond', clock_timestamp() + $5::double precision * interval '1 millisecond', $6)
+insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold, takes)
+values (${HERE}, $2, $3, $4, $5::double precision * interval '1 millisecond', clock_timestamp() + $5::double precision * interval '1 millisecond', $6, $7::json)
 returning id::text`,
 );
 export const BEAT: Statement = statement('queue.beat', 'select pawl.queue_beat($1::json) as answer');

@@ -14,6 +14,7 @@ import type { Charge, ChargedJob, RescueAnswer } from '../lost-jobs.ts';
 import type {
   Candidate,
   ClaimAnswer,
+  ClaimedPart,
   ClaimRequest,
   DecidedJobs,
   Heartbeat,
@@ -219,12 +220,18 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   async claim(request: ClaimRequest, offer?: Offer): Promise<ClaimAnswer> {
-    const { queue, shard, worker, limit, slots, rows, chain, cursor } = request;
+    const { queue, shard, worker, limit, slots, rows, chain, cursor, part } = request;
     const values = [queue, shard, worker, limit, slots, rows, chain, cursor.priority, cursor.id];
+    if (part !== undefined) return this.#claimPart(values, part);
     const [row] =
       offer === undefined
         ? await this.#keys.query<{ answer: string }>(sql.CLAIM, values)
         : await this.#keys.query<{ answer: string }>(sql.CLAIM_OR_OFFER, [...values, offer.number, offer.channel]);
+    return JSON.parse(only(row).answer) as ClaimAnswer;
+  }
+
+  async #claimPart(values: readonly unknown[], { kinds, upto }: ClaimedPart): Promise<ClaimAnswer> {
+    const [row] = await this.#keys.query<{ answer: string }>(sql.CLAIM_PART, [...values, kinds, upto]);
     return JSON.parse(only(row).answer) as ClaimAnswer;
   }
 
@@ -270,7 +277,8 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   async addWorker(row: WorkerRow): Promise<number> {
-    const values = [this.#here(row.queue), row.host, row.pid, row.concurrency, row.leaseMs, row.hold];
+    const takes = row.takes === undefined ? null : JSON.stringify(row.takes);
+    const values = [this.#here(row.queue), row.host, row.pid, row.concurrency, row.leaseMs, row.hold, takes];
     const [added] = await this.#runner.query<{ id: string }>(sql.ADD_WORKER, values);
     return Number(only(added).id);
   }

@@ -70,6 +70,10 @@ export class LeaseWorker implements LeaseHolder, GroupMember {
     return this.#jobs.loop.isPolling;
   }
 
+  get isPicky(): boolean {
+    return this.#jobs.isPicky;
+  }
+
   noteNotification(): void {
     this.#jobs.loop.noteNotification();
   }

@@ -13,6 +13,7 @@ import { refusal } from '../../base/options/refusal.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { Definition } from '../definition.ts';
 import { type BacklogLimits, type BacklogOptions, backlogOptions, requireLimit } from './backlog.ts';
+import { kindNames, type PriorityRange, priorityRange, readTaken } from './taken.ts';
 import type { WorkerSettings } from './worker-parts.ts';
 
 /** Options of a worker. */
@@ -48,6 +49,16 @@ export interface WorkOptions {
    * when that is over. Each worker that has the option looks for itself. Default: no worker checks that. Not on DynamoDB.
    */
   readonly warn?: BacklogOptions | undefined;
+  /**
+   * The worker takes jobs of these kinds only, and needs handlers for these only. Needs `concurrency: { perKey: Infinity }`. Default: all
+   * kinds of the queue.
+   */
+  readonly kinds?: readonly string[] | undefined;
+  /**
+   * The worker takes jobs of these priorities only, both ends included, such as `{ max: -1 }` for what is urgent. Needs
+   * `concurrency: { perKey: Infinity }`. Default: all.
+   */
+  readonly priority?: PriorityRange | undefined;
   /** Stops the worker when it aborts. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -85,6 +96,8 @@ const shape = {
   onBlocked: optional(oneOf(['exit'])),
   warn: backlogOptions,
   signal,
+  kinds: kindNames,
+  priority: priorityRange,
 };
 
 const stopShape = { timeout: duration({ default: '15s' }) };
@@ -102,6 +115,7 @@ export function readWorkOptions(options: WorkOptions, definition: Definition, co
   const given = checkOptions('work', options, shape);
   if (given.warn !== undefined) requireLimit(given.warn);
   refuseBatches(given.hold, definition);
+  const takes = readTaken(given, definition);
   const once = [...definition.kinds.values()].some((kind) => kind.attempts === 1);
   // The heartbeat has a connection of its own; everything else can share another one.
   const needed = given.hold === 'transaction' ? given.concurrency + 2 : 2;
@@ -119,6 +133,7 @@ export function readWorkOptions(options: WorkOptions, definition: Definition, co
     pollMs: given.poll,
     // A job with a single attempt must not lose it because its worker died while the job was only prefetched.
     prefetch: once ? 0 : given.prefetch,
+    takes,
   };
   return { settings: Object.freeze(settings), signal: given.signal, onBlocked: given.onBlocked, warn: given.warn };
 }

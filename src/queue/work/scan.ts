@@ -21,20 +21,25 @@ export type ScanVerdict = 'again' | 'empty' | 'busy';
  */
 export class Scan {
   readonly shard: number;
-  cursor: Cursor = START;
+  cursor: Cursor;
   /** How many ready rows to read. A bulk enqueue makes rows of many jobs, so this adapts to the last polls. */
   rows: number = 64;
   /** Milliseconds until the next delayed job, from the last poll that found nothing. */
   due: number = Infinity;
   /** The result of the last poll, if it was not `again`. */
   quiet: 'empty' | 'busy' | undefined;
+  /** How long to rest before the next poll. */
+  restMs: number = 0;
   /** hold 'transaction': the blocker that the next poll removes first. */
   blocker: Blocker | undefined;
+  readonly #start: Cursor;
   #startedAt = performance.now();
   #found = false;
 
-  constructor(shard: number) {
+  constructor(shard: number, start: Cursor = START) {
     this.shard = shard;
+    this.#start = start;
+    this.cursor = start;
   }
 
   read(answer: ClaimAnswer, limit: number): ScanVerdict {
@@ -51,13 +56,13 @@ export class Scan {
   }
 
   restart(): void {
-    this.cursor = START;
+    this.cursor = this.#start;
     this.#found = false;
     this.#startedAt = performance.now();
   }
 
   #atEnd(answer: ClaimAnswer): ScanVerdict {
-    const [isWhole, found] = [this.cursor === START, this.#found];
+    const [isWhole, found] = [this.cursor === this.#start, this.#found];
     this.restart();
     if (found || (!isWhole && answer.busy !== true)) return 'again';
     return answer.busy === true ? 'busy' : 'empty';
@@ -72,6 +77,60 @@ export class Scan {
     }
     this.cursor = { priority, id };
     if (performance.now() - this.#startedAt > PASS_MS) this.restart();
+    return 'again';
+  }
+}
+
+/** How long a worker rests for each row of others that it has passed over: some ten times as long as the server takes to read one. */
+const REST_MS = 0.005;
+
+/**
+ * Passes of a worker that takes some kinds or priorities only. It reads past the jobs of others, a bounded number at each poll, and with a
+ * rest behind each: a backlog of theirs costs it a tenth of a processor of the server at the most, however large it is.
+ */
+export class PickyScan extends Scan {
+  #passStartedAt = performance.now();
+  #foundAt: number | undefined;
+  #wasBusy = false;
+
+  override read(answer: ClaimAnswer): ScanVerdict {
+    const units = countUnits(answer);
+    if (answer.seen >= this.rows) this.rows = Math.min(ROWS.max, this.rows * 2);
+    this.due = answer.due ?? Infinity;
+    this.#wasBusy ||= answer.busy === true;
+    if (units > 0) this.#foundAt ??= performance.now();
+    const verdict = answer.seen === 0 ? this.#endPass() : this.#goOn(answer, units);
+    this.restMs = verdict === 'again' && units === 0 ? answer.seen * REST_MS : 0;
+    this.quiet = verdict === 'again' ? undefined : verdict;
+    return verdict;
+  }
+
+  override restart(): void {
+    super.restart();
+    this.#passStartedAt = performance.now();
+    this.#foundAt = undefined;
+    this.#wasBusy = false;
+  }
+
+  #endPass(): ScanVerdict {
+    const verdict = this.#foundAt !== undefined ? 'again' : this.#wasBusy ? 'busy' : 'empty';
+    this.restart();
+    return verdict;
+  }
+
+  #goOn(answer: ClaimAnswer, units: number): ScanVerdict {
+    const { priority, id } = answer.last ?? this.cursor;
+    const hasMoved = priority !== this.cursor.priority || id !== this.cursor.id;
+    if (!hasMoved && units === 0) {
+      this.restart();
+      return 'busy';
+    }
+    this.cursor = { priority, id };
+    // What is more urgent waits no longer than for the way here, twice.
+    const foundAt = this.#foundAt;
+    if (foundAt !== undefined && performance.now() - foundAt > Math.max(PASS_MS, foundAt - this.#passStartedAt)) {
+      this.restart();
+    }
     return 'again';
   }
 }

@@ -7,6 +7,8 @@ export interface GroupMember {
   readonly isIdle: boolean;
   /** It polls now, and has room for a job. */
   readonly isPolling: boolean;
+  /** It takes a part of the work: what wakes it may be for another one. */
+  readonly isPicky: boolean;
   /** Makes it poll now, or as soon as it has room. */
   wake(): void;
   /** Called when a notification has arrived for any of the workers. */
@@ -67,7 +69,8 @@ export class WorkerGroup {
 
   /** Called when there is work for one of them. */
   notify(): void {
-    const members = [...this.#members];
+    const members = [...this.#members].filter((one) => !one.isPicky);
+    for (const one of this.#members) if (one.isPicky) one.wake();
     const next = members.find((one) => one.isIdle && !this.#woken.has(one)) ?? members.find((one) => one.isPolling);
     if (next === undefined) {
       // No worker has a free slot: the first one with a free slot polls.
@@ -83,7 +86,8 @@ export class WorkerGroup {
   /** Called when a worker has polled. @param isMore  there may be more than it could take, or its poll has failed */
   notePolled(member: GroupMember, isMore: boolean): void {
     this.#woken.delete(member);
-    if (isMore && [...this.#members].some((one) => one !== member && one.isIdle)) this.notify();
+    if (member.isPicky) return;
+    if (isMore && [...this.#members].some((one) => one !== member && one.isIdle && !one.isPicky)) this.notify();
   }
 
   #listen(): Promise<Subscription> {

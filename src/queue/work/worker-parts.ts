@@ -2,7 +2,7 @@ import type { Events } from '../../base/events.ts';
 import { DirectHandoff } from '../../base/handoff/direct-handoff.ts';
 import type { Definition } from '../definition.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
-import type { JobHandoff, QueueIds } from '../store.ts';
+import type { JobHandoff, QueueIds, TakenPart } from '../store.ts';
 import type { Handler } from './attempt.ts';
 import type { BatchHandler } from './batch/unit-batch.ts';
 import { Keeper } from './keeper.ts';
@@ -19,6 +19,8 @@ export interface WorkerSettings {
   readonly pollMs: number;
   /** How many jobs to prefetch: a number, or as many as the rate of the last 50 ms allows. */
   readonly prefetch: number | 'auto';
+  /** The part of the work that it takes; undefined: all of it. */
+  readonly takes?: TakenPart | undefined;
 }
 
 /** The parts of a worker. */

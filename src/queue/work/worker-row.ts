@@ -7,9 +7,9 @@ import type { WorkerSettings } from './worker-parts.ts';
 export async function addWorker(
   store: Pick<PortedStore, 'addWorker'>,
   queue: number,
-  { concurrency, leaseMs, hold }: WorkerSettings,
+  { concurrency, leaseMs, hold, takes }: WorkerSettings,
 ): Promise<number> {
-  const id = await store.addWorker({ queue, host: hostname(), pid: process.pid, concurrency, leaseMs, hold });
+  const id = await store.addWorker({ queue, host: hostname(), pid: process.pid, concurrency, leaseMs, hold, takes });
   if (faults.armed) await faults.reach('queue.after_register');
   return id;
 }

@@ -119,3 +119,21 @@ test('worker release gives back the jobs of a worker that stands still', async (
   expect(await admin.get(id)).toMatchObject({ status: 'new' });
   expect((await pawl(release, { url })).code).toBe(4);
 });
+
+test('--kinds and --priority run a part of the work', async () => {
+  const { url } = await freshDatabase();
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  const config = fileURLToPath(new URL('taken.mjs', import.meta.url));
+  const once = (...args: string[]): ReturnType<typeof pawl> =>
+    pawl(['worker', '--config', config, '--once', '-o', 'json', ...args], { url });
+  expect((await once()).code).toBe(0);
+  await createQueueAdmin(engine).enqueue('media', 'encode', {});
+  await createQueueAdmin(engine).enqueue('media', 'mail', {});
+  await createQueueAdmin(engine).enqueue('media', 'mail', {}, { priority: -1 });
+  const { code, stdout } = await once('--kinds', 'mail', '--priority', '..-1');
+  expect(code).toBe(0);
+  expect(JSON.parse(stdout)).toEqual([expect.objectContaining({ queue: 'media', complete: 1 })]);
+  expect(await once('--kinds', 'male')).toMatchObject({ code: 2, stderr: expect.stringMatching(/kind "male"/) });
+  expect((await once('--priority', '5')).code).toBe(2);
+});

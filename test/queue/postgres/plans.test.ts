@@ -133,6 +133,25 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
     }, 300_000);
   }
 
+  test(`a claim of another kind, or of more urgent jobs, reads no more pages with ${MANY} jobs that it does not take`, async () => {
+    const [small, large] = [await queue(), await queue()];
+    await fill('ready', small, FEW, NONE);
+    await fill('ready', large, MANY, NONE);
+    await settle();
+    const claimPart = (
+      { queue: id, worker }: { queue: number; worker: number },
+      kinds: string,
+      upto: number,
+    ): Promise<number> =>
+      pages(
+        `select pawl.queue_claim(${id}::smallint, 0::smallint, ${worker}, 20, 20, 64, 32, (-32768)::smallint, 0, null, null,
+          '${kinds}'::smallint[], ${upto}::smallint)`,
+      );
+    expect(await claimPart(large, '{0}', 32_767)).toBeLessThan((await claimPart(small, '{0}', 32_767)) * HIGHER);
+    const own = (row: { kind: number }): string => `{${row.kind}}`;
+    expect(await claimPart(large, own(large), -1)).toBeLessThan((await claimPart(small, own(small), -1)) * HIGHER);
+  }, 300_000);
+
   test(`a claim reads no more pages with ${MANY} jobs delayed`, async () => {
     const [small, large] = [await queue(), await queue()];
     for (const row of [small, large]) await fill('ready', row, 30, NONE);

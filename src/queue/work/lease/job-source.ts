@@ -2,19 +2,19 @@ import type { LeaseLost } from '../../../base/errors.ts';
 import type { Offer, RecallResult } from '../../../base/handoff/handoff.ts';
 import { probe } from '../../../base/probe.ts';
 import type { Budget } from '../../../base/time/budget.ts';
-import { within } from '../../../base/time/clock.ts';
+import { sleep, within } from '../../../base/time/clock.ts';
 import { ClaimLoop } from '../../../base/work/claim-loop.ts';
 import type { ClaimSource, NextPoll } from '../../../base/work/claim-source.ts';
 import { STOP_MS } from '../../../base/work/deadlines.ts';
 import { pausedPartOf, type StoredPart } from '../../paused-part.ts';
-import type { ClaimAnswer, JobHandoff } from '../../store.ts';
+import type { ClaimAnswer, ClaimedPart, JobHandoff } from '../../store.ts';
 import { breakSuccessors, type Outcome } from '../attempt.ts';
 import { Gatherer, ReadyBatch } from '../batch/gatherer.ts';
 import { type ClaimedUnits, countUnits, hasJobs, readClaim } from '../claim-reader.ts';
 import type { LeaseHolder } from '../keeper.ts';
 import { Quiet } from '../once/quiet.ts';
 import { countOutcome } from '../once/tally.ts';
-import type { WorkerPorts } from '../ports.ts';
+import { NO_HANDOFF, type WorkerPorts } from '../ports.ts';
 import { reportFailures, reportOutcome } from '../report.ts';
 import { Settler } from '../settle/settler.ts';
 import type { Unit, UnitOwner } from '../unit.ts';
@@ -36,6 +36,8 @@ const CHAIN = 32;
  */
 export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, JobHandoff> {
   readonly isExclusive = false;
+  /** It takes a part of the work. */
+  readonly isPicky: boolean;
   readonly loop: ClaimLoop<Unit | ReadyBatch, ClaimAnswer, JobHandoff>;
   readonly settler: Settler;
   readonly #parts: WorkerParts;
@@ -43,6 +45,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
   readonly #owner: UnitOwner;
   readonly #worker: LeaseHolder & GroupMember;
   readonly #chain: number;
+  readonly #part: ClaimedPart | undefined;
   readonly #shards: Shards;
   readonly #holdings = new Holdings();
   readonly #running: RunningUnits;
@@ -63,7 +66,14 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
     this.#worker = worker;
     // A job with a single attempt must not lose it because the job before it killed the worker.
     this.#chain = [...definition.kinds.values()].some((kind) => kind.attempts === 1) ? 1 : CHAIN;
-    this.#shards = new Shards(definition.shards, () => this.#endRound());
+    const { takes } = settings;
+    this.isPicky = takes !== undefined;
+    this.#part = takes && {
+      kinds: takes.kinds.flatMap((kind) => parts.registered.kindId.get(kind) ?? []),
+      upto: takes.max,
+    };
+    const from = takes && { priority: takes.min, id: 0 };
+    this.#shards = new Shards(definition.shards, () => this.#endRound(), from);
     this.#gatherer = Gatherer.for(definition, batchHandlers, handlers.size === 0, (gathered) =>
       this.loop.addNext(gathered),
     );
@@ -71,13 +81,16 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
       this,
       { name: 'queue', ...settings, prefetchMax: PREFETCH_MAX, aheadMs: ports.aheadMs },
       (loop) =>
-        ports.handoff({
-          id: () => loop.id,
-          isFree: () => loop.acceptsHandoff,
-          isAsleep: () => loop.isAsleep,
-          onHandoff: (job) => loop.receive(job),
-          onError: (error) => this.onError(error),
-        }),
+        // An enqueue that hands a job over does not look for a worker that takes it.
+        this.isPicky
+          ? NO_HANDOFF
+          : ports.handoff({
+              id: () => loop.id,
+              isFree: () => loop.acceptsHandoff,
+              isAsleep: () => loop.isAsleep,
+              onHandoff: (job) => loop.receive(job),
+              onError: (error) => this.onError(error),
+            }),
     );
     this.settler = this.#makeSettler();
     this.#returns = new Returns({
@@ -144,11 +157,22 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
     return this.#running.slotsTaken;
   }
 
-  claim(worker: number, limit: number, offer: Offer | undefined): Promise<ClaimAnswer> {
+  async claim(worker: number, limit: number, offer: Offer | undefined): Promise<ClaimAnswer> {
     this.#quiet.recordPoll(this.#isBusy);
-    const { shard, cursor, rows } = this.#shards.scan;
+    const { shard, cursor, rows, restMs } = this.#shards.scan;
+    if (restMs > 0) await sleep(restMs);
     return this.#parts.store.claim(
-      { queue: this.#worker.queue, shard, worker, limit, slots: this.#room.slots, rows, chain: this.#chain, cursor },
+      {
+        queue: this.#worker.queue,
+        shard,
+        worker,
+        limit,
+        slots: this.#room.slots,
+        rows,
+        chain: this.#chain,
+        cursor,
+        part: this.#part,
+      },
       offer,
     );
   }

@@ -1,6 +1,6 @@
 import type { NextPoll } from '../../../base/work/claim-source.ts';
-import type { ClaimAnswer } from '../../store.ts';
-import { Scan } from '../scan.ts';
+import type { ClaimAnswer, Cursor } from '../../store.ts';
+import { PickyScan, Scan } from '../scan.ts';
 
 /** The shards of a queue, polled one after another: when all of them have brought nothing, a round is over. */
 export class Shards {
@@ -9,10 +9,11 @@ export class Shards {
   #scan: Scan;
   readonly #onRoundEnd: () => void;
 
-  /** @param onRoundEnd  all shards were polled, and none has anything */
-  constructor(count: number, onRoundEnd: () => void) {
-    this.#scan = new Scan(0);
-    this.#scans = [this.#scan, ...Array.from({ length: count - 1 }, (_, shard) => new Scan(shard + 1))];
+  /** @param onRoundEnd  all shards were polled, and none has anything @param from  where a worker begins that takes a part of the work */
+  constructor(count: number, onRoundEnd: () => void, from?: Cursor) {
+    const scanOf = (shard: number): Scan => (from === undefined ? new Scan(shard) : new PickyScan(shard, from));
+    this.#scan = scanOf(0);
+    this.#scans = [this.#scan, ...Array.from({ length: count - 1 }, (_, shard) => scanOf(shard + 1))];
     this.#onRoundEnd = onRoundEnd;
   }
 
