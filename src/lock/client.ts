@@ -7,6 +7,7 @@ import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { PostgresEngine } from '../engine/postgres/index.ts';
 import { KeyedMutex } from './acquire/keyed-mutex.ts';
 import { PlaceKeeper } from './acquire/place-keeper.ts';
+import { SendingLine } from './acquire/sending-line.ts';
 import { WakeUps } from './acquire/wake-ups.ts';
 import { DynamoLockStore } from './dynamodb/index.ts';
 import { identify } from './identity.ts';
@@ -38,6 +39,7 @@ export class LockClient {
   readonly keeper: Keeper;
   readonly wakeUps: WakeUps = new WakeUps();
   readonly mutex: KeyedMutex = new KeyedMutex();
+  readonly sendingLine: SendingLine = new SendingLine();
   readonly places: PlaceKeeper;
   /** Failures of waits, which continue while the store cannot be asked. */
   readonly failures: FailureLog;

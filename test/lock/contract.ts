@@ -285,6 +285,17 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       expect(order.slice(0, 9)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
     });
 
+    // Invariant L15.
+    test('requests that one process makes at the same time are served in the order of the calls', async () => {
+      const locks = ours();
+      for (let round = 0; round < 3; round++) {
+        const name = fresh();
+        const order: number[] = [];
+        await Promise.all([0, 1, 2, 3, 4, 5].map((call) => locks.request(name, async () => void order.push(call))));
+        expect(order).toEqual([0, 1, 2, 3, 4, 5]);
+      }
+    });
+
     // Invariant L20.
     test('wait: 0 never waits, and a wait ends in time; neither leaves a place behind', async () => {
       const name = fresh();

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { after, type Moment, moment, ownedFor, waitedFor } from '../../base/time/clock.ts';
+import { after, type Moment, moment, ownedFor, waitedFor, within } from '../../base/time/clock.ts';
 import type { LockClient } from '../client.ts';
 import type { AcquireAnswer, GrantKey, GrantRef, RequestKey } from '../store.ts';
 import { delayBeforePoll, delayBeforeRetry } from './poll-interval.ts';
@@ -45,6 +45,8 @@ const GRACE_MS = 500;
 // An answer of this age still explains why a wait was not served, if the last requests got no answer.
 const RECENT_MS = 5000;
 const TRIES_WITHOUT_WAIT = 3;
+/** How long a request lets the one before it in this process go first. */
+const IN_LINE_MS = 1000;
 
 /**
  * Takes a lock, or waits for its turn; one statement when the lock is free. After a lost answer it asks again, and it cleans
@@ -61,6 +63,7 @@ class Acquisition {
   readonly #request: LockRequest;
   readonly #key: RequestKey;
   readonly #startedAt: Moment = moment();
+  #leaveLine: (() => void) | undefined;
   #ticket: bigint | undefined;
   /** True after a lost answer: the call may have been carried out. */
   #isRetry = false;
@@ -86,7 +89,9 @@ class Acquisition {
 
   async run(): Promise<AcquireOutcome> {
     const { isFair, waitMs } = this.#request;
-    if (isFair || waitMs === 0) return this.#attemptUntilDone();
+    if (waitMs === 0) return this.#attemptUntilDone();
+    // Holders that are not alone come side by side.
+    if (isFair) return this.#key.capacity === 1 ? this.#attemptInLine() : this.#attemptUntilDone();
     const { space, names, signal } = this.#request;
     let end = (): void => {};
     const ended = new Promise<void>((resolve) => {
@@ -101,6 +106,20 @@ class Acquisition {
       leave();
       cancel();
       signal?.removeEventListener('abort', end);
+    }
+  }
+
+  /** Requests for one lock from one process are served in the order of the calls, also where none was sent before the next one. */
+  async #attemptInLine(): Promise<AcquireOutcome> {
+    const { space, names } = this.#request;
+    const { before, leave } = this.#client.sendingLine.join(mutexKey(space, names));
+    this.#leaveLine = leave;
+    try {
+      // The store may be slow to answer the one before: then the order is worth less than the time.
+      if (before !== undefined) await within(Math.min(IN_LINE_MS, this.#leftMs()), before);
+      return await this.#attemptUntilDone();
+    } finally {
+      leave();
     }
   }
 
@@ -218,6 +237,7 @@ class Acquisition {
       return undefined;
     } finally {
       patience?.end();
+      this.#leaveLine?.();
     }
   }
 
