@@ -25,7 +25,8 @@ create or replace view pawl.queue as
 select d.name, d.shards, d.keyed, d.attempts, d.history, d.paused_at, d.created_at,
   array(select k.name from pawl.queue_kind k where k.queue = d.id order by k.name) as kinds,
   (select count(*)::int from pawl.queue_worker w where w.queue = d.id and w.expires_at > clock_timestamp()) as workers,
-  pawl.queue_shown_parts(d.paused_parts) as paused_parts
+  pawl.queue_shown_parts(d.paused_parts) as paused_parts,
+  (select count(*)::int from (select from pawl.queue_blocked b where b.queue = d.id limit 10000) x) as blocked_keys
 from pawl.queue_definition d
 where d.removed_at is null or not pawl.queue_is_gone(d);
 

@@ -53,6 +53,7 @@ export interface Queue {
   readonly historyMs: number | null;
   readonly pausedAt: string | null;
   readonly pausedParts: readonly PausedPart[];
+  readonly blockedKeys: number;
   readonly createdAt: string;
   readonly kinds: readonly string[];
   readonly workers: number;

@@ -201,6 +201,7 @@ const ACTION: Column<Queue> = {
 function State({ stats }: { readonly stats: Queue['stats'] }): JSX.Element | null {
   if (stats.pausedAt !== null) return <Badge status="paused" />;
   if (stats.pausedParts.length > 0) return <Badge status="paused">partly paused</Badge>;
+  if (stats.blockedKeys > 0) return <Badge status="error">{`${plural(stats.blockedKeys, 'key')} blocked`}</Badge>;
   if (stats.workers === 0 && stats.ready > 0) return <Badge status="lost">no worker</Badge>;
   return null;
 }

@@ -45,6 +45,7 @@ async function listQueues(cli: Cli): Promise<number> {
       { title: 'SHARDS', of: (row) => row.shards, align: 'right' },
       { title: 'ATTEMPTS', of: (row) => row.attempts, align: 'right' },
       { title: 'WORKERS', of: (row) => row.workers, align: 'right' },
+      { title: 'BLOCKED', of: (row) => row.blockedKeys, align: 'right' },
       { title: 'PAUSED', of: (row) => row.pausedAt ?? (row.pausedParts.map(namePart).join('; ') || null) },
     ],
     (row) => row.name,

@@ -34,6 +34,7 @@ export const QUEUES: Schemas = {
     historyMs: orNull(number),
     pausedAt: orNull(time),
     pausedParts: list(ref('PausedPart')),
+    blockedKeys: whole,
     createdAt: time,
     kinds: list(text),
     workers: whole,

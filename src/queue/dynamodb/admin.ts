@@ -201,6 +201,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     const rest = {
       pausedAt: paused === undefined ? null : new Date(paused),
       pausedParts: [],
+      blockedKeys: 0,
       createdAt: new Date(declaredAt),
       kinds,
       workers: workers.length,

@@ -46,6 +46,8 @@ export interface QueueRecord {
   readonly pausedAt: Date | null;
   /** Parts of it that are paused. */
   readonly pausedParts: readonly PausedPart[];
+  /** Keys that stand still behind a job that ended in error (`keyOnError: 'block'`); counting stops at {@link COUNT_LIMIT}. */
+  readonly blockedKeys: number;
   readonly createdAt: Date;
   readonly kinds: readonly string[];
   /** The number of live workers. */

@@ -35,7 +35,7 @@ const LIST = statement(
   'queue.list',
   `
 select name, shards, keyed, attempts, pg_catalog.to_json(extract(epoch from history) * 1000::numeric) as "historyMs", ${instant('paused_at')} as "pausedAt",
-  ${instant('created_at')} as "createdAt", kinds, workers, paused_parts as "pausedParts"
+  ${instant('created_at')} as "createdAt", kinds, workers, paused_parts as "pausedParts", blocked_keys as "blockedKeys"
 from pawl.queue
 order by name`,
 );

@@ -86,7 +86,7 @@ const REST_MS = 0.005;
 
 /**
  * Passes of a worker that takes some kinds or priorities only. It reads past the jobs of others, a bounded number at each poll, and with a
- * rest behind each: a backlog of theirs costs it a tenth of a processor of the server at the most, however large it is.
+ * rest behind each: a backlog of theirs costs it a tenth of a processor of the server at most, however large it is.
  */
 export class PickyScan extends Scan {
   #passStartedAt = performance.now();

@@ -64,8 +64,10 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
     this.#ports = ports;
     this.#owner = owner;
     this.#worker = worker;
-    // A job with a single attempt must not lose it because the job before it killed the worker.
-    this.#chain = [...definition.kinds.values()].some((kind) => kind.attempts === 1) ? 1 : CHAIN;
+    // A job with a single attempt must not lose it because the job before it killed the worker. Where a key stops at an error, a job has
+    // not succeeded before its outcome is written: the database may refuse its result.
+    const isOneByOne = definition.blocksKeys || [...definition.kinds.values()].some((kind) => kind.attempts === 1);
+    this.#chain = isOneByOne ? 1 : CHAIN;
     const { takes } = settings;
     this.isPicky = takes !== undefined;
     this.#part = takes && {

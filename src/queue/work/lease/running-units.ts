@@ -95,7 +95,7 @@ export class RunningUnits {
     return this.#drain.waitInside(unit);
   }
 
-  /** What came of a unit is known to the worker. */
+  /** The outcome of a unit is known to the worker. */
   recordEnd(): void {
     this.#drain.recordEnd();
   }
