@@ -23,16 +23,18 @@ export function enqueuePromises(open: () => Promise<Fixture>, lacks: Lacks = {})
   test('many jobs at once keep their order and get an id each', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { a: {}, b: {} } });
-    const jobs = Array.from({ length: 1500 }, (_, n) => ({
+    // One at a time is a request for every few of them where a claim takes some milliseconds.
+    const many = lacks.transactions === true ? 300 : 1500;
+    const jobs = Array.from({ length: many }, (_, n) => ({
       kind: n % 3 === 0 ? ('a' as const) : ('b' as const),
       payload: n,
     }));
     const ids = await queue.enqueueMany(jobs);
-    expect(new Set(ids).size).toBe(1500);
+    expect(new Set(ids).size).toBe(many);
     const ran: [string, unknown][] = [];
     const note = (unit: { job: { id: string }; payload: unknown }): void => void ran.push([unit.job.id, unit.payload]);
     await start(fixture, queue, { a: note, b: note }, { concurrency: 1 });
-    await eventually(() => expect(ran).toHaveLength(1500));
+    await eventually(() => expect(ran).toHaveLength(many));
     expect(ran).toEqual(ids.map((id, n) => [id, n]));
   });
 

@@ -1,6 +1,6 @@
 import { type TransactWriteItem, TransactWriteItemsCommand } from '@aws-sdk/client-dynamodb';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { Conflict, InvalidInput, NotSupported } from '../../../src/base/errors.ts';
+import { Conflict, InvalidInput, NotSupported, TimedOut } from '../../../src/base/errors.ts';
 import { type DynamoClient, type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
@@ -170,6 +170,24 @@ describe.skipIf(local.kind === 'dynalite')('a queue on DynamoDB', () => {
     await expect(timed).rejects.toThrow(NotSupported);
     expect(() => createQueue(engine, name(), { kinds: { a: {}, b: { after: ['a'] } } })).toThrow(NotSupported);
     expect(() => createQueue(engine, name(), { kinds: { a: {} }, keyOnError: 'block' })).toThrow(NotSupported);
+  });
+
+  test('run and waitFor give the result of a job, or say how it has ended', async () => {
+    const queue = createQueue(engine, name(), { kinds: { send: { attempts: 1 } } });
+    const { id } = await queue.enqueue('send', 'first');
+    await expect(queue.waitFor(id, { timeout: '50ms' })).rejects.toThrow(TimedOut);
+    const worker = queue.work({
+      send: ({ payload }) =>
+        payload === 'fails' ? Promise.reject(new Error('no such mailbox')) : `sent ${String(payload)}`,
+    });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    expect(await queue.waitFor(id)).toBe('sent first');
+    expect(await queue.run('send', 'second', { key: 'k' })).toBe('sent second');
+    await expect(queue.run('send', 'fails')).rejects.toThrow(/no such mailbox/);
+    await queue.pause();
+    const { id: never } = await queue.enqueue('send', 'never');
+    await queue.cancel(never, { reason: 'sent twice' });
+    await expect(queue.waitFor(never)).rejects.toThrow(/sent twice/);
   });
 
   test('stats count what has ended, with a key or without, and what was retried by hand no more', async () => {
