@@ -103,3 +103,80 @@ test('a search in the order of such a column continues through every window', as
   expect(seen.length).toBe(1300);
   expect(await heard()).toEqual({ is_called: false });
 });
+
+/** Everything that the text of a trigger could name, in a schema that the writer's path has before Postgres' own. */
+const SHADOWS = `
+create schema shadow;
+create sequence shadow.heard;
+grant usage on schema shadow to public;
+grant all on shadow.heard to public;
+create function shadow.note() returns boolean language plpgsql as $$ begin perform pg_catalog.nextval('shadow.heard'); return true; end $$;
+${['tid', 'text', 'regtype', 'int2', 'int4', 'int8', 'uuid'].map((type) => `create domain shadow.${type} as pg_catalog.${type} check (shadow.note());`).join('\n')}
+${['tid', 'text', 'oid', 'regtype', 'int2', 'int4', 'int8', 'uuid']
+  .flatMap((type) => ['=', '<>', '<', '>'].map((sign) => shadow(sign, type, type)))
+  .join('\n')}
+${shadow('>', 'int8', 'int4')}
+create function shadow.pg_typeof(anyelement) returns pg_catalog.regtype language plpgsql
+  as $$ begin perform shadow.note(); return pg_catalog.pg_typeof($1); end $$;
+create function shadow.unnest(anyarray) returns setof anyelement language plpgsql
+  as $$ begin perform shadow.note(); return query select * from pg_catalog.unnest($1); end $$;
+create table shadow.pawl_new (id pg_catalog.int8); create table shadow.capture_dirty (line int);`;
+
+function shadow(sign: string, left: string, right: string): string {
+  const name = `shadow."${left} ${sign} ${right}"`;
+  return `create function ${name}(pg_catalog.${left}, pg_catalog.${right}) returns boolean language plpgsql
+    as $$ begin perform shadow.note(); return $1 operator(pg_catalog.${sign}) $2; end $$;
+    create operator shadow.${sign} (leftarg = pg_catalog.${left}, rightarg = pg_catalog.${right}, function = ${name});`;
+}
+
+const KEYS = { bigint: ['1', '2', '3'], smallint: ['1', '2', '3'], text: ['a', 'b', 'c'], uuid: [1, 2, 3].map(uuid) };
+
+function uuid(n: number): string {
+  return `00000000-0000-4000-8000-00000000000${n}`;
+}
+
+// Invariant C20.
+test.each([
+  ['bigint', 1],
+  ['bigint', 2],
+  ['smallint', 1],
+  ['text', 2],
+  ['uuid', 1],
+] as const)(
+  'a trigger for keys of type %s, and %i projections, calls nothing that the writer’s path offers',
+  async (type, lines) => {
+    const { engine, client } = await open();
+    await client.query(`create table thing (id ${type} primary key, n int not null default 0)`);
+    const capture = createCapture(engine, { entity: 'thing', root: 'thing' });
+    for (let n = 0; n < lines; n += 1) capture.project({ into: `copy_${n}`, build: async () => [], columns: {} });
+    await capture.apply();
+    await client.query(SHADOWS);
+    await client.query('set search_path = shadow, pg_catalog, public');
+    const [one, two, three] = KEYS[type];
+    const noted = async (text: string): Promise<string[]> => {
+      await client.query(text);
+      const { rows } = await client.query<{ key: string }>(
+        'with gone as (delete from pawl.capture_dirty returning source, key) select source || key as key from gone order by 1',
+      );
+      return rows.map(({ key }) => key);
+    };
+    const dirty = (...keys: (string | undefined)[]): string[] =>
+      keys.flatMap((key) => Array.from({ length: lines }, () => `0${key}`)).toSorted();
+    const ids = `'${two}', '${three}'`;
+    expect(await noted(`insert into thing values ('${one}')`)).toEqual(dirty(one));
+    expect(await noted(`insert into thing values ('${two}'), ('${three}')`)).toEqual(dirty(two, three));
+    expect(await noted(`update thing set n = 1 where id::pg_catalog.text operator(pg_catalog.=) '${one}'`)).toEqual(
+      dirty(one),
+    );
+    expect(await noted(`update thing set n = 2`)).toEqual(dirty(one, two, three));
+    await client.query('alter table thing rename id to other');
+    expect(new Set(await noted('update thing set n = 3'))).toEqual(new Set(['-1']));
+    await client.query('alter table thing rename other to id');
+    expect(
+      await noted(
+        `delete from thing where id::pg_catalog.text operator(pg_catalog.=) any (array[${ids}]::pg_catalog.text[])`,
+      ),
+    ).toEqual(dirty(two, three));
+    expect((await client.query('select is_called from shadow.heard')).rows).toEqual([{ is_called: false }]);
+  },
+);

@@ -220,7 +220,7 @@ test('tables and columns may be renamed, added and changed under load, and no wr
 // Invariant C5.
 test('columns may have the names that a trigger uses itself, and still be renamed', async () => {
   const { engine, client, dirty } = await openScene();
-  const names = ['found', 'tg_op', 'new', 'key', 'gone', 'r', 'k', 'pawl_new', 'order', 'Odd "one"'];
+  const names = ['found', 'written', 'tg_op', 'new', 'key', 'gone', 'r', 'k', 'pawl_new', 'order', 'Odd "one"'];
   const via: Record<string, { column: string; nulls: 'ignore' }> = {};
   for (const [index, name] of names.entries()) {
     await client.query(`create table named_${index} (${pg.escapeIdentifier(name)} bigint, n int default 0)`);

@@ -229,7 +229,8 @@ function wrongFunction(
   const pinned = settings(source, operation, readers).map(([name, value]) => `${name}=${value}`);
   // With quote_all_identifiers the catalog shows it so.
   const config = row.config.map((each) => (each === 'search_path="pg_catalog", "pg_temp"' ? pinned[0] : each));
-  if (!isDeepStrictEqual(config, pinned)) return `it does not run with ${pinned.join('; ')}`;
+  if (!isDeepStrictEqual(config, pinned))
+    return `it does not run with ${pinned.join('; ') || 'the settings of the session'}`;
   if (row.owner !== owner) return `it belongs to ${row.owner}`;
   return row.is_public ? 'every role may execute it' : undefined;
 }

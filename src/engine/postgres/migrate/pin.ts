@@ -10,7 +10,8 @@ export const PINNED_PATH = 'pg_catalog, pg_temp';
  * Postgres 18, 0.8 µs on 15 (2026-11).
  *
  * Not those in SQL without any SET: Postgres may write them into the statement that calls them, which a SET prevents. Such a function is
- * part of its caller, and `npm run rules` sees to it that only pinned functions call it.
+ * part of its caller, and `npm run rules` sees to it that only pinned functions call it. Nor the functions of triggers: who makes one
+ * knows which of them name exactly what they call, since each write of a user pays for the pin.
  */
 export const PIN: string = `do $$
 declare
@@ -18,7 +19,7 @@ declare
 begin
   for v_function in
     select p.oid from pg_proc p join pg_language l on l.oid = p.prolang
-    where p.pronamespace = 'pawl'::regnamespace and p.prokind = 'f' and pg_has_role(p.proowner, 'usage')
+    where p.pronamespace = 'pawl'::regnamespace and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype and pg_has_role(p.proowner, 'usage')
       and (l.lanname <> 'sql' or p.proconfig is not null)
       and not exists (select from unnest(p.proconfig) c (setting) where starts_with(c.setting, 'search_path='))
   loop
