@@ -402,3 +402,17 @@ test('a page of a comparison is looked up in the log by hash, and not key by key
   expect(plan.match(/Filter: .*hashed SubPlan \d/g)).toHaveLength(2);
   expect(plan).not.toMatch(/ANY \(\$2/);
 });
+
+test('a comparison asks the log a few times, and not for each page, which of the entities that differ are dirty', async () => {
+  const { engine, client, sent } = await openCluster(100, { hasCitus: false });
+  const { capture, projection } = projectDocs(engine, {});
+  await capture.apply();
+  await projection.backfill();
+  await client.query("update doc set title = 'later'; update doc_search set title = 'wrong' where id = 3");
+  await client.query("delete from pawl.capture_dirty where key in ('3', '70')");
+  sent();
+  const drift = await projection.reconcile({ batch: 2, repair: false });
+  expect(drift).toEqual({ checked: 100, drifted: 2, keys: ['3', '70'] });
+  // For 2, 4, 8, 16, 32 and 38 of the 100 that differ.
+  expect(sent().filter((each) => each.includes('capture.dirty_among'))).toHaveLength(6);
+});

@@ -1,4 +1,4 @@
-import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts';
 import type { CaptureStore } from '../postgres/store.ts';
 import type { Page, Progress, SweepStore } from '../postgres/sweep.ts';
 import type { Destination } from '../work/destination.ts';
@@ -29,27 +29,38 @@ interface Settings {
 /** At most so many of the drifted keys are returned. */
 const MOST_KEYS = 100;
 
+/** Keys that differ are kept in memory until the log is asked for them: this many at most. */
+const MOST_SUSPECTS = 100_000;
+
+/**
+ * Goes through the pages, and asks the log only now and then which of the keys that differ are dirty: no index finds a key there, so
+ * that each question reads all that is waiting. Each is for twice as many keys as the one before it.
+ */
 export async function reconcile(engine: PostgresEngine, parts: Parts, settings: Settings): Promise<Drift> {
-  let [checked, drifted] = [0, 0];
+  let [checked, drifted, room] = [0, 0, settings.batch];
   const keys: string[] = [];
+  let suspects: string[] = [];
+  const examine = async (): Promise<void> => {
+    const drift = await findDrift(engine, parts, suspects, settings.batch);
+    if (settings.repair && drift.length > 0) await engine.transaction((tx) => parts.store.mark(tx, drift));
+    drifted += drift.length;
+    keys.push(...drift.slice(0, MOST_KEYS - keys.length));
+    suspects = [];
+    if (parts.destination.isInReach) room = Math.min(room * 2, MOST_SUSPECTS);
+  };
   for (const phase of ['root', 'target'] as const) {
     let after: string | null = null;
     do {
       settings.signal?.throwIfAborted();
-      const { page, drift }: { page: Page; drift: readonly string[] } = await comparePage(
-        engine,
-        parts,
-        { phase, after },
-        settings.batch,
-      );
-      if (settings.repair && drift.length > 0) await engine.transaction((tx) => parts.store.mark(tx, drift));
+      const { page, differing } = await comparePage(engine, parts, { phase, after }, settings.batch);
       checked += page.keys.length;
-      drifted += drift.length;
-      keys.push(...drift.slice(0, MOST_KEYS - keys.length));
+      suspects.push(...differing);
+      if (suspects.length >= room) await examine();
       settings.onProgress({ phase, done: checked, total: 0 });
       after = page.last;
     } while (after !== null);
   }
+  if (suspects.length > 0) await examine();
   return { checked, drifted, keys };
 }
 
@@ -60,30 +71,56 @@ interface PagePosition {
 
 interface PageComparison {
   readonly page: Page;
-  readonly drift: readonly string[];
+  readonly differing: readonly string[];
 }
 
-function comparePage(engine: PostgresEngine, parts: Parts, place: PagePosition, size: number): Promise<PageComparison> {
-  return parts.destination.isInReach ? compareAtOnce(engine, parts, place, size) : compareLocked(parts, place, size);
-}
-
-/**
- * One snapshot shows the entities of a page, their rows, and the dirty keys. In one snapshot a row that differs without being
- * dirty is drift, however fast things change.
- */
-function compareAtOnce(
+function comparePage(
   engine: PostgresEngine,
-  { store, sweeps, destination }: Parts,
+  { sweeps, destination }: Parts,
   place: PagePosition,
   size: number,
 ): Promise<PageComparison> {
   return engine.transaction(
     async (tx) => {
       const page = await sweeps.page(tx, place, size);
-      if (page.keys.length === 0) return { page, drift: [] };
-      const differing = await destination.differing(tx, page.keys);
-      const dirty = differing.length === 0 ? new Set<string>() : await store.dirtyAmong(tx, differing);
-      return { page, drift: differing.filter((key) => !dirty.has(key)) };
+      return { page, differing: page.keys.length === 0 ? [] : await destination.differing(tx, page.keys) };
+    },
+    { isolation: 'repeatable read', seesAll: true },
+  );
+}
+
+/** Which of the keys still differ although the log has no change of them. */
+async function findDrift(
+  engine: PostgresEngine,
+  parts: Parts,
+  keys: readonly string[],
+  size: number,
+): Promise<readonly string[]> {
+  if (parts.destination.isInReach) return driftAtOnce(engine, parts, keys, size);
+  const drift: string[] = [];
+  for (const some of parted(keys, size)) drift.push(...(await driftLocked(parts, some)));
+  return drift;
+}
+
+function parted(keys: readonly string[], size: number): (readonly string[])[] {
+  return Array.from({ length: Math.ceil(keys.length / size) }, (_, nth) => keys.slice(nth * size, (nth + 1) * size));
+}
+
+/**
+ * One snapshot shows entities, their rows, and the dirty keys. In one snapshot a row that differs without being dirty is drift,
+ * however fast things change.
+ */
+function driftAtOnce(
+  engine: PostgresEngine,
+  { store, destination }: Parts,
+  keys: readonly string[],
+  size: number,
+): Promise<readonly string[]> {
+  return engine.transaction(
+    async (tx) => {
+      const differing: string[] = [];
+      for (const some of parted(keys, size)) differing.push(...(await destination.differing(tx, some)));
+      return notDirty(tx, store, differing);
     },
     { isolation: 'repeatable read', seesAll: true },
   );
@@ -94,16 +131,14 @@ function compareAtOnce(
  * changed before it is read here is still dirty in the check that follows. A key that another worker has locked is being
  * written; it is no drift.
  */
-function compareLocked(
-  { store, sweeps, destination }: Parts,
-  place: PagePosition,
-  size: number,
-): Promise<PageComparison> {
+function driftLocked({ store, destination }: Parts, keys: readonly string[]): Promise<readonly string[]> {
   return store.transaction(async (tx) => {
-    const page = await sweeps.page(tx, place, size);
-    const mine = page.keys.length === 0 ? [] : await store.lock(tx, page.keys);
-    const differing = mine.length === 0 ? [] : await destination.differing(tx, mine);
-    const dirty = differing.length === 0 ? new Set<string>() : await store.dirtyAmong(tx, differing);
-    return { page, drift: differing.filter((key) => !dirty.has(key)) };
+    const mine = await store.lock(tx, keys);
+    return notDirty(tx, store, mine.length === 0 ? [] : await destination.differing(tx, mine));
   });
+}
+
+async function notDirty(tx: Transaction, store: CaptureStore, keys: readonly string[]): Promise<readonly string[]> {
+  const dirty = keys.length === 0 ? new Set<string>() : await store.dirtyAmong(tx, keys);
+  return keys.filter((key) => !dirty.has(key));
 }
