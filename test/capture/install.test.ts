@@ -1,9 +1,11 @@
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { InvalidInput, NotSupported } from '../../src/base/errors.ts';
+import { ConnectionFailed, InvalidInput, NotSupported } from '../../src/base/errors.ts';
 import { type CaptureOptions, createCapture, type Projection, Sql, sql } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
+import { recordLog } from '../support/log.ts';
+import { startProxy } from '../support/proxy.ts';
 import { startTestServer } from '../support/servers/embedded.ts';
 import { EXPECTED, openScene, VIA } from './scene.ts';
 
@@ -249,6 +251,20 @@ describe('what cannot be captured is refused before anything is done', async () 
     );
     await client.query('create table parent (id int primary key); create table child () inherits (parent)');
     await expect(createCapture(engine, { entity: 'p', root: 'parent' }).apply()).rejects.toThrow(NotSupported);
+  });
+
+  test('not a database that is away: that is told as it is, and is no difference', async () => {
+    const { url } = await openScene();
+    const proxy = await startProxy(url);
+    onTestFinished(() => proxy.stop());
+    const engine = postgres(proxy.url, { max: 2, logger: recordLog() });
+    onTestFinished(() => engine.stop());
+    const away = createCapture(engine, { entity: 'order', root: 'orders', via: VIA });
+    await away.apply();
+    proxy.refuse();
+    for (const asked of [away.verify(), away.plan()]) {
+      await expect(asked).rejects.toThrow(ConnectionFailed);
+    }
   });
 
   test('a table of another role, and a target without the searched columns', async () => {

@@ -175,3 +175,24 @@ test('a word that the language ignores is ignored in a query; a query of such wo
     field: 'cursor',
   });
 });
+
+test('text without spaces between words is found as a whole, by its beginning, and by three characters of a fragment', async () => {
+  await run(`create table place (id int primary key, name text, code text);
+    insert into place values (1, '東京タワー', '東京タワー'), (2, '京都', '京都'), (3, '東京 タワー', 'x')`);
+  const capture = createCapture(engine, { entity: 'place', root: 'place' });
+  const places = capture.project({
+    into: 'place_search',
+    columns: { name: 'text', code: 'text' },
+    text: ['name'],
+    fragments: ['code'],
+    build: sql`select id, name, code from place where id = any ($1::int[])`,
+  });
+  await capture.apply();
+  await places.backfill();
+  const found = async (query: string): Promise<unknown[]> => keys(await places.search(query)).toSorted();
+  expect(await found('東京タワー')).toEqual([1]);
+  expect(await found('東京*')).toEqual([1, 3]);
+  // No word begins so, but one of two words is this.
+  expect(await found('タワー')).toEqual([1, 3]);
+  expect(await found('京タ')).toEqual([]);
+});

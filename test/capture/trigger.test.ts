@@ -288,6 +288,18 @@ test('nothing in a row makes a write fail', async () => {
   expect(await dirty()).toEqual([]);
 });
 
+test('the copies of a bulk statement count for temp_file_limit, and those of a small one do not', async () => {
+  const { capture, client, dirty } = await openScene();
+  const bulk = "update orders set status = repeat('x', 1500)";
+  await client.query("set temp_file_limit = '64kB'; set work_mem = '64kB'");
+  await client.query(bulk);
+  await capture.apply();
+  await expect(client.query(bulk)).rejects.toThrow('temp_file_limit');
+  expect(await dirty()).toEqual([]);
+  await client.query(`${bulk} where id < 4`);
+  expect(await dirty()).toEqual(['1', '2', '3']);
+});
+
 // Invariant C18.
 test('writers of the same entities in opposite order wait for each other only where they did before', async () => {
   const { capture, client, connect } = await openScene();
