@@ -10,7 +10,7 @@ export const PINNED_PATH = 'pg_catalog, pg_temp';
  * Postgres 18, 0.8 µs on 15 (2026-11).
  *
  * Not those in SQL without any SET: Postgres may write them into the statement that calls them, which a SET prevents. Such a function is
- * part of its caller, and `npm run rules` sees to it that only pinned functions call it. Nor the functions of triggers: who makes one
+ * part of its caller, and `npm run rules` sees to it that only pinned functions call it. Nor the functions of triggers: the code that makes one
  * knows which of them name exactly what they call, since each write of a user pays for the pin.
  */
 export const PIN: string = `do $$
