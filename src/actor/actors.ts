@@ -15,19 +15,20 @@ import { validate } from '../base/options/schema.ts';
 import { isObject } from '../base/options/shape.ts';
 import type { Duration } from '../base/time/duration.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
+import type { ActorBackend } from './backend.ts';
 import type { ActorDefinition, AnyActorDefinition } from './definition.ts';
 import { ActorAdmin } from './operate/admin.ts';
 import type { IncrOptions, TxOptions } from './operate/options.ts';
 import { draw } from './operate/queries.ts';
 import { asFields, fieldsOf, readKey, requireFields, requireSemaphore, unknownName } from './option-checks.ts';
 import type { PageChannel } from './pages/channel.ts';
-import type { PostgresActorStore } from './postgres/store.ts';
+import { postgresBackend } from './postgres/backend.ts';
 import type { ActorRecord } from './record.ts';
 import { type ActorHandle, type ActorTarget, idOf } from './target.ts';
 import type { TurnOwner } from './turn/turn-requests.ts';
 import { Dispatcher } from './work/dispatcher.ts';
-import { Keeper } from './work/keeper.ts';
 import { runManualTurn, type WorkedTurn } from './work/manual-turn.ts';
+import type { TurnStore, WorkPorts } from './work/ports.ts';
 
 export interface CreateOptions extends TxOptions {
   /** The actor that waits for this one to be final, and ends it with itself. */
@@ -106,20 +107,20 @@ export function createActors(engine: PostgresEngine, definitions: readonly AnyAc
       },
     );
   }
-  return new Actors(engine, definitions as unknown as readonly ActorDefinition[]);
+  return new Actors(postgresBackend(engine), definitions as unknown as readonly ActorDefinition[]);
 }
 
 /** Actors with the program that runs them. */
 export class Actors extends ActorAdmin {
-  readonly #engine: PostgresEngine;
+  readonly #backend: ActorBackend;
   readonly #definitions: ReadonlyMap<string, ActorDefinition>;
   #registered: Promise<ReadonlyMap<number, ActorDefinition>> | undefined;
-  #handKeeper: Keeper | undefined;
+  #byHand: WorkPorts | undefined;
 
   /** @internal */
-  constructor(engine: PostgresEngine, definitions: readonly ActorDefinition[]) {
-    super(engine);
-    this.#engine = engine;
+  constructor(backend: ActorBackend, definitions: readonly ActorDefinition[]) {
+    super(backend);
+    this.#backend = backend;
     this.#definitions = byName(definitions);
   }
 
@@ -203,10 +204,9 @@ export class Actors extends ActorAdmin {
    */
   async work(target: ActorTarget<never>): Promise<WorkedTurn | undefined> {
     const types = await this.#types(undefined);
-    this.#handKeeper ??= new Keeper(this.store, 20_000);
+    this.#byHand ??= this.#backend.byHand(20_000);
     return runManualTurn({
-      store: this.store,
-      keeper: this.#handKeeper,
+      ...this.#byHand,
       owner: this.#ownerOf(this.store),
       types,
       actor: idOf(target),
@@ -224,14 +224,15 @@ export class Actors extends ActorAdmin {
     requireNames(channels);
     const holds = [...this.#definitions.values()].filter(({ name }) => types?.includes(name) ?? true).flatMap(holding);
     return new Dispatcher({
-      store: this.store,
-      reader: this.reader,
+      engine: this.store.engine,
+      ports: (leaseMs) => this.#backend.ports(leaseMs),
+      reader: this.#backend.notices,
       owner: (store) => this.#ownerOf(store),
       register: () => this.#types(types),
-      settings: { concurrency: roomFor(concurrency, holds, this.#engine.connections), leaseMs: lease, pollMs: poll },
+      settings: { concurrency: roomFor(concurrency, holds, this.#backend.connections), leaseMs: lease, pollMs: poll },
       channels,
       onBlocked,
-      logger: this.#engine.options.logger,
+      logger: this.store.engine.options.logger,
       signal: stop,
     });
   }
@@ -241,7 +242,7 @@ export class Actors extends ActorAdmin {
     return draw(format, definition.machine, {});
   }
 
-  #ownerOf(store: PostgresActorStore): TurnOwner {
+  #ownerOf(store: TurnStore): TurnOwner {
     return {
       allocate: () => store.allocate(),
       readNew: (type, fields) => this.#readNew(type, fields),

@@ -3,6 +3,7 @@ import { checkOptions, integer, optional, text } from '../../base/options/option
 import type { StandardSchemaV1 } from '../../base/options/schema.ts';
 import { toJson } from '../../base/storable.ts';
 import { openTransaction, type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
+import type { ActorBackend } from '../backend.ts';
 import { asFields, fieldsOf, requireMessageName, requireSemaphore, unknownName } from '../option-checks.ts';
 import { type PageOptions, readPage } from '../pages/page.ts';
 import type { ActorRecord } from '../record.ts';
@@ -21,8 +22,9 @@ const pauseShape = { type: text({ min: 1 }), state: optional(text({ min: 1 })) }
 export class ActorAdmin extends ActorQueries {
   readonly #asker: Asker;
 
-  constructor(engine: PostgresEngine) {
-    super(engine);
+  /** @internal */
+  constructor(on: PostgresEngine | ActorBackend) {
+    super(on);
     this.#asker = new Asker(this.operator);
   }
 

@@ -4,7 +4,8 @@ import { type InferOutput, type StandardSchemaV1, schemaOption, validate } from 
 import { moment, waitedFor } from '../../base/time/clock.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { Subscription } from '../../engine/postgres/index.ts';
-import type { PostgresActorOperator, QuestionState } from '../postgres/operator.ts';
+import type { ActorBackend } from '../backend.ts';
+import type { QuestionState } from '../postgres/operator.ts';
 
 /** How long an answer is waited for, and what it has to be. */
 export interface AskOptions<S extends StandardSchemaV1 | undefined = undefined> {
@@ -28,7 +29,7 @@ const LINGER_MS = 5000;
 
 /** Asks actors, and waits for their answers. All questions of it share one channel. */
 export class Asker {
-  readonly #operator: PostgresActorOperator;
+  readonly #operator: ActorBackend['operator'];
   readonly #channel = `pawl_${crypto.randomUUID()}`;
   /** By message. */
   readonly #bells = new Map<string, Bell>();
@@ -38,7 +39,7 @@ export class Asker {
   #subscription: Promise<Subscription> | undefined;
   #linger: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(operator: PostgresActorOperator) {
+  constructor(operator: ActorBackend['operator']) {
     this.#operator = operator;
   }
 

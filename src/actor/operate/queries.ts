@@ -2,11 +2,11 @@ import { InvalidInput, NotFound } from '../../base/errors.ts';
 import { bool, checkOptions, integer, oneOf, optional, text } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
+import type { ActorBackend } from '../backend.ts';
 import type { Machine } from '../machine.ts';
 import { unknownName } from '../option-checks.ts';
-import { PostgresActorOperator } from '../postgres/operator.ts';
-import { type ActorHealth, PostgresActorReader, type TypeRecord } from '../postgres/reader.ts';
-import { PostgresActorStore } from '../postgres/store.ts';
+import { postgresBackend } from '../postgres/backend.ts';
+import type { ActorHealth, TypeRecord } from '../postgres/reader.ts';
 import {
   ACTOR_STATUSES,
   type ActorRecord,
@@ -46,15 +46,19 @@ const COUNT_LIMIT = 10_000;
 
 /** What can be asked about actors without the program that runs them. */
 export class ActorQueries {
-  protected readonly store: PostgresActorStore;
-  protected readonly reader: PostgresActorReader;
   /** @internal */
-  protected readonly operator: PostgresActorOperator;
+  protected readonly store: ActorBackend['store'];
+  /** @internal */
+  protected readonly reader: ActorBackend['reader'];
+  /** @internal */
+  protected readonly operator: ActorBackend['operator'];
 
-  constructor(engine: PostgresEngine) {
-    this.store = new PostgresActorStore(engine);
-    this.reader = new PostgresActorReader(engine);
-    this.operator = new PostgresActorOperator(engine);
+  /** @internal */
+  constructor(on: PostgresEngine | ActorBackend) {
+    const { store, reader, operator } = 'operator' in on ? on : postgresBackend(on);
+    this.store = store;
+    this.reader = reader;
+    this.operator = operator;
   }
 
   /** @throws NotFound */

@@ -5,7 +5,7 @@ import { within } from '../../base/time/clock.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { type EventLoopWatch, watchEventLoop } from '../../base/watchdog.ts';
 import { currentTask } from '../../base/work/current-task.ts';
-import { answerDeadline, STOP_MS } from '../../base/work/deadlines.ts';
+import { STOP_MS } from '../../base/work/deadlines.ts';
 import { forgive } from '../../base/work/exit-code.ts';
 import { logLife } from '../../base/work/log-life.ts';
 import { notStarted, startWithRetries } from '../../base/work/start-up.ts';
@@ -14,9 +14,8 @@ import type { ActorDefinition } from '../definition.ts';
 import type { PageChannel } from '../pages/channel.ts';
 import { Delivery } from '../pages/delivery.ts';
 import type { PostgresActorReader } from '../postgres/reader.ts';
-import type { PostgresActorStore } from '../postgres/store.ts';
 import type { TurnOwner } from '../turn/turn-requests.ts';
-import { Keeper } from './keeper.ts';
+import type { TurnStore, WorkPorts } from './ports.ts';
 import type { DispatcherEvents } from './report.ts';
 import type { AnyTurn } from './run/turn-result.ts';
 import { ActorWorker } from './worker.ts';
@@ -28,9 +27,11 @@ export interface StopOptions {
 }
 
 export interface DispatcherParts {
-  readonly store: PostgresActorStore;
-  readonly reader: PostgresActorReader;
-  readonly owner: (store: PostgresActorStore) => TurnOwner;
+  readonly engine: TurnStore['engine'];
+  /** What the worker is made of. */
+  readonly ports: (leaseMs: number) => WorkPorts;
+  readonly reader: PostgresActorReader | undefined;
+  readonly owner: (store: TurnStore) => TurnOwner;
   readonly register: () => Promise<ReadonlyMap<number, ActorDefinition>>;
   readonly settings: WorkerSettings;
   readonly channels: readonly PageChannel[];
@@ -38,9 +39,6 @@ export interface DispatcherParts {
   readonly logger: Logger;
   readonly signal: AbortSignal | undefined;
 }
-
-/** To rescue and to clean up may take long, and has no hurry. */
-const CHORE_MS = 30_000;
 
 /** Runs turns until stopped; `await using dispatcher = actors.run()` stops it by itself. */
 export class Dispatcher implements AsyncDisposable {
@@ -64,9 +62,8 @@ export class Dispatcher implements AsyncDisposable {
   /** @internal */
   constructor(parts: DispatcherParts) {
     this.#parts = parts;
-    const { logger, signal, store } = parts;
+    const { logger, signal, engine } = parts;
     this.started = this.#start();
-    const { engine } = store;
     const isStopping = (): boolean => this.#stopping !== undefined;
     const begins = { concurrency: parts.settings.concurrency };
     logLife(this, { logger, what: 'actor dispatcher', several: 'dispatchers', fields: {}, begins, engine, isStopping });
@@ -127,10 +124,9 @@ export class Dispatcher implements AsyncDisposable {
     if (this.#stopping !== undefined) throw new Stopped('the dispatcher was stopped before it had started');
     if (onBlocked === 'exit') this.#watch ??= watchEventLoop(settings.leaseMs);
     const types = this.#watch === undefined ? declared : watched(declared, this.#watch);
-    const store = this.#parts.store.within(answerDeadline(settings.leaseMs));
-    const keeper = new Keeper(this.#parts.store.within(CHORE_MS), settings.leaseMs);
-    const worker = new ActorWorker({ store, keeper, owner: owner(store), types, events: this.events, settings });
-    if (channels.length > 0) {
+    const ports = this.#parts.ports(settings.leaseMs);
+    const worker = new ActorWorker({ ...ports, owner: owner(ports.store), types, events: this.events, settings });
+    if (channels.length > 0 && reader !== undefined) {
       this.#delivery ??= new Delivery(reader, channels, (error) => this.events.emit('error', { error }));
     }
     try {

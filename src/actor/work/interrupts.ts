@@ -1,10 +1,10 @@
 import { Interrupted } from '../../base/errors.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
-import type { PostgresActorStore } from '../postgres/store.ts';
+import type { TurnStore } from './ports.ts';
 import type { RunningTurn } from './run/attempt.ts';
 
 export interface InterruptsOptions {
-  readonly store: PostgresActorStore;
+  readonly store: TurnStore;
   /** How late a lost notification may be. */
   readonly pollMs: number;
   /** By actor. */

@@ -1,24 +1,12 @@
 import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
-import { type LeaseHolder as Holder, LeaseKeeper } from '../../base/work/lease-keeper.ts';
+import { LeaseKeeper } from '../../base/work/lease-keeper.ts';
 import type { Session } from '../../engine/postgres/index.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
-
-/** A worker, as its keeper sees it. */
-export interface LeaseHolder extends Holder {
-  readonly wantsNotify: boolean;
-}
+import type { KeeperPort, LeaseHolder, RescueListener } from './ports.ts';
 
 interface HeartbeatAnswer {
   readonly alive: readonly number[];
-}
-
-/** Learns what a rescue has found. */
-export interface RescueListener {
-  /** Actors of a lost worker are free again. */
-  rescued(): void;
-  /** Of these types an actor is due that is to be run alone. */
-  suspected(types: readonly number[]): void;
 }
 
 /** How often the keeper checks for workers that died; with the lease it bounds how long their actors wait. */
@@ -29,7 +17,7 @@ const PRUNE_MS = 60_000;
  * Keeps the leases of the workers of a process: one heartbeat statement for all of them, on a connection next to the pool,
  * so that busy bodies cannot starve it. Looks for lost workers, for deadlines that have passed, and for history that is over.
  */
-export class Keeper {
+export class Keeper implements KeeperPort {
   readonly #store: PostgresActorStore;
   readonly #leaseMs: number;
   readonly #lease: LeaseKeeper<LeaseHolder, HeartbeatAnswer>;

@@ -1,14 +1,12 @@
 import { Conflict, LeaseLost } from '../../base/errors.ts';
 import type { ActorDefinition } from '../definition.ts';
-import type { PostgresActorStore } from '../postgres/store.ts';
 import type { ActorRecord } from '../record.ts';
 import type { ActorClaim } from '../store.ts';
 import type { TurnOwner } from '../turn/turn-requests.ts';
-import type { Keeper, LeaseHolder } from './keeper.ts';
+import type { LeaseHolder, TurnWriter, WorkPorts } from './ports.ts';
 import { startTurn } from './run/attempt.ts';
-import { runInTransaction } from './run/transaction-turn.ts';
 import { asOrphaning, asRefused, type TurnResult } from './run/turn-result.ts';
-import { commitWithEffects, RowLocked } from './settler.ts';
+import { RowLocked } from './settler.ts';
 import { unknownReason } from './unknown-state.ts';
 import { workerRow } from './worker-row.ts';
 
@@ -21,9 +19,7 @@ export interface WorkedTurn {
   readonly error: unknown;
 }
 
-export interface ManualTurnRequest {
-  readonly store: PostgresActorStore;
-  readonly keeper: Keeper;
+export interface ManualTurnRequest extends WorkPorts {
   readonly owner: TurnOwner;
   readonly types: ReadonlyMap<number, ActorDefinition>;
   readonly actor: number;
@@ -55,7 +51,7 @@ export async function runManualTurn(given: ManualTurnRequest): Promise<WorkedTur
 }
 
 async function runTurn(
-  { store, keeper, owner, types }: ManualTurnRequest,
+  { store, keeper, writer, owner, types }: ManualTurnRequest,
   claim: ActorClaim,
   worker: number,
   kept: ManualWorker,
@@ -72,25 +68,25 @@ async function runTurn(
     throw new LeaseLost(`the process stood still before the turn of actor ${actor} began; it was not run`);
   const finished = await new Promise<TurnResult>((resolve) => {
     const running = startTurn(claim, { definition, state, worker, owner }, resolve, (turn, body) =>
-      runInTransaction(store, turn, body, state.timeoutMs),
+      writer.hold(turn, body, state.timeoutMs),
     );
     void kept.whenLost.then((reason) => running.lose(reason));
   });
   if (finished.isLost) throw finished.error;
-  const committed = finished.isWritten === true ? finished : await commit(store, worker, finished);
+  const committed = finished.isWritten === true ? finished : await commit(writer, worker, finished);
   const { settled, error } = committed;
   return { kind: settled.kind, from: settled.from, to: settled.to ?? settled.from, error };
 }
 
 /** A turn whose effects are refused has failed, and is written as that. */
-async function commit(store: PostgresActorStore, worker: number, finished: TurnResult): Promise<TurnResult> {
+async function commit(writer: TurnWriter, worker: number, finished: TurnResult): Promise<TurnResult> {
   try {
-    const answer = await commitWithEffects(store, worker, finished, { idleMs: LEASE_MS });
+    const answer = await writer.commit(worker, finished, LEASE_MS);
     return answer.refused.length > 0 ? asOrphaning(finished) : finished;
   } catch (error) {
     if (error instanceof LeaseLost || error instanceof RowLocked || finished.settled.kind === 'failed') throw error;
     const failed = asRefused(finished, error);
-    await commitWithEffects(store, worker, failed, { idleMs: LEASE_MS });
+    await writer.commit(worker, failed, LEASE_MS);
     return failed;
   }
 }

@@ -6,10 +6,12 @@ import { sleep } from '../../base/time/clock.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { CommitAnswer, TurnCommit } from '../store.ts';
+import type { TurnStore, TurnWriter } from './ports.ts';
 import { asOrphaning, asRefused, type TurnResult } from './run/turn-result.ts';
 
 export interface SettlerOptions {
-  readonly store: PostgresActorStore;
+  readonly store: Pick<TurnStore, 'commitAndOffer' | 'engine'>;
+  readonly writer: TurnWriter;
   readonly leaseMs: number;
   /** The offer that is to go along with a commit: asked once for each try. */
   readonly offer: () => Offer | undefined;
@@ -174,9 +176,7 @@ export class Settler {
   async #commitWithEffects(turn: WithEffects, life: AbortSignal): Promise<void> {
     for (let tries = 1; !life.aborted; tries += 1) {
       try {
-        const answer = await commitWithEffects(this.#options.store, turn.worker, turn, {
-          idleMs: this.#options.leaseMs,
-        });
+        const answer = await this.#options.writer.commit(turn.worker, turn, this.#options.leaseMs);
         if (life.aborted) return;
         return this.#committed([turn], answer, false);
       } catch (error) {

@@ -1,12 +1,12 @@
-import type { Subscription } from '../../engine/postgres/index.ts';
+import type { HandoffSubscription } from '../../base/handoff/handoff.ts';
 import type { ActorDefinition } from '../definition.ts';
-import type { PostgresActorStore } from '../postgres/store.ts';
 import { Alarm } from './alarm.ts';
 import { Interrupts } from './interrupts.ts';
+import type { TurnStore } from './ports.ts';
 import type { RunningTurn } from './run/attempt.ts';
 
 export interface SignalsOptions {
-  readonly store: PostgresActorStore;
+  readonly store: TurnStore;
   /** How late a lost notification may be. */
   readonly pollMs: number;
   /** By actor. */
@@ -23,7 +23,7 @@ export class Signals {
   readonly #options: SignalsOptions;
   readonly #alarm: Alarm;
   readonly #interrupts: Interrupts;
-  #subscription: Subscription | undefined;
+  #subscription: HandoffSubscription | undefined;
 
   constructor(options: SignalsOptions) {
     this.#options = options;
@@ -32,7 +32,7 @@ export class Signals {
   }
 
   /** @param onPage  a page may have been opened */
-  async start(types: ReadonlyMap<number, ActorDefinition>, onPage: () => void): Promise<Subscription> {
+  async start(types: ReadonlyMap<number, ActorDefinition>, onPage: () => void): Promise<HandoffSubscription> {
     const { store, onNotification } = this.#options;
     const interrupt = (actor: number): void => this.#interrupts.note(actor);
     const missed = (): void => {

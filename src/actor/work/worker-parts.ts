@@ -1,14 +1,11 @@
 import type { Events } from '../../base/events.ts';
 import type { ActorDefinition } from '../definition.ts';
-import type { PostgresActorStore } from '../postgres/store.ts';
 import type { TurnOwner } from '../turn/turn-requests.ts';
-import type { Keeper } from './keeper.ts';
+import type { WorkPorts } from './ports.ts';
 import type { DispatcherEvents } from './report.ts';
 
 /** What a worker is made of. */
-export interface WorkerParts {
-  readonly store: PostgresActorStore;
-  readonly keeper: Keeper;
+export interface WorkerParts extends WorkPorts {
   readonly owner: TurnOwner;
   /** The definitions that it runs, by their id. */
   readonly types: ReadonlyMap<number, ActorDefinition>;

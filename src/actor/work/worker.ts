@@ -11,11 +11,10 @@ import { Drain } from '../../base/work/drain.ts';
 import { UNREGISTERED } from '../../base/work/lease-keeper.ts';
 import type { ActorClaim, ActorHandoff, ClaimAnswer, TurnCommit } from '../store.ts';
 import { HeldActors } from './held-actors.ts';
-import type { LeaseHolder } from './keeper.ts';
+import type { LeaseHolder } from './ports.ts';
 import { reportCommitted, reportFailed } from './report.ts';
 import { type RunningTurn, startTurn } from './run/attempt.ts';
 import { releasedTurn } from './run/ended-turn.ts';
-import { runInTransaction } from './run/transaction-turn.ts';
 import type { TurnResult } from './run/turn-result.ts';
 import { Settler } from './settler.ts';
 import { Signals } from './signals.ts';
@@ -64,6 +63,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     });
     this.settler = new Settler({
       store: parts.store,
+      writer: parts.writer,
       leaseMs: parts.settings.leaseMs,
       offer: () => this.#loop.offer(),
       onDone: (commit, error) => this.#noteCommitted(commit, error),
@@ -220,7 +220,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
         this.running.delete(claim.id);
         this.#finish(result);
       },
-      (turn, body) => runInTransaction(this.#parts.store, turn, body, state.timeoutMs),
+      (turn, body) => this.#parts.writer.hold(turn, body, state.timeoutMs),
       // The body itself may end this life, or the worker, before it comes back.
       (turn) => this.running.set(claim.id, turn),
     );

@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type ActorDefinition, actor, type Dispatcher, type LooseFields, type Turn } from '../../../src/actor/index.ts';
+import { postgresWriter } from '../../../src/actor/postgres/backend.ts';
 import { PostgresActorStore } from '../../../src/actor/postgres/store.ts';
 import { Keeper } from '../../../src/actor/work/keeper.ts';
 import { runManualTurn, type WorkedTurn } from '../../../src/actor/work/manual-turn.ts';
@@ -206,6 +207,7 @@ describe('a turn by hand', () => {
     const worked: Promise<WorkedTurn | undefined> = runManualTurn({
       store,
       keeper: new Keeper(store, 1000),
+      writer: postgresWriter(store),
       owner: {} as never,
       types: await store.register([Lost]),
       actor: Number(id),

@@ -1,0 +1,22 @@
+import type { PostgresActorOperator } from './postgres/operator.ts';
+import type { PostgresActorReader } from './postgres/reader.ts';
+import type { PostgresActorStore } from './postgres/store.ts';
+import type { TurnStore, WorkPorts } from './work/ports.ts';
+
+/** What producers and operators ask. */
+type CallerStore = Pick<PostgresActorStore, 'register' | 'create' | 'incr' | 'send' | 'openPage' | 'resolvePage'>;
+
+/** Actors, as one engine has them. */
+export interface ActorBackend {
+  readonly store: TurnStore & CallerStore;
+  readonly reader: Pick<PostgresActorReader, Exclude<keyof PostgresActorReader, 'engine'>>;
+  readonly operator: Pick<PostgresActorOperator, keyof PostgresActorOperator>;
+  /** Delivers notifications of pages; undefined where there are none. */
+  readonly notices: PostgresActorReader | undefined;
+  /** That bodies with hold: 'transaction' share. */
+  readonly connections: number;
+  /** Those of a dispatcher. */
+  ports(leaseMs: number): WorkPorts;
+  /** Those of turns by hand. */
+  byHand(leaseMs: number): WorkPorts;
+}
