@@ -1,4 +1,4 @@
-import { Conflict, InvalidInput, NotFound } from '../base/errors.ts';
+import { Conflict, InvalidInput, NotFound, NotSupported } from '../base/errors.ts';
 import {
   checkOptions,
   custom,
@@ -14,9 +14,11 @@ import { show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
 import { isObject } from '../base/options/shape.ts';
 import type { Duration } from '../base/time/duration.ts';
+import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { ActorBackend } from './backend.ts';
 import type { ActorDefinition, AnyActorDefinition } from './definition.ts';
+import { dynamoBackend } from './dynamodb/backend.ts';
 import { ActorAdmin } from './operate/admin.ts';
 import type { IncrOptions, TxOptions } from './operate/options.ts';
 import { draw } from './operate/queries.ts';
@@ -93,12 +95,31 @@ const runShape = {
   signal,
 };
 
+/** How actors are kept on DynamoDB. */
+export interface DynamoActorsOptions {
+  /** Parts of each type, by which due actors are found; fixed by the first program that declares the type. 1 to 64, default 1. */
+  readonly shards?: number | undefined;
+}
+
+const dynamoShape = { shards: integer({ min: 1, max: 64, default: 1 }) };
+
+/** The same on DynamoDB: see docs/dynamodb.md for what differs. @throws NotSupported  a type declares what it cannot have there */
+export function createActors(
+  engine: DynamoEngine,
+  definitions: readonly AnyActorDefinition[],
+  options?: DynamoActorsOptions,
+): Actors;
 /**
  * The actors of these types on your database. Nothing is sent until it is used; the database then learns of the types.
  * @throws InvalidInput  two types of the same name, or what is no definition
  */
-export function createActors(engine: PostgresEngine, definitions: readonly AnyActorDefinition[]): Actors {
-  requireEngine('createActors', engine);
+export function createActors(engine: PostgresEngine, definitions: readonly AnyActorDefinition[]): Actors;
+export function createActors(
+  engine: PostgresEngine | DynamoEngine,
+  definitions: readonly AnyActorDefinition[],
+  options: DynamoActorsOptions = {},
+): Actors {
+  if (!(engine instanceof DynamoEngine)) requireEngine('createActors', engine);
   if (!Array.isArray(definitions)) {
     throw new InvalidInput(
       `createActors takes a list of types: createActors(engine, [Server]), but was given ${show(definitions)}`,
@@ -107,7 +128,10 @@ export function createActors(engine: PostgresEngine, definitions: readonly AnyAc
       },
     );
   }
-  return new Actors(postgresBackend(engine), definitions as unknown as readonly ActorDefinition[]);
+  const all = [...byName(definitions as unknown as readonly ActorDefinition[]).values()];
+  if (!(engine instanceof DynamoEngine)) return new Actors(postgresBackend(engine), all);
+  const { shards } = checkOptions('createActors', options, dynamoShape);
+  return new Actors(dynamoBackend(engine, all, shards), all);
 }
 
 /** Actors with the program that runs them. */
@@ -222,6 +246,9 @@ export class Actors extends ActorAdmin {
       if (!this.#definitions.has(name)) throw unknownName('actor type', name, [...this.#definitions.keys()], 'types');
     }
     requireNames(channels);
+    if (channels.length > 0 && this.#backend.notices === undefined) {
+      throw new NotSupported('there are no pages on DynamoDB, and nothing to tell channels: leave out channels');
+    }
     const holds = [...this.#definitions.values()].filter(({ name }) => types?.includes(name) ?? true).flatMap(holding);
     return new Dispatcher({
       engine: this.store.engine,

@@ -1,5 +1,12 @@
 export type { Duration } from '../base/time/duration.ts';
-export { type Actors, type CreatedActor, type CreateOptions, createActors, type RunOptions } from './actors.ts';
+export {
+  type Actors,
+  type CreatedActor,
+  type CreateOptions,
+  createActors,
+  type DynamoActorsOptions,
+  type RunOptions,
+} from './actors.ts';
 export { actor, state, stateFor } from './declare.ts';
 export type {
   ActorDefinition,

@@ -61,6 +61,11 @@ export class Effects {
     this.#pages.set(page.tag, known === undefined || known.severity <= page.severity ? page : known);
   }
 
+  /** Whether it opens pages. */
+  get hasPages(): boolean {
+    return this.#pages.size > 0;
+  }
+
   get isEmpty(): boolean {
     const { children, incrs, messages, jobs, received, resolved, callbacks } = this;
     if (this.replies.size > 0) return false;

@@ -277,7 +277,13 @@ function lookSteps(state: ActorState, me: Worker, options: ActorModelOptions, be
 function claimOf(state: ActorState, me: Worker, drop: Write, { plant }: ActorModelOptions): Partial<Worker> {
   const head = readHead(state.head);
   const known = plant === 'absorbed names are forgotten' ? { ...head, absorbed: [] } : head;
-  const claim = claimed(known, { worker: me.id, now: state.now, retryMs: 0, inbox: state.inbox });
+  const claim = claimed(known, {
+    worker: me.id,
+    now: state.now,
+    retryMs: 0,
+    inbox: state.inbox,
+    answered: me.row === null || me.row.kind === 'time' ? [] : [me.row.name],
+  });
   const change = plant === 'claims expect nothing' ? { ...claim.change, expect: {} } : claim.change;
   const unique = plant === 'names of notes are used again' ? '' : `.${head.fence}`;
   const note = `${me.id}.${head.epoch}${unique}`;

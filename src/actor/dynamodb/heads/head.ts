@@ -74,7 +74,7 @@ export interface ActorHead {
   /** That are not final, as far as their ends were absorbed. */
   readonly children: number;
   readonly semaphores: Semaphores;
-  /** Rows of the inbox that are in `semaphores` and `children`. */
+  /** Rows of the inbox that are in `semaphores` and `children`, and signals that the last claim answers for. */
   readonly absorbed: readonly string[];
   /** Messages that were read, and may still be there. */
   readonly gone: readonly number[];
@@ -130,6 +130,8 @@ export interface ClaimWish {
   readonly retryMs: number;
   /** As it was read after the head. */
   readonly inbox: readonly InboxRow[];
+  /** Names of the signals that were read before the head: another worker that finds one of them leaves no mark. */
+  readonly answered: readonly string[];
 }
 
 /** What a turn begins with, besides the fields that a claim leaves alone. */
@@ -147,7 +149,8 @@ export function isFree(head: ActorHead, byHand = false): boolean {
 }
 
 /** Makes an actor the worker's, which {@link isFree}. What its head names as `gone` has to be removed before. */
-export function claimed(head: ActorHead, { worker, now, retryMs, inbox }: ClaimWish): HeadClaim {
+export function claimed(head: ActorHead, { worker, now, retryMs, inbox, answered }: ClaimWish): HeadClaim {
+  const names = [...new Set([...inbox.map(({ name }) => name), ...answered])];
   const { semaphores, ended } = absorbedFrom(head, inbox);
   const epoch = head.epoch + 1;
   const attempt = head.attempt + 1;
@@ -160,7 +163,7 @@ export function claimed(head: ActorHead, { worker, now, retryMs, inbox }: ClaimW
     [F.signal]: null,
     [F.held]: null,
     [F.semaphores]: semaphoreText(semaphores),
-    [F.absorbed]: inbox.length === 0 ? null : JSON.stringify(inbox.map(({ name }) => name)),
+    [F.absorbed]: names.length === 0 ? null : JSON.stringify(names),
     [F.gone]: null,
   };
   const expect = {

@@ -49,6 +49,7 @@ export interface LookAt {
 /** @param head  undefined: there is no such actor; read after the row */
 export function looked(row: WakeRow, head: ActorHead | undefined, at: LookAt): Look {
   if (head === undefined || head.isFinal) return { kind: 'drop' };
+  if (row.kind !== 'time' && head.absorbed.includes(row.name)) return { kind: 'drop' };
   if (row.kind === 'time' && head.epoch !== row.epoch) return { kind: 'drop' };
   if (row.kind === 'child' && !wakesForChild(head, at)) return { kind: 'drop' };
   if (head.worker !== 0) return row.kind === 'time' ? { kind: 'leave' } : { kind: 'drop', change: signalled(head) };

@@ -1,0 +1,100 @@
+import { NotSupported } from '../../base/errors.ts';
+import { type Loop, startLoop } from '../../base/loop.ts';
+import { LeaseKeeper } from '../../base/work/lease-keeper.ts';
+import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
+import type { ActorBackend } from '../backend.ts';
+import type { ActorDefinition } from '../definition.ts';
+import type { KeeperPort, LeaseHolder, RescueListener, TurnWriter } from '../work/ports.ts';
+import { DynamoActorReader, dynamoOperator } from './reader.ts';
+import { DynamoActorStore } from './store.ts';
+
+const RESCUE_MS = 5000;
+
+/** Actors on DynamoDB. @throws NotSupported  a type declares what it does not have */
+export function dynamoBackend(
+  engine: DynamoEngine,
+  definitions: readonly ActorDefinition[],
+  shards: number,
+): ActorBackend {
+  for (const definition of definitions) refuse(definition);
+  const store = new DynamoActorStore(engine, shards);
+  const reader = new DynamoActorReader(store);
+  const writer: TurnWriter = {
+    commit: (worker, { settled, effects }) => store.commitWith(worker, settled, effects),
+    hold: () => Promise.reject(new NotSupported("hold: 'transaction' is not there on DynamoDB")),
+  };
+  return {
+    store,
+    reader,
+    notices: undefined,
+    operator: dynamoOperator(reader),
+    connections: Infinity,
+    ports: (leaseMs) => ({ store, keeper: new DynamoKeeper(store, leaseMs), writer }),
+    byHand: (leaseMs) => ({ store, keeper: new DynamoKeeper(store, leaseMs), writer }),
+  };
+}
+
+function refuse({ name, states, indexes, fieldHistoryMs }: ActorDefinition): void {
+  const no = (what: string, why: string): NotSupported =>
+    new NotSupported(`actors on DynamoDB have no ${what}: ${name} declares it, but ${why}`);
+  if (indexes.length > 0) throw no('index', 'fields cannot be searched there: keep a table of your own');
+  if (fieldHistoryMs !== undefined) throw no('fieldHistory', 'only transitions are kept there');
+  for (const state of states.values()) {
+    if (state.hold === 'transaction') throw no("hold: 'transaction'", 'no transaction stays open there: use a lease');
+    if (state.deadlineMs !== undefined) throw no('deadline', 'there are no pages there: use a.timer()');
+  }
+}
+
+/** Keeps the leases of workers by the beats of their rows, and looks after the actors of dead ones. */
+class DynamoKeeper implements KeeperPort {
+  readonly #store: DynamoActorStore;
+  readonly #leaseMs: number;
+  readonly #lease: LeaseKeeper<LeaseHolder, { readonly alive: readonly number[] }>;
+  readonly #listeners = new Set<RescueListener>();
+  #chores: Loop | undefined;
+
+  constructor(store: DynamoActorStore, leaseMs: number) {
+    this.#store = store;
+    this.#leaseMs = leaseMs;
+    this.#lease = new LeaseKeeper<LeaseHolder, { readonly alive: readonly number[] }>({
+      name: 'actor',
+      leaseMs,
+      send: async (workers) => ({ alive: await store.beat([...workers.keys()]) }),
+      // Each request has a time limit of its own.
+      giveUp: () => {},
+    });
+  }
+
+  get hasLease(): boolean {
+    return this.#lease.hasLease;
+  }
+
+  get problem(): string | undefined {
+    return this.#lease.problem;
+  }
+
+  add(worker: LeaseHolder, watcher?: RescueListener): void {
+    this.#lease.add(worker);
+    if (watcher === undefined) return;
+    this.#listeners.add(watcher);
+    const onError = (error: unknown): void => this.#lease.report(error);
+    this.#chores ??= startLoop({ name: 'actor.rescue', run: () => this.#runChores(), onError, unref: true });
+  }
+
+  async remove(worker: LeaseHolder): Promise<void> {
+    if (!this.#lease.remove(worker)) return;
+    const ending = [this.#lease, this.#chores];
+    this.#chores = undefined;
+    this.#listeners.clear();
+    await Promise.all(ending.map(async (one) => one?.stop()));
+  }
+
+  async #runChores(): Promise<number> {
+    const { actors, suspects } = await this.#store.rescue();
+    for (const watcher of this.#listeners) {
+      if (suspects.length > 0) watcher.suspected(suspects);
+      if (actors > 0) watcher.rescued();
+    }
+    return Math.min(RESCUE_MS, this.#leaseMs / 2) * (0.75 + Math.random() / 2);
+  }
+}

@@ -1,0 +1,153 @@
+import { randomBytes } from 'node:crypto';
+import { InvalidInput } from '../../base/errors.ts';
+import {
+  attribute,
+  creation,
+  type DynamoEngine,
+  Expression,
+  type Fields,
+  fieldsOf,
+  type Item,
+  type Key,
+  num,
+  type PartialWrite,
+  TableRows,
+} from '../../engine/dynamodb/index.ts';
+import { type ActorHead, type InboxRow, readHead } from './heads/head.ts';
+import type { WakeRow } from './heads/wake.ts';
+import { actorKey, HEAD, headOf, INBOX, inboxOf, lineFrom, lineOf, sortKey } from './rows.ts';
+
+const AT_ONCE = 1000;
+
+/** A row of a line, and where it is. */
+export interface LineRow extends WakeRow {
+  readonly key: Key;
+}
+
+/** A head, and the inbox as it was read after it. */
+export interface SeenActor {
+  readonly head: ActorHead | undefined;
+  readonly inbox: readonly InboxRow[];
+}
+
+/** The rows of actors: reads, and conditional changes of those that decide. */
+export class ActorRows extends TableRows<DynamoEngine> {
+  async head(actor: number): Promise<ActorHead | undefined> {
+    const item = await this.get(headOf(actor));
+    return item === undefined ? undefined : readHead(fieldsOf(item));
+  }
+
+  /** In one request, as long as the inbox has not more than a megabyte. */
+  async look(actor: number): Promise<SeenActor> {
+    const items = await this.all(actorKey(actor), HEAD, INBOX.last);
+    const first = items[0];
+    const isThere = first !== undefined && sortKey(first) === HEAD;
+    return {
+      head: isThere ? readHead(fieldsOf(first)) : undefined,
+      inbox: items.filter((item) => sortKey(item) !== HEAD).map(readInbox),
+    };
+  }
+
+  /** All rows, in as many requests as it takes. */
+  async all(pk: string, from: string, to: string): Promise<readonly Item[]> {
+    const items: Item[] = [];
+    for (let first = from; ; ) {
+      const page = await this.page(pk, first, to, AT_ONCE);
+      items.push(...page.items);
+      const last = page.items.at(-1);
+      if (page.isWhole || last === undefined) return items;
+      first = `${sortKey(last)}\u0000`;
+    }
+  }
+
+  /** Makes a row, or the same one again. */
+  async put(key: Key, fields: Fields): Promise<void> {
+    const request = new Expression();
+    for (const [name, value] of Object.entries(fields)) request.set(name, attribute(value));
+    await this.engine.update(key, request.write(), 'NONE', this.limits);
+  }
+
+  /** Raises a counter. A repetition leaves a gap, which means nothing. @returns the last number of those that were taken */
+  async count(key: Key, by: number = 1): Promise<number> {
+    const request = new Expression();
+    request.setTo('q', `if_not_exists(q, ${request.value(num(0))}) + ${request.value(num(by))}`);
+    const { item } = await this.engine.update(key, request.write(), 'ALL_NEW', this.limits);
+    return Number(fieldsOf(item)['q']);
+  }
+
+  async drop(key: Key): Promise<void> {
+    await this.engine.remove(key, {}, this.limits);
+  }
+}
+
+function readInbox(item: Item): InboxRow {
+  const fields = fieldsOf(item);
+  const { s } = fields;
+  return {
+    name: sortKey(item).slice(INBOX.first.length),
+    semaphore: s === undefined ? undefined : String(s),
+    n: Number(fields['n'] ?? 1),
+  };
+}
+
+/** A row has at most 400 KB, and the rest of an actor is in it, too. */
+const MOST_BYTES = 300_000;
+
+/** @throws InvalidInput  it does not fit into a row */
+export function requireFits(what: string, json: string | undefined): void {
+  if (json === undefined || json.length * 3 < MOST_BYTES) return;
+  const bytes = Buffer.byteLength(json);
+  if (bytes <= MOST_BYTES) return;
+  throw new InvalidInput(
+    `${what} has ${bytes} bytes as JSON; a row of DynamoDB has room for ${MOST_BYTES}: keep the rest elsewhere`,
+    { field: what },
+  );
+}
+
+/** A name that is never used again. */
+export function freshName(): string {
+  return randomBytes(8).toString('base64url');
+}
+
+/** The line in which an actor is looked for. @param shards  of its type */
+export function lineFor(type: number, actor: number, shards: number, isAlone = false): string {
+  return lineOf(type, isAlone ? undefined : actor % shards);
+}
+
+/** A row of a line, as a part of a transaction. */
+export function wakeWrite(line: string, row: WakeRow): PartialWrite {
+  return { key: wakeKey(line, row), written: creation(wakeFields(row)) };
+}
+
+export function wakeKey(line: string, { at, actor, name }: WakeRow): Key {
+  return { pk: line, sk: `${lineFrom(at)}#${actor}#${name}` };
+}
+
+export function wakeFields({ kind, epoch }: WakeRow): Fields {
+  return { k: kind, e: epoch };
+}
+
+export function readWake(line: string, item: Item): LineRow {
+  const sk = sortKey(item);
+  const [, at = '0', actor = '0', name = ''] = sk.split('#');
+  const fields = fieldsOf(item);
+  return {
+    at: Number(at),
+    actor: Number(actor),
+    name,
+    kind: kindOf(fields['k']),
+    epoch: Number(fields['e'] ?? 0),
+    key: { pk: line, sk },
+  };
+}
+
+const KINDS = ['time', 'signal', 'always', 'child'] as const;
+
+function kindOf(value: unknown): WakeRow['kind'] {
+  return KINDS.find((kind) => kind === value) ?? 'signal';
+}
+
+/** A row of the inbox, as a part of a transaction. */
+export function inboxWrite(actor: number, { name, semaphore, n }: InboxRow): PartialWrite {
+  return { key: inboxOf(actor, name), written: creation({ s: semaphore, n }) };
+}

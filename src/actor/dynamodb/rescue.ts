@@ -1,0 +1,109 @@
+import { creation, type Liveness, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
+import { type ActorRows, lineFor, wakeFields, wakeKey } from './database.ts';
+import { type ActorHead, ALONE, F, type Rescue, rescued } from './heads/head.ts';
+import type { Note, Notes } from './notes.ts';
+import { headOf, transitionOf } from './rows.ts';
+import type { Types } from './types.ts';
+
+const LOST = 'the worker was lost during the turn';
+const POISON = 'its process died or stood still three times in a row';
+
+/** Takes actors back from workers that are gone. Safe to run by any number of processes at once. */
+export class Rescuing {
+  readonly #rows: ActorRows;
+  readonly #types: Types;
+  readonly #notes: Notes;
+  readonly #liveness: Liveness;
+
+  constructor(rows: ActorRows, types: Types, notes: Notes, liveness: Liveness) {
+    this.#rows = rows;
+    this.#types = types;
+    this.#notes = notes;
+    this.#liveness = liveness;
+  }
+
+  /** @returns how many actors it has freed */
+  async rescue(): Promise<number> {
+    await this.#liveness.removeDead();
+    const byWorker = new Map<number, Note[]>();
+    for (const note of await this.#notes.read()) {
+      byWorker.set(note.worker, [...(byWorker.get(note.worker) ?? []), note]);
+    }
+    let freed = 0;
+    for (const [worker, notes] of byWorker) {
+      if (!(await this.#liveness.isAlive(worker))) freed += await this.#rescueOf(worker, notes);
+    }
+    return freed;
+  }
+
+  async #rescueOf(worker: number, notes: readonly Note[]): Promise<number> {
+    const noted = notes.flatMap(({ actors }) => actors);
+    const heads = new Map<number, ActorHead | undefined>();
+    for (const [actor] of noted) heads.set(actor, await this.#rows.head(actor));
+    // What had been lost before is the suspect, and then the others are innocent.
+    const isSuspected = [...heads.values()].some((head) => head?.worker === worker && head.lost > 0);
+    let freed = 0;
+    for (const note of notes) {
+      let isOver = true;
+      for (const [actor, epoch] of note.actors) {
+        const outcome = await this.#free(actor, heads.get(actor), worker, epoch, isSuspected);
+        if (outcome === 'freed') freed += 1;
+        if (outcome === 'changed') isOver = false;
+      }
+      if (isOver) await this.#notes.remove(note);
+    }
+    return freed;
+  }
+
+  /** @returns `changed`: the head is another one by now, and the note stays for the next rescue */
+  async #free(
+    actor: number,
+    head: ActorHead | undefined,
+    worker: number,
+    epoch: number,
+    isSuspected: boolean,
+  ): Promise<'freed' | 'over' | 'changed'> {
+    if (head === undefined) return 'over';
+    const now = await this.#rows.engine.serviceTime(this.#rows.limits);
+    const saved = rescued(head, worker, epoch, { isSuspected, now, error: LOST });
+    if (saved === undefined) return 'over';
+    if (!(await this.#change(actor, head, saved, now))) return 'changed';
+    if (saved.row === undefined) return 'over';
+    const type = await this.#types.withId(head.type);
+    const after = lostAfter(head, saved);
+    const row = { ...saved.row, actor, kind: 'time', name: String(saved.row.epoch) } as const;
+    const line = lineFor(type.id, actor, type.shards, after === ALONE);
+    await this.#rows.put(wakeKey(line, row), wakeFields(row));
+    return 'freed';
+  }
+
+  async #change(actor: number, head: ActorHead, saved: Rescue, now: number): Promise<boolean> {
+    if (saved.change === undefined) return true;
+    const lost = lostAfter(head, saved);
+    if (saved.row === undefined) {
+      return (await this.#rows.change(headOf(actor), saved.change)).isDone;
+    }
+    const isPoison = lost > ALONE;
+    const change = isPoison ? { ...saved.change, set: { ...saved.change.set, [F.held]: POISON } } : saved.change;
+    const type = await this.#types.withId(head.type);
+    const fields = {
+      t: now,
+      o: head.state,
+      s: head.state,
+      r: isPoison ? 'held' : 'worker lost',
+      a: head.attempt,
+      e: isPoison ? POISON : LOST,
+    };
+    const ttlAt = type.historyMs === null ? undefined : now + type.historyMs;
+    const writes: PartialWrite[] = [
+      { key: headOf(actor), written: written(change) },
+      { key: transitionOf(actor, saved.row.epoch), written: creation(fields, ttlAt) },
+    ];
+    return this.#rows.together(writes);
+  }
+}
+
+function lostAfter(head: ActorHead, { change }: Rescue): number {
+  if (change === undefined) return head.lost;
+  return F.lost in change.set ? Number(change.set[F.lost] ?? 0) : head.lost;
+}

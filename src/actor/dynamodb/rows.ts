@@ -1,0 +1,80 @@
+/** The rows of actors: their keys. */
+import { digits, type Item, type Key } from '../../engine/dynamodb/index.ts';
+
+/** The partition of what belongs to no actor: types, and counters. */
+export const ACTORS = 'actors';
+export const WORKERS = 'actors:workers';
+export const NOTES = 'actors:notes';
+/** The numbers that were given to actors. */
+export const IDS: Key = { pk: ACTORS, sk: 'ids' };
+
+export function typeOf(name: string): Key {
+  return { pk: ACTORS, sk: `${TYPES.first}${name}` };
+}
+
+export const TYPES = { first: 't#', last: 't#\u{10ffff}' } as const;
+
+/** The partition of an actor. */
+export function actorKey(actor: number): string {
+  return `actor:${actor}`;
+}
+
+export function headOf(actor: number): Key {
+  return { pk: actorKey(actor), sk: HEAD };
+}
+
+/** The head sorts right before the inbox, so that one query reads both, the head first. */
+export const HEAD = 'head';
+export const INBOX = { first: 'in#', last: 'in#~' } as const;
+
+export function inboxOf(actor: number, name: string): Key {
+  return { pk: actorKey(actor), sk: `${INBOX.first}${name}` };
+}
+
+/** The number of the last message that was sent. */
+export function boxOf(actor: number): Key {
+  return { pk: actorKey(actor), sk: 'box' };
+}
+
+export function messageOf(actor: number, message: number): Key {
+  return { pk: actorKey(actor), sk: `${MESSAGES.first}${digits(message, 15)}` };
+}
+
+export const MESSAGES = { first: 'm#', last: 'm#~' } as const;
+
+export function effectOf(actor: number, visit: number, key: string): Key {
+  return { pk: actorKey(actor), sk: `e#${digits(visit, 12)}#${key}` };
+}
+
+/** A transition: of a turn, or by hand. */
+export function transitionOf(actor: number, epoch: number): Key {
+  return { pk: actorKey(actor), sk: transitionsFrom(epoch) };
+}
+
+export function transitionsFrom(epoch: number): string {
+  return `h#${digits(epoch, 15)}`;
+}
+
+/** The one actor of a type and key. */
+export function keyOf(type: number, key: string): Key {
+  return { pk: `actors:key:${type}:${key}`, sk: HEAD };
+}
+
+/** Where due actors of a type are looked for. @param shard  undefined: of those that run alone */
+export function lineOf(type: number, shard: number | undefined): string {
+  return shard === undefined ? `actors:alone:${type}` : `actors:line:${type}:${shard}`;
+}
+
+export function lineFrom(at: number): string {
+  return `w#${digits(at, 15)}`;
+}
+
+/** That a worker is about to claim actors. */
+export function noteOf(worker: number, name: string): Key {
+  return { pk: NOTES, sk: `n#${digits(worker, 16)}#${name}` };
+}
+
+export function sortKey(item: Item): string {
+  const { sk } = item;
+  return sk !== undefined && 'S' in sk ? sk.S : '';
+}

@@ -1,0 +1,4 @@
+import { actorContract } from './contract.ts';
+import { openScene } from './scene.ts';
+
+actorContract(async (definitions) => (await openScene(definitions)).actors);
