@@ -60,7 +60,7 @@ const manyShape = { tx: openTransaction };
 const AT_ONCE = 1000;
 
 /** What a producer needs of a store. */
-export type ProducerStore = Pick<QueueStore, 'add' | 'enqueue' | 'enqueueAll' | 'addUnique' | 'addInto'>;
+export type ProducerStore = Pick<QueueStore, 'add' | 'enqueue' | 'enqueueAll' | 'addUnique' | 'addAwaited' | 'addInto'>;
 
 /** Checks jobs and writes them. */
 export class Producer {
@@ -75,7 +75,13 @@ export class Producer {
     this.#register = register;
   }
 
-  async one(kindName: string, payload: unknown, options: EnqueueOptions): Promise<EnqueueResult> {
+  /** @param channel  of the process, if it waits for the job; the answer says whether the wait has begun with that */
+  async one(
+    kindName: string,
+    payload: unknown,
+    options: EnqueueOptions,
+    channel?: string,
+  ): Promise<EnqueueResult & { isAwaited?: boolean }> {
     const given = checkOptions('enqueue', options, shape);
     const { key: name, priority, runAt, delay, tx, traceparent } = given;
     refuseTwoTimes(given);
@@ -101,10 +107,13 @@ export class Producer {
     }
     const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
     const batch = toBatch(shard, rows, registered);
-    const [id] = await sending(this.#definition.name, 1, traceparent, (trace) =>
-      this.#store.add(registered.queue, batch, tx, trace),
-    );
-    return { id: String(id), status: 'new', duplicate: false };
+    const { id, ...rest } = await sending(this.#definition.name, 1, traceparent, async (trace) => {
+      if (channel !== undefined && tx === undefined && trace === undefined)
+        return this.#store.addAwaited(registered.queue, batch, channel);
+      const [added] = await this.#store.add(registered.queue, batch, tx, trace);
+      return { id: added };
+    });
+    return { id: String(id), status: 'new', duplicate: false, ...rest };
   }
 
   /** Checks a job like `one`, and writes nothing. @throws InvalidInput, NotFound */

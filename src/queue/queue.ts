@@ -17,6 +17,7 @@ import type { ReadTraces } from './tracing.ts';
 import type { Batch } from './watch/batch.ts';
 import { type BatchCallbacks, type FlowNode, Flows, type JobOf } from './watch/flows.ts';
 import { readWaitOptions, type WaitForOptions, type WaitTarget, waitFor } from './watch/wait-for.ts';
+import { JobWaits } from './watch/waits.ts';
 import { readWorkOptions, type WorkOptions } from './work/options.ts';
 import type { WorkerEvents } from './work/report.ts';
 import { Worker } from './work/worker.ts';
@@ -203,8 +204,10 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     const { timeout, signal, ...rest } = options;
     readWaitOptions('run', { timeout, signal });
     signal?.throwIfAborted();
-    const { id } = await this.#producer.one(kind, payload, rest);
-    return waitFor(this.#engine, this.name, id, { timeout, signal });
+    return JobWaits.for(this.#engine).during(async (channel) => {
+      const { id, isAwaited } = await this.#producer.one(kind, payload, rest, channel);
+      return waitFor(this.#engine, this.name, id, { timeout, signal }, isAwaited);
+    });
   }
 
   /**

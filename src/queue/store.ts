@@ -289,7 +289,12 @@ export interface QueueStore {
   addUnique(queue: number, jobs: UniqueJobs, tx: unknown, trace?: string): Promise<DecidedJobs>;
   /** Adds many jobs of kinds without rules. @param trace  the traceparent of the enqueue @returns their ids in order */
   add(queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]>;
-  /** The same into an open batch. @throws NotFound, Conflict */
+  /**
+   * Adds one job that the process of this channel waits for from the beginning.
+   * @returns isAwaited: false where the channel waits for nothing any more
+   */
+  addAwaited(queue: number, job: NewJobs, channel: string): Promise<{ id: number; isAwaited: boolean }>;
+  /** Adds many jobs of kinds without rules into an open batch. @throws NotFound, Conflict */
   addInto(batch: string, queue: number, jobs: NewJobs, tx: unknown): Promise<number[]>;
   /** The traces in which these jobs were enqueued, for jobs that have one. With `tx`, it is read through that. */
   traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>>;

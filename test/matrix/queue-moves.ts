@@ -136,6 +136,16 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: (caller, side) => add(caller, side, 'queue_add_alone', side.key),
   },
   {
+    name: 'enqueue of one that is waited for',
+    functions: ['queue_add_awaited'],
+    open: 'statement',
+    run: ({ one }, { queue, kind, key, worker }) =>
+      one(
+        `select pawl.queue_add_awaited($1::smallint, 0::smallint, $2::smallint, 0::smallint, '1'::json, $3, null, null, null, 'pawl_wait_' || $4)`,
+        [queue, kind, key, worker],
+      ),
+  },
+  {
     name: 'enqueue of many',
     functions: ['queue_add', 'queue_add_json'],
     open: 'transaction',

@@ -463,6 +463,24 @@ begin
   return coalesce(v_answer, '[]');
 end $$;
 
+-- As queue_add_alone, of a job that the process of this channel waits for. The wait is committed together with the job, so no settlement
+-- misses it, and the process need not look again. Answers also isAwaited: false where the process has no watch any more, so that it has to
+-- wait as for another job.
+create or replace function pawl.queue_add_awaited(
+  p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz,
+  p_options json, p_delay double precision, p_channel text
+) returns text
+language plpgsql /* planner: probe */ as $$
+declare
+  v_answer text := pawl.queue_add_alone(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, p_run_at, p_options, p_delay);
+  v_id bigint := v_answer::json ->> 'id';
+begin
+  -- Where the watch is removed just now the part is left, until its job ends.
+  insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding)
+  select p_shard, v_id / 256, w.id, v_id, int8multirange(int8range(v_id, v_id + 1)) from pawl.queue_watch w where w.channel = p_channel;
+  return left(v_answer, -1) || ',"isAwaited":' || found || '}';
+end $$;
+
 -- A process does not wait any more.
 create or replace function pawl.queue_wait_end(p_channel text) returns void
 language plpgsql /* planner: probe */ as $$

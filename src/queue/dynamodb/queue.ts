@@ -103,6 +103,7 @@ export class DynamoQueue<K extends Kinds = never> {
         enqueue: notInParts,
         enqueueAll: notInParts,
         addUnique: notInParts,
+        addAwaited: notInParts,
         addInto: notInParts,
       },
       this.#definition,

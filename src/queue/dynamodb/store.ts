@@ -153,6 +153,10 @@ export class DynamoQueueStore implements PortedStore {
     return Promise.reject(new NotSupported('on DynamoDB the only rule of unique is "key"'));
   }
 
+  addAwaited(): Promise<never> {
+    return Promise.reject(new NotSupported('a process does not wait for jobs on DynamoDB'));
+  }
+
   addInto(): Promise<number[]> {
     return Promise.reject(new NotSupported('there are no batches of jobs on DynamoDB'));
   }

@@ -28,6 +28,10 @@ export const ADD_ALONE: Statement = statement(
   'queue.add_alone',
   `select pawl.queue_add_alone(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz, $8::json, $9::double precision) as answer`,
 );
+export const ADD_AWAITED: Statement = statement(
+  'queue.add_awaited',
+  `select pawl.queue_add_awaited(${HERE}, $2::smallint, $3::smallint, $4::smallint, $5::json, $6::text, $7::timestamptz, $8::json, $9::double precision, $10::text) as answer`,
+);
 /**
  * The same with the trace of these jobs: one statement, so that no worker runs one of them before its trace is stored. In a
  * caller's transaction the trace is a second statement.

@@ -149,21 +149,7 @@ export class PostgresQueueStore implements QueueStore {
 
   async add(queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]> {
     if (trace !== undefined) return this.#addTraced(queue, batch, tx, trace);
-    const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
-    if (n === 1 && tx === undefined) {
-      const values = [
-        this.#here(queue),
-        shard,
-        kinds[0],
-        priorities[0],
-        payloads.slice(1, -1),
-        keys?.[0] ?? null,
-        runAt?.[0] ?? null,
-        options?.slice(1, -1) ?? null,
-        delays?.[0] ?? null,
-      ];
-      return [await this.#addOne(values)];
-    }
+    if (batch.n === 1 && tx === undefined) return [await this.#addOne(oneValues(this.#here(queue), batch))];
     const [row] =
       tx === undefined
         ? await this.#runner.query<{ ids: string }>(sql.ADD, addValues(this.#here(queue), batch))
@@ -207,6 +193,14 @@ export class PostgresQueueStore implements QueueStore {
     return this.#traces.read(ids, tx);
   }
 
+  async addAwaited(queue: number, job: NewJobs, channel: string): Promise<{ id: number; isAwaited: boolean }> {
+    const values = oneValues(this.#here(queue), job);
+    if (!this.#cooldown.isOver) return { id: await this.#addOne(values), isAwaited: false };
+    const [row] = await this.#runner.query<{ answer: string }>(sql.ADD_AWAITED, [...values, channel]);
+    const { id, isAwaited = false } = this.#added(row);
+    return { id, isAwaited };
+  }
+
   /** Adds one job, with a direct hand-off if a worker is idle. */
   async #addOne(values: unknown[]): Promise<number> {
     if (!this.#cooldown.isOver) {
@@ -214,9 +208,13 @@ export class PostgresQueueStore implements QueueStore {
       return Number(only(added).id);
     }
     const [row] = await this.#runner.query<{ answer: string }>(sql.ADD_ALONE, values);
-    const { id, isSlow = false } = JSON.parse(only(row).answer) as { id: number; isSlow?: boolean };
-    this.#cooldown.record(isSlow);
-    return id;
+    return this.#added(row).id;
+  }
+
+  #added(row: { answer: string } | undefined): { id: number; isAwaited?: boolean } {
+    const added = JSON.parse(only(row).answer) as { id: number; isSlow?: boolean; isAwaited?: boolean };
+    this.#cooldown.record(added.isSlow ?? false);
+    return added;
   }
 
   async claim(request: ClaimRequest, offer?: Offer): Promise<ClaimAnswer> {
@@ -342,6 +340,21 @@ export class PostgresQueueStore implements QueueStore {
 
 function jobsText(columns: object, payloads: string, options: string | null): string {
   return `[${JSON.stringify(columns)},${payloads}${options === null ? '' : `,${options}`}]`;
+}
+
+function oneValues(queue: number, batch: NewJobs): unknown[] {
+  const { shard, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
+  return [
+    queue,
+    shard,
+    kinds[0],
+    priorities[0],
+    payloads.slice(1, -1),
+    keys?.[0] ?? null,
+    runAt?.[0] ?? null,
+    options?.slice(1, -1) ?? null,
+    delays?.[0] ?? null,
+  ];
 }
 
 function addValues(queue: number, batch: NewJobs): unknown[] {

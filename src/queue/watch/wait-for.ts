@@ -31,12 +31,13 @@ export function readWaitOptions(
   return checkOptions(what, options, waitShape);
 }
 
-/** Waits for one job of a queue to end. See {@link Queue.waitFor}. */
+/** Waits for one job of a queue to end. See {@link Queue.waitFor}. @param isAdded  the wait was written together with the job */
 export async function waitFor(
   engine: PostgresEngine,
   queue: string,
   target: WaitTarget,
   options: WaitForOptions,
+  isAdded = false,
 ): Promise<unknown> {
   const { timeout, signal: abort } = readWaitOptions('waitFor', options);
   abort?.throwIfAborted();
@@ -46,8 +47,8 @@ export async function waitFor(
   const cancel = after(timeout, end);
   abort?.addEventListener('abort', end, { once: true });
   try {
-    for (;;) {
-      const ended = await JobWaits.for(engine).ended(queue, id, ending.signal);
+    for (let first = true; ; first = false) {
+      const ended = await JobWaits.for(engine).ended(queue, id, ending.signal, first && isAdded);
       abort?.throwIfAborted();
       if (ended === undefined) throw new TimedOut(await whyNot(engine, queue, id, timeout));
       if (ended.stopped !== undefined) throw ended.stopped;

@@ -38,6 +38,8 @@ const POLL_MS = { first: 20, last: 2000, factor: 5 } as const;
 const LEASE_MS = 60_000;
 /** The most jobs of one poll. */
 const AT_ONCE = 1000;
+/** Jobs that ended before their ids were known here, at most: of calls that are under way, and of waits that were given up. */
+const EARLY_MOST = 1000;
 /** How long the channel is kept without a wait: the next one costs a statement less. */
 const LINGER_MS = 2000;
 
@@ -57,6 +59,11 @@ export class JobWaits {
   #subscription: Promise<Subscription> | undefined;
   #loop: Loop | undefined;
   #idleSinceMs = 0;
+  /** The database has a watch for the channel, and this process listens to it. */
+  #isOpen = false;
+  /** Calls that enqueue a job and wait for it, and the ends of jobs that none of them has named yet. */
+  #runs = 0;
+  readonly #early = new Map<string, EndedWait>();
 
   private constructor(engine: PostgresEngine) {
     this.#store = new PostgresQueueWaits(engine);
@@ -70,8 +77,25 @@ export class JobWaits {
     return waits;
   }
 
-  /** Resolves once the job has ended; to undefined as soon as the signal is aborted. A job of another queue is none. */
-  ended(queue: string, id: string, signal: AbortSignal): Promise<EndedWait | undefined> {
+  /**
+   * Runs a call that enqueues a job and waits for it: `run` gets the channel, if the wait can begin with the enqueue. The job may have
+   * ended before its id is known here.
+   */
+  async during<T>(run: (channel: string | undefined) => Promise<T>): Promise<T> {
+    this.#runs += 1;
+    try {
+      return await run(this.#isOpen ? this.#channel : undefined);
+    } finally {
+      this.#runs -= 1;
+      if (this.#runs === 0) this.#early.clear();
+    }
+  }
+
+  /**
+   * Resolves once the job has ended; to undefined as soon as the signal is aborted. A job of another queue is none.
+   * @param isAdded  the wait was written together with the job
+   */
+  ended(queue: string, id: string, signal: AbortSignal, isAdded = false): Promise<EndedWait | undefined> {
     return new Promise((resolve) => {
       const finish = (ended: EndedWait | undefined): void => {
         signal.removeEventListener('abort', give);
@@ -83,12 +107,14 @@ export class JobWaits {
         finish(undefined);
       };
       if (signal.aborted) return finish(undefined);
+      const early = this.#early.get(id);
+      if (early !== undefined && isAdded) return finish(early);
       signal.addEventListener('abort', give, { once: true });
-      this.#join(id, caller);
+      this.#join(id, caller, isAdded);
     });
   }
 
-  #join(id: string, caller: Caller): void {
+  #join(id: string, caller: Caller, isAdded: boolean): void {
     const known = this.#waits.get(id);
     if (known !== undefined) {
       known.callers.add(caller);
@@ -96,7 +122,9 @@ export class JobWaits {
       known.isAdded = false;
     } else {
       this.#dropped.delete(id);
-      this.#waits.set(id, { callers: new Set([caller]), isAdded: false, dueMs: 0, restMs: POLL_MS.first });
+      // Added together with the job: no settlement can have missed it.
+      const restMs = isAdded ? POLL_MS.last : POLL_MS.first;
+      this.#waits.set(id, { callers: new Set([caller]), isAdded, dueMs: performance.now() + restMs, restMs });
     }
     this.#loop ??= startLoop({
       name: 'queue.wait',
@@ -148,6 +176,7 @@ export class JobWaits {
       this.#mark(added, false);
       throw error;
     });
+    this.#isOpen = this.#subscription !== undefined;
     for (const id of dropped) this.#dropped.delete(id);
     this.#postpone([...added, ...polled]);
     for (const job of answer) this.#read(job);
@@ -194,8 +223,16 @@ export class JobWaits {
   #told(jobs: readonly ToldJob[]): void {
     for (const job of jobs) {
       const [id, status] = job;
-      this.#tell(String(id), job.length === 2 ? { status } : { status, told: { result: job[2] } });
+      const ended = job.length === 2 ? { status } : { status, told: { result: job[2] } };
+      if (this.#runs > 0 && !this.#waits.has(String(id))) this.#keepEarly(String(id), ended);
+      this.#tell(String(id), ended);
     }
+  }
+
+  #keepEarly(id: string, ended: EndedWait): void {
+    this.#early.set(id, ended);
+    const [oldest] = this.#early.keys();
+    if (this.#early.size > EARLY_MOST && oldest !== undefined) this.#early.delete(oldest);
   }
 
   #rest(): number | 'again' {
@@ -212,8 +249,9 @@ export class JobWaits {
   async #idle(): Promise<number> {
     const nowMs = performance.now();
     if (this.#idleSinceMs === 0) this.#idleSinceMs = nowMs;
-    if (nowMs - this.#idleSinceMs < LINGER_MS / 2) return LINGER_MS;
+    if (nowMs - this.#idleSinceMs < LINGER_MS / 2 || this.#runs > 0) return LINGER_MS;
     const subscription = this.#subscription;
+    this.#isOpen = false;
     this.#subscription = undefined;
     if (subscription === undefined) return Infinity;
     try {

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Cancelled, InvalidInput, JobFailed, NotFound, TimedOut } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue, type Queue, type Unit, type Worker } from '../../../src/queue/index.ts';
+import { JobWaits } from '../../../src/queue/watch/waits.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
@@ -65,6 +66,57 @@ test.for(['lease', 'transaction'] as const)('a wait gives the result of the hand
     hold,
   );
   expect(results).toEqual([{ n: 1 }, 'text', 0, false, [1, 'zwei', null], 'x'.repeat(5000)]);
+  await registered(0);
+});
+
+test('a run that follows another one waits from its enqueue on, and asks for nothing', async () => {
+  const queue = newQueue();
+  const asked = async (): Promise<unknown> =>
+    engine.query(statement('test.lease', `select expires_at from pawl.queue_watch where sort = 'process'`));
+  await withWorker(
+    queue,
+    (unit) => unit.payload,
+    // A slow search for an offer of a busy server lets some runs wait as any other wait does.
+    () =>
+      eventually(async () => {
+        await queue.run('job', 0);
+        const before = await asked();
+        expect(await Promise.all([1, 2, 3].map((n) => queue.run('job', n)))).toEqual([1, 2, 3]);
+        expect(await asked()).toEqual(before);
+      }),
+  );
+  await registered(0);
+});
+
+test('a job that ends before its id is known here is told anyway; a channel that is gone waits for nothing', async () => {
+  const queue = newQueue();
+  const add = async (channel: string): Promise<{ id: string; isAwaited: boolean }> => {
+    const text = `select pawl.queue_add_awaited(q.id, 0::smallint, k.id, 0::smallint, '7', null, null, null, null, $2)::json as added
+      from pawl.queue_definition q join pawl.queue_kind k on k.queue = q.id and k.name = 'job' where q.name = $1`;
+    const [row] = await engine.query<{ added: { id: number; isAwaited: boolean } }>(statement('test.add', text), [
+      queue.name,
+      channel,
+    ]);
+    return { id: String(row?.added.id), isAwaited: row?.added.isAwaited ?? false };
+  };
+  await withWorker(
+    queue,
+    (unit) => unit.payload,
+    async () => {
+      await queue.run('job', 0);
+      await JobWaits.for(engine).during(async (channel = '') => {
+        const { id, isAwaited } = await add(channel);
+        expect(isAwaited).toBe(true);
+        await queue.drain();
+        // The notification comes by the same connection, and this one after it.
+        await queue.run('job', 1);
+        const { signal } = new AbortController();
+        expect(await JobWaits.for(engine).ended(queue.name, id, signal, true)).toMatchObject({ told: { result: 7 } });
+      });
+      expect(await add('pawl_wait_of_none')).toMatchObject({ isAwaited: false });
+      await queue.drain();
+    },
+  );
   await registered(0);
 });
 
