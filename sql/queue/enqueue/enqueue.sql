@@ -141,7 +141,11 @@ begin
     insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
     values (v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
   end if;
-  perform pawl.queue_wake(v_queue.id);
+  if v_run_at > v_now then
+    perform pawl.queue_wake_later(v_queue.id, v_shard, v_id, v_run_at);
+  else
+    perform pawl.queue_wake(v_queue.id);
+  end if;
   return jsonb_build_object('id', v_id::text, 'duplicate', false, 'status', case when v_after <> '{}' or v_batches <> '{}' then pawl.queue_status(v_shard, v_id) else 'new' end);
 end $$;
 
@@ -208,11 +212,12 @@ begin
   if p_run_at > v_now then
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
     values (p_run_at, v_id, p_shard, p_queue, p_priority, p_kind, v_line);
+    perform pawl.queue_wake_later(p_queue, p_shard, v_id, p_run_at);
   else
     insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
     values (v_id, p_shard, p_queue, p_priority, p_kind, v_line);
+    perform pawl.queue_wake(p_queue);
   end if;
-  perform pawl.queue_wake(p_queue);
   return v_id;
 end $$;
 
@@ -334,6 +339,21 @@ begin
   -- the flag earlier commits later is found by the worker's poll.
   if exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.wants_notify) then
     perform pg_notify('pawl_queue', p_queue::text);
+  end if;
+end $$;
+
+-- Wakes workers for a delayed job, unless another one of its shard is due as early: who sleeps knows when to look for that one, or was notified
+-- of it, and then learns of this one. Transactions that notify commit one after another, flush by flush: fifty producers of delayed
+-- jobs would wait for each other as long as a worker sleeps.
+create or replace function pawl.queue_wake_later(p_queue smallint, p_shard smallint, p_id bigint, p_run_at timestamptz) returns void
+language plpgsql /* planner: probe */ as $$
+begin
+  -- From this job's place backwards: deleted rows that a long snapshot keeps alive are at the front.
+  if (
+    select d.id from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= p_run_at and d.id <> p_id
+    order by d.run_at desc limit 1
+  ) is null then
+    perform pawl.queue_wake(p_queue);
   end if;
 end $$;
 

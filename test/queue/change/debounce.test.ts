@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { InvalidInput } from '../../../src/base/errors.ts';
+import type { Duration } from '../../../src/base/time/duration.ts';
 import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
 import { createQueue, type KindOptions, type Queue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -203,4 +204,34 @@ test('what becomes due between two statements of a claim is not brought without 
   expect(await place(id)).toBe('delayed');
   await bringDue(queue);
   expect(await place(id)).toBe('ready');
+});
+
+test('a delayed job notifies sleeping workers only where none is due as early', async () => {
+  const queue = newQueue({});
+  await queue.register();
+  const id = await session.one<number>('select pawl.queue_id($1)', [queue.name]);
+  const worker = await session.addWorker(id);
+  let told = 0;
+  session.client.on('notification', ({ payload }) => {
+    if (payload === String(id)) told += 1;
+  });
+  await session.client.query('listen pawl_queue');
+  // The server sends notifications before the next answer.
+  const heard = async (enqueue: Promise<unknown>): Promise<number> => {
+    const before = told;
+    await enqueue;
+    await session.client.query('select 1');
+    return told - before;
+  };
+  const later = (delay: Duration): Promise<number> => heard(queue.enqueue('save', 1, { key: 'k', delay }));
+  const bySql = (delay: string): Promise<number> =>
+    heard(
+      session.one('select pawl.enqueue($1)', [JSON.stringify({ queue: queue.name, kind: 'save', key: 'k', delay })]),
+    );
+  expect([await later('2h'), await later('3h'), await bySql('4h')]).toEqual([1, 0, 0]);
+  expect([await later('1h'), await later('90m'), await bySql('30m'), await bySql('31m')]).toEqual([1, 0, 1, 0]);
+  // One that may run now always does, whatever is due.
+  expect([await heard(queue.enqueue('save', 1, { key: 'k' })), await bySql('-1h')]).toEqual([1, 1]);
+  await session.client.query('unlisten pawl_queue');
+  await session.client.query('delete from pawl.queue_worker where id = $1', [worker]);
 });
