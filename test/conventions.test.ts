@@ -21,6 +21,7 @@ function publicFields(): Field[] {
   const texts = new Map<string, string>();
   for (const entry of entries) readWithImports(entry, texts);
   const names = new Set(entries.flatMap((entry) => exportedNames(texts.get(entry) ?? '')));
+  for (const base of basesOf(names, [...texts.values()].join('\n'))) names.add(base);
   return [...texts.values()].flatMap((text) =>
     [...text.matchAll(/^export (?:interface|declare class) (\w+)[^{]*\{\n([^]*?)^\}/gm)]
       .filter(([, name = '']) => names.has(name))
@@ -58,6 +59,20 @@ function exportedNames(text: string): string[] {
   ];
 }
 
+/** The classes from which these inherit fields. */
+function basesOf(names: ReadonlySet<string>, text: string): string[] {
+  const bases = new Map(
+    [...text.matchAll(/^export declare class (\w+)[^{\n]* extends (\w+)(?:<[^{\n]*)? \{$/gm)].map(
+      ([, name = '', base = '']) => [name, base],
+    ),
+  );
+  const above = (name: string): string[] => {
+    const base = bases.get(name);
+    return base === undefined ? [] : [base, ...above(base)];
+  };
+  return [...names].flatMap(above);
+}
+
 function fieldsOf(name: string, body: string): Field[] {
   return [...body.matchAll(/^ {4}(?:readonly )?(\w+)(\??): ([^\n]*);$/gm)].map(
     ([, field = '', mark = '', type = '']) => ({ name: `${name}.${field}`, field, isOptional: mark === '?', type }),
@@ -69,7 +84,13 @@ const fields = publicFields();
 test('there are declarations to look at', () => {
   const names = fields.map(({ name }) => name);
   expect(names).toEqual(
-    expect.arrayContaining(['EnqueueOptions.tx', 'Holder.since', 'FileVersion.author', 'ActorRecord.pausedAt']),
+    expect.arrayContaining([
+      'EnqueueOptions.tx',
+      'Holder.since',
+      'FileVersion.author',
+      'ActorRecord.pausedAt',
+      'TurnFacts.enteredAt',
+    ]),
   );
 });
 
