@@ -75,13 +75,14 @@ export type { AnyQueue, BatchCallback, BatchCallbacks, FlowNode, JobOf } from '.
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { BacklogOptions } from './work/backlog.ts';
 export type { UnitBatch } from './work/batch/unit-batch.ts';
+export { Job } from './work/claimed-job.ts';
 export type { OnceResult } from './work/once/tally.ts';
 export type { OnceOptions, StopOptions, WorkOptions } from './work/options.ts';
 export type { Backlog, EndedEvent, WorkerEvents } from './work/report.ts';
 export type { PriorityRange } from './work/taken.ts';
 /** @internal */
 export { guardHeld } from './work/transaction/guard.ts';
-export { Job, Unit, type UnitHold, type UnitOwner } from './work/unit.ts';
+export { Unit, type UnitHold, type UnitOwner } from './work/unit.ts';
 export { cancelled, discard, retryAfter, snooze, Verdict } from './work/verdict.ts';
 export { Worker } from './work/worker.ts';
 

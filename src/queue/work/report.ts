@@ -1,7 +1,8 @@
 import type { LeaseLost } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
 import type { Outcome } from './attempt.ts';
-import type { Job, Unit } from './unit.ts';
+import type { Job } from './claimed-job.ts';
+import type { Unit } from './unit.ts';
 import { SNOOZED } from './verdict.ts';
 
 /** The events of a worker, for logs, metrics and tests. */

@@ -7,8 +7,6 @@ import type { ParentRecord } from '../job.ts';
 import type { ScheduledFor } from '../operate/schedule.ts';
 import { type Job, showAs } from './claimed-job.ts';
 
-export { type Claim, Job } from './claimed-job.ts';
-
 /** The interface of a worker for its units. */
 export interface UnitOwner {
   readonly queueName: string;
