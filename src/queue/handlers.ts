@@ -4,10 +4,10 @@ import { suggest } from '../base/options/options.ts';
 import { currentTask } from '../base/work/current-task.ts';
 import type { Definition, KindOptions, Kinds, PayloadOut } from './definition.ts';
 import { type ReadTraces, traced, tracedBatch } from './tracing.ts';
-import type { Handler } from './work/attempt.ts';
 import type { BatchHandler, UnitBatch } from './work/batch/unit-batch.ts';
 import type { WorkerEvents } from './work/report.ts';
-import type { Unit } from './work/unit.ts';
+import type { Handler } from './work/run/attempt.ts';
+import type { Unit } from './work/run/unit.ts';
 
 /**
  * One handler for each kind of a queue. Its return value is stored as the job's result; an error that it throws fails the

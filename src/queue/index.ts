@@ -75,15 +75,15 @@ export type { AnyQueue, BatchCallback, BatchCallbacks, FlowNode, JobOf } from '.
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { BacklogOptions } from './work/backlog.ts';
 export type { UnitBatch } from './work/batch/unit-batch.ts';
-export { Job } from './work/claimed-job.ts';
 export type { OnceResult } from './work/once/tally.ts';
 export type { OnceOptions, StopOptions, WorkOptions } from './work/options.ts';
 export type { Backlog, EndedEvent, WorkerEvents } from './work/report.ts';
+export { Job } from './work/run/claimed-job.ts';
+export { Unit, type UnitHold, type UnitOwner } from './work/run/unit.ts';
+export { cancelled, discard, retryAfter, snooze, Verdict } from './work/run/verdict.ts';
 export type { PriorityRange } from './work/taken.ts';
 /** @internal */
 export { guardHeld } from './work/transaction/guard.ts';
-export { Unit, type UnitHold, type UnitOwner } from './work/unit.ts';
-export { cancelled, discard, retryAfter, snooze, Verdict } from './work/verdict.ts';
 export { Worker } from './work/worker.ts';
 
 /** The same on DynamoDB: see docs/dynamodb.md for what differs. @throws NotSupported  kinds that it cannot have */

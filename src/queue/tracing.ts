@@ -10,9 +10,9 @@ import {
   telemetry,
   writeTraceparent,
 } from '../base/telemetry.ts';
-import type { Handler } from './work/attempt.ts';
 import type { BatchHandler } from './work/batch/unit-batch.ts';
-import type { Unit } from './work/unit.ts';
+import type { Handler } from './work/run/attempt.ts';
+import type { Unit } from './work/run/unit.ts';
 
 /** Returns the traces in which jobs were enqueued, by their ids. */
 export type ReadTraces = (ids: readonly string[], unit: Unit) => Promise<ReadonlyMap<string, string>>;

@@ -1,6 +1,6 @@
 import { validate } from '../../base/options/schema.ts';
 import type { Definition } from '../definition.ts';
-import type { UnitOwner } from '../work/unit.ts';
+import type { UnitOwner } from '../work/run/unit.ts';
 import { ClaimedUnit } from './claimed-unit.ts';
 import type { ClaimOptions, PulledUnit, Puller } from './pull.ts';
 

@@ -2,8 +2,8 @@ import type { Backoff } from '../../base/time/backoff.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { OpenTransaction } from '../../engine/postgres/index.ts';
 import type { ParentRecord } from '../job.ts';
-import type { Job } from '../work/claimed-job.ts';
-import type { Unit } from '../work/unit.ts';
+import type { Job } from '../work/run/claimed-job.ts';
+import type { Unit } from '../work/run/unit.ts';
 import type { ExtendedLease, FailedTo, FailOptions, PulledUnit, Puller } from './pull.ts';
 
 /**

@@ -1,8 +1,8 @@
 import type { ParentRecord } from '../job.ts';
 import type { PostgresQueueStore } from '../postgres/store.ts';
-import type { Job } from '../work/claimed-job.ts';
 import { heldJobs } from '../work/lease/owner.ts';
-import type { Unit, UnitOwner } from '../work/unit.ts';
+import type { Job } from '../work/run/claimed-job.ts';
+import type { Unit, UnitOwner } from '../work/run/unit.ts';
 
 /** The owner of pulled units: the database decides whether they are still held. */
 export class PullOwner implements UnitOwner {

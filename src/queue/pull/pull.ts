@@ -8,10 +8,10 @@ import type { Duration } from '../../base/time/duration.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { namePart, pausedPartOf, setAsideMs } from '../paused-part.ts';
 import { type Extension, PostgresQueuePull, type PulledOutcome } from '../postgres/pull.ts';
-import { PredecessorFailed } from '../work/attempt.ts';
 import { countUnits, readClaim } from '../work/claim-reader.ts';
-import type { Unit, UnitOwner } from '../work/unit.ts';
-import { Verdict } from '../work/verdict.ts';
+import { PredecessorFailed } from '../work/run/attempt.ts';
+import type { Unit, UnitOwner } from '../work/run/unit.ts';
+import { Verdict } from '../work/run/verdict.ts';
 import { readHandle, writeHandle } from './handle.ts';
 
 export interface ClaimOptions {

@@ -1,8 +1,8 @@
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
 import type { ClaimAnswer, ClaimedChains, ClaimedKey, ClaimedRun, QueueIds } from '../store.ts';
-import { type Claim, Job } from './claimed-job.ts';
-import { Unit, type UnitOwner } from './unit.ts';
+import { type Claim, Job } from './run/claimed-job.ts';
+import { Unit, type UnitOwner } from './run/unit.ts';
 
 /** The units of one claim, ready to run. */
 export interface ClaimedUnits {

@@ -3,13 +3,13 @@ import type { Events } from '../../base/events.ts';
 import { UNREGISTERED } from '../../base/work/lease-keeper.ts';
 import type { EndedJob } from '../lost-jobs.ts';
 import type { Heartbeat } from '../store.ts';
-import { reportEndedWaiting, reportLost } from './failed-job.ts';
 import type { LeaseHolder } from './keeper.ts';
 import { JobSource } from './lease/job-source.ts';
 import { LeaseOwner } from './lease/owner.ts';
 import type { GroupPort, KeeperPort } from './ports.ts';
 import type { WorkerEvents } from './report.ts';
-import type { Unit } from './unit.ts';
+import { reportEndedWaiting, reportLost } from './run/failed-job.ts';
+import type { Unit } from './run/unit.ts';
 import type { GroupMember } from './worker-group.ts';
 import { portsOf, type WorkerParts } from './worker-parts.ts';
 

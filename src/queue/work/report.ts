@@ -1,9 +1,9 @@
 import type { LeaseLost } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
-import type { Outcome } from './attempt.ts';
-import type { Job } from './claimed-job.ts';
-import type { Unit } from './unit.ts';
-import { SNOOZED } from './verdict.ts';
+import type { Outcome } from './run/attempt.ts';
+import type { Job } from './run/claimed-job.ts';
+import type { Unit } from './run/unit.ts';
+import { SNOOZED } from './run/verdict.ts';
 
 /** The events of a worker, for logs, metrics and tests. */
 export interface WorkerEvents {

@@ -3,12 +3,12 @@ import { DirectHandoff } from '../../base/handoff/direct-handoff.ts';
 import type { Definition } from '../definition.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import type { JobHandoff, QueueIds, TakenPart } from '../store.ts';
-import type { Handler } from './attempt.ts';
 import type { BatchHandler } from './batch/unit-batch.ts';
 import { Keeper } from './keeper.ts';
 import type { Tally } from './once/tally.ts';
 import type { PortedStore, WorkerPorts } from './ports.ts';
 import type { WorkerEvents } from './report.ts';
+import type { Handler } from './run/attempt.ts';
 import { WorkerGroup } from './worker-group.ts';
 
 /** Work options with all defaults. */

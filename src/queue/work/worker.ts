@@ -18,8 +18,8 @@ import { LeaseWorker } from './lease-worker.ts';
 import { newTally, type OnceResult } from './once/tally.ts';
 import { type OnceOptions, readOnceOptions, readStopOptions, type StopOptions } from './options.ts';
 import type { WorkerEvents } from './report.ts';
+import type { Unit } from './run/unit.ts';
 import { TransactionWorker } from './transaction/worker.ts';
-import type { Unit } from './unit.ts';
 import type { WorkerParts } from './worker-parts.ts';
 
 /** How a worker learns whether its queue has too much to do. */

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue, type Queue } from '../../../src/queue/index.ts';
 import { planTick } from '../../../src/queue/operate/schedule.ts';
-import type { Handler } from '../../../src/queue/work/attempt.ts';
+import type { Handler } from '../../../src/queue/work/run/attempt.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 import { spawnChild } from '../../support/process.ts';

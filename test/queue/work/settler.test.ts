@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ConnectionFailed, DatabaseError } from '../../../src/base/errors.ts';
 import type { JobFailure, SettleAnswer, Settlement } from '../../../src/queue/store.ts';
-import type { Outcome } from '../../../src/queue/work/attempt.ts';
-import { type Claim, Job } from '../../../src/queue/work/claimed-job.ts';
+import type { Outcome } from '../../../src/queue/work/run/attempt.ts';
+import { type Claim, Job } from '../../../src/queue/work/run/claimed-job.ts';
+import { Unit, type UnitOwner } from '../../../src/queue/work/run/unit.ts';
 import { Settler } from '../../../src/queue/work/settle/settler.ts';
-import { Unit, type UnitOwner } from '../../../src/queue/work/unit.ts';
 import { LONG } from '../../support/long.ts';
 
 // A database that loses answers, refuses texts, and has guarded jobs: each outcome is still written once.

@@ -1,6 +1,6 @@
 import { InvalidInput } from '../../../base/errors.ts';
 import { isThenable } from '../../../base/options/shape.ts';
-import type { Unit } from '../unit.ts';
+import type { Unit } from '../run/unit.ts';
 import { type BatchHandler, GatheredUnits } from './unit-batch.ts';
 
 interface Member {

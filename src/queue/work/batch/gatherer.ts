@@ -1,6 +1,6 @@
 import { after } from '../../../base/time/clock.ts';
 import type { Definition } from '../../definition.ts';
-import type { Unit } from '../unit.ts';
+import type { Unit } from '../run/unit.ts';
 
 /** Units of one kind whose batch handler is called once for all of them; together they take one slot. */
 export class ReadyBatch {

@@ -1,5 +1,5 @@
 import type { OpenTransaction } from '../../../engine/postgres/index.ts';
-import { Unit } from '../unit.ts';
+import { Unit } from '../run/unit.ts';
 
 /**
  * The argument of a handler of a kind with `batch`: an array of units, in the order of their claims. Each has its own signal,

@@ -1,4 +1,4 @@
-import type { Claim } from '../claimed-job.ts';
+import type { Claim } from '../run/claimed-job.ts';
 
 /** What a worker has claimed and not given up: how many units, and by which claims. */
 export class Holdings {

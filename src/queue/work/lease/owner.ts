@@ -4,8 +4,8 @@ import { Transaction } from '../../../engine/postgres/index.ts';
 import type { ParentRecord } from '../../job.ts';
 import { PostgresQueueStore } from '../../postgres/store.ts';
 import type { HeldJob } from '../../store.ts';
-import type { Job } from '../claimed-job.ts';
-import type { Unit, UnitOwner } from '../unit.ts';
+import type { Job } from '../run/claimed-job.ts';
+import type { Unit, UnitOwner } from '../run/unit.ts';
 import type { WorkerParts } from '../worker-parts.ts';
 
 /** The owner of units that a lease holds: what their handlers ask and write meanwhile. */

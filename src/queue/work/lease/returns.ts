@@ -1,7 +1,7 @@
 import { namePart, type StoredPart, setAsideMs } from '../../paused-part.ts';
 import { ReadyBatch } from '../batch/gatherer.ts';
+import type { Unit } from '../run/unit.ts';
 import type { Settler } from '../settle/settler.ts';
-import type { Unit } from '../unit.ts';
 import type { Holdings } from './holdings.ts';
 
 interface ReturnsParts {

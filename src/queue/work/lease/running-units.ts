@@ -4,12 +4,12 @@ import type { Budget } from '../../../base/time/budget.ts';
 import { GRACE_MS } from '../../../base/work/deadlines.ts';
 import { Drain } from '../../../base/work/drain.ts';
 import type { Definition } from '../../definition.ts';
-import { logAbandoned } from '../abandoned.ts';
-import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
 import { BatchRun } from '../batch/batch-run.ts';
 import type { ReadyBatch } from '../batch/gatherer.ts';
 import type { BatchHandler } from '../batch/unit-batch.ts';
-import { type Unit, unitOf } from '../unit.ts';
+import { logAbandoned } from '../run/abandoned.ts';
+import { type Handler, type Outcome, startAttempt } from '../run/attempt.ts';
+import { type Unit, unitOf } from '../run/unit.ts';
 
 interface RunningParts {
   readonly definition: Definition;

@@ -1,4 +1,4 @@
-import type { Outcome } from '../attempt.ts';
+import type { Outcome } from '../run/attempt.ts';
 
 /** How many jobs a worker has run, by the outcome of the attempt. */
 export interface OnceResult {

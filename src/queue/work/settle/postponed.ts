@@ -1,5 +1,5 @@
 import { sleep } from '../../../base/time/clock.ts';
-import type { Unit } from '../unit.ts';
+import type { Unit } from '../run/unit.ts';
 import type { PendingSettlement } from './settlement.ts';
 
 /** How long an outcome that cannot be written alone is postponed, behind everything else. */

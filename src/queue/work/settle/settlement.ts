@@ -1,7 +1,7 @@
 import type { JobFailure, Settlement } from '../../store.ts';
-import type { Outcome } from '../attempt.ts';
-import type { Claim, Job } from '../claimed-job.ts';
-import type { Unit } from '../unit.ts';
+import type { Outcome } from '../run/attempt.ts';
+import type { Claim, Job } from '../run/claimed-job.ts';
+import type { Unit } from '../run/unit.ts';
 
 /**
  * The outcome of a unit, which is written as a whole or not at all. A unit with very many failures becomes several of them.

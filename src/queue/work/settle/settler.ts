@@ -5,8 +5,8 @@ import { probe } from '../../../base/probe.ts';
 import { delay } from '../../../base/time/backoff.ts';
 import { sleep } from '../../../base/time/clock.ts';
 import type { JobFailure, SettleAnswer, Settlement } from '../../store.ts';
-import type { Outcome } from '../attempt.ts';
-import type { Unit } from '../unit.ts';
+import type { Outcome } from '../run/attempt.ts';
+import type { Unit } from '../run/unit.ts';
 import { append, PostponedOutcomes, partition } from './postponed.ts';
 import {
   countFitting,

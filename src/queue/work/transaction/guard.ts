@@ -1,5 +1,5 @@
 import { LeaseLost, NotSupported } from '../../../base/errors.ts';
-import type { Unit } from '../unit.ts';
+import type { Unit } from '../run/unit.ts';
 
 /**
  * The guard of a unit with `hold: 'transaction'`. The claim's own transaction is the proof: writes through `unit.tx` cannot

@@ -1,4 +1,4 @@
-import type { Unit } from '../unit.ts';
+import type { Unit } from '../run/unit.ts';
 import { MOMENT_MS } from './lost-transactions.ts';
 
 export interface HoldingNotesOptions {

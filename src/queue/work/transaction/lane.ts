@@ -1,8 +1,8 @@
 import type { AnswerOptions, Session } from '../../../engine/postgres/index.ts';
 import type { OpenClaim } from '../../postgres/texts.ts';
 import type { ClaimAnswer } from '../../store.ts';
-import type { Outcome } from '../attempt.ts';
-import type { Unit } from '../unit.ts';
+import type { Outcome } from '../run/attempt.ts';
+import type { Unit } from '../run/unit.ts';
 
 /** A connection of the transaction hold. */
 export interface Lane {

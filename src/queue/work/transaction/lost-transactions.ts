@@ -2,8 +2,8 @@ import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../../../base/err
 import { type AnswerOptions, type Backend, endBackend } from '../../../engine/postgres/index.ts';
 import type { Charge, ChargedJob } from '../../lost-jobs.ts';
 import type { PostgresQueueStore } from '../../postgres/store.ts';
+import type { Unit } from '../run/unit.ts';
 import { isRefusal } from '../settle/settler.ts';
-import type { Unit } from '../unit.ts';
 import type { UnconfirmedUnit } from './lane.ts';
 
 export interface LostTransactionsOptions {

@@ -1,6 +1,6 @@
 import { type OpenClaim, runningText, settleText } from '../../postgres/texts.ts';
 import type { Settlement } from '../../store.ts';
-import type { Outcome } from '../attempt.ts';
+import type { Outcome } from '../run/attempt.ts';
 import { jobsByClaim } from '../settle/settlement.ts';
 import type { HeldUnit, PendingCommit } from './lane.ts';
 import { UNDO } from './pipeline.ts';

@@ -7,13 +7,13 @@ import type { Definition } from '../../definition.ts';
 import type { ChargedJob } from '../../lost-jobs.ts';
 import { namePart, pausedPartOf, type StoredPart, setAsideMs } from '../../paused-part.ts';
 import type { ClaimAnswer, QueueIds } from '../../store.ts';
-import { type Handler, type Outcome, startAttempt } from '../attempt.ts';
 import { readClaim } from '../claim-reader.ts';
-import type { Job } from '../claimed-job.ts';
 import { countOutcome, type Tally } from '../once/tally.ts';
 import type { WorkerEvents } from '../report.ts';
 import { reportOutcome } from '../report.ts';
-import type { Unit, UnitOwner } from '../unit.ts';
+import { type Handler, type Outcome, startAttempt } from '../run/attempt.ts';
+import type { Job } from '../run/claimed-job.ts';
+import type { Unit, UnitOwner } from '../run/unit.ts';
 import { type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
 import { pendingCommitOf } from './settlement.ts';
 

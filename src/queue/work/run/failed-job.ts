@@ -1,8 +1,8 @@
-import { Cancelled, LeaseLost } from '../../base/errors.ts';
-import type { Events } from '../../base/events.ts';
-import type { EndedJob } from '../lost-jobs.ts';
+import { Cancelled, LeaseLost } from '../../../base/errors.ts';
+import type { Events } from '../../../base/events.ts';
+import type { EndedJob } from '../../lost-jobs.ts';
+import type { FailedJob, WorkerEvents } from '../report.ts';
 import { Job } from './claimed-job.ts';
-import type { FailedJob, WorkerEvents } from './report.ts';
 import { Unit, type UnitOwner } from './unit.ts';
 
 /** Emits the end of a job of a lost worker: see {@link toFailedJob}. */

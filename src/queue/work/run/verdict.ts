@@ -1,5 +1,5 @@
-import { checkOptions, duration, optional, text } from '../../base/options/options.ts';
-import { type Duration, formatDuration } from '../../base/time/duration.ts';
+import { checkOptions, duration, optional, text } from '../../../base/options/options.ts';
+import { type Duration, formatDuration } from '../../../base/time/duration.ts';
 
 /** The reason of a snooze in the history: no failure. */
 export const SNOOZED = 'snoozed';

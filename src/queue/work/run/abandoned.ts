@@ -1,4 +1,4 @@
-import type { Logger } from '../../engine/postgres/index.ts';
+import type { Logger } from '../../../engine/postgres/index.ts';
 import type { Unit } from './unit.ts';
 
 /** Logs that a stop has left running handlers behind. */

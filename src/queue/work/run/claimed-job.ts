@@ -1,6 +1,6 @@
 import { type InspectOptions, inspect } from 'node:util';
-import type { Origin, OwnOptions } from '../job-options.ts';
-import type { ScheduledFor } from '../operate/schedule.ts';
+import type { Origin, OwnOptions } from '../../job-options.ts';
+import type { ScheduledFor } from '../../operate/schedule.ts';
 
 /** Jobs that one statement claimed together; the id is their fencing token. */
 export interface Claim {

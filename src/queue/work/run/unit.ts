@@ -1,10 +1,10 @@
 import { setMaxListeners } from 'node:events';
-import { Cancelled, InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../base/errors.ts';
-import { toJson } from '../../base/storable.ts';
-import type { ConditionCheckItem } from '../../engine/dynamodb/index.ts';
-import type { OpenTransaction, Transaction } from '../../engine/postgres/index.ts';
-import type { ParentRecord } from '../job.ts';
-import type { ScheduledFor } from '../operate/schedule.ts';
+import { Cancelled, InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../../base/errors.ts';
+import { toJson } from '../../../base/storable.ts';
+import type { ConditionCheckItem } from '../../../engine/dynamodb/index.ts';
+import type { OpenTransaction, Transaction } from '../../../engine/postgres/index.ts';
+import type { ParentRecord } from '../../job.ts';
+import type { ScheduledFor } from '../../operate/schedule.ts';
 import { type Job, showAs } from './claimed-job.ts';
 
 /** The interface of a worker for its units. */
