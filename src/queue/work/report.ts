@@ -1,6 +1,6 @@
 import type { LeaseLost } from '../../base/errors.ts';
 import type { Events } from '../../base/events.ts';
-import type { Outcome } from './run/attempt.ts';
+import type { AttemptResult } from './run/attempt.ts';
 import type { Job } from './run/claimed-job.ts';
 import type { Unit } from './run/unit.ts';
 import { SNOOZED } from './run/verdict.ts';
@@ -65,7 +65,7 @@ export interface Backlog {
 }
 
 /** Emits the outcome of an attempt, job by job. Costs three look-ups where no listener waits for it. */
-export function reportOutcome(events: Events<WorkerEvents>, unit: Unit, { failed, complete }: Outcome): void {
+export function reportOutcome(events: Events<WorkerEvents>, unit: Unit, { failed, complete }: AttemptResult): void {
   if (complete.length > 0 && (events.has('completed') || events.has('ended'))) {
     for (const job of complete) {
       events.emit('completed', { unit, job });
@@ -76,7 +76,7 @@ export function reportOutcome(events: Events<WorkerEvents>, unit: Unit, { failed
 }
 
 /** The same for jobs that failed. */
-export function reportFailures(events: Events<WorkerEvents>, unit: Unit, failed: Outcome['failed']): void {
+export function reportFailures(events: Events<WorkerEvents>, unit: Unit, failed: AttemptResult['failed']): void {
   if (!events.has('failed') && !events.has('ended')) return;
   const jobs = new Map(unit.jobs.map((job) => [job.number, job]));
   for (const { id, to, error, reason } of failed) {

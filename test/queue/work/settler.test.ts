@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ConnectionFailed, DatabaseError } from '../../../src/base/errors.ts';
 import type { JobFailure, SettleAnswer, Settlement } from '../../../src/queue/store.ts';
-import type { Outcome } from '../../../src/queue/work/run/attempt.ts';
+import type { AttemptResult } from '../../../src/queue/work/run/attempt.ts';
 import { type Claim, Job } from '../../../src/queue/work/run/claimed-job.ts';
 import { Unit, type UnitOwner } from '../../../src/queue/work/run/unit.ts';
 import { Settler } from '../../../src/queue/work/settle/settler.ts';
@@ -127,9 +127,9 @@ function textsOf({ results, shared, failed }: Settlement): string[] {
 
 let lastId = 0;
 
-function outcomeOf(unit: Unit, fate: Fate, text: number): Outcome {
+function outcomeOf(unit: Unit, fate: Fate, text: number): AttemptResult {
   const none = { failed: [], complete: unit.jobs, result: undefined, isLost: false, isRetried: false };
-  const fail = (to: JobFailure['to'], words: string): Outcome => {
+  const fail = (to: JobFailure['to'], words: string): AttemptResult => {
     const failed = unit.jobs.map(
       (job): JobFailure => ({ claim: job.claim.id, id: job.number, to, reason: 'r', error: words + 'e'.repeat(text) }),
     );

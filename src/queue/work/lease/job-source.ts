@@ -15,7 +15,7 @@ import { Quiet } from '../once/quiet.ts';
 import { countOutcome } from '../once/tally.ts';
 import { NO_HANDOFF, type WorkerPorts } from '../ports.ts';
 import { reportFailures, reportOutcome } from '../report.ts';
-import { breakSuccessors, type Outcome } from '../run/attempt.ts';
+import { type AttemptResult, breakSuccessors } from '../run/attempt.ts';
 import type { Unit, UnitOwner } from '../run/unit.ts';
 import { Settler } from '../settle/settler.ts';
 import type { GroupMember } from '../worker-group.ts';
@@ -221,7 +221,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
     } else if (this.#gatherer?.add(unit) !== true) this.#running.start(unit);
   }
 
-  #finish(unit: Unit, outcome: Outcome): void {
+  #finish(unit: Unit, outcome: AttemptResult): void {
     this.#holdings.count -= 1;
     countOutcome(this.#parts.tally, outcome);
     reportOutcome(this.#parts.events, unit, outcome);

@@ -8,7 +8,7 @@ import { BatchRun } from '../batch/batch-run.ts';
 import type { ReadyBatch } from '../batch/gatherer.ts';
 import type { BatchHandler } from '../batch/unit-batch.ts';
 import { logAbandoned } from '../run/abandoned.ts';
-import { type Handler, type Outcome, startAttempt } from '../run/attempt.ts';
+import { type AttemptResult, type Handler, startAttempt } from '../run/attempt.ts';
 import { type Unit, unitOf } from '../run/unit.ts';
 
 interface RunningParts {
@@ -18,7 +18,7 @@ interface RunningParts {
   readonly logger: Logger;
   /** Rises when the lease is lost: what ends later counts for nothing. */
   readonly generation: () => number;
-  readonly onEnd: (unit: Unit, outcome: Outcome) => void;
+  readonly onEnd: (unit: Unit, outcome: AttemptResult) => void;
   /** The worker has no handler for it. */
   readonly onUnknownKind: (unit: Unit) => void;
 }

@@ -1,4 +1,4 @@
-import type { Outcome } from '../run/attempt.ts';
+import type { AttemptResult } from '../run/attempt.ts';
 
 /** How many jobs a worker has run, by the outcome of the attempt. */
 export interface OnceResult {
@@ -18,7 +18,7 @@ export function newTally(): Tally {
 }
 
 /** Counts the outcome of one attempt. Jobs that were given back, or were lost, count as nothing. */
-export function countOutcome(tally: Tally, { complete, failed }: Outcome): void {
+export function countOutcome(tally: Tally, { complete, failed }: AttemptResult): void {
   tally.complete += complete.length;
   for (const { to } of failed) {
     if (to === 'retry') tally.retried += 1;

@@ -14,7 +14,7 @@ import type { Unit } from './unit.ts';
 import { Verdict } from './verdict.ts';
 
 /** The outcome of one attempt at a unit. */
-export interface Outcome {
+export interface AttemptResult {
   readonly failed: readonly JobFailure[];
   /** The jobs that are complete. */
   readonly complete: readonly Job[];
@@ -48,13 +48,13 @@ export function startAttempt(
   unit: Unit,
   definition: Definition,
   handlers: ReadonlyMap<string, Handler>,
-  end: (outcome: Outcome) => void,
+  end: (outcome: AttemptResult) => void,
 ): ((why: unknown) => void) | undefined {
   const kind = definition.kinds.get(unit.kind);
   const handler = handlers.get(unit.kind);
   if (kind === undefined || handler === undefined) return undefined;
   let cancelTimer: (() => void) | undefined;
-  const finish = (outcome: Outcome): void => {
+  const finish = (outcome: AttemptResult): void => {
     if (unit.isOver) return;
     unit.isOver = true;
     cancelTimer?.();
@@ -161,7 +161,7 @@ function cannotBegin({ jobs }: Unit, kind: Kind): boolean {
  * Jobs whose last attempt was lost with its worker end in error, those that have expired are cancelled; the others of their
  * unit run without them.
  */
-function unbegun(unit: Unit, kind: Kind): Outcome {
+function unbegun(unit: Unit, kind: Kind): AttemptResult {
   const all = unit.jobs.map((job): JobFailure => {
     const base = { claim: job.claim.id, id: job.number };
     if (job.isExpired) return { ...base, to: 'cancelled', reason: 'expired', error: expired(job) };
@@ -178,7 +178,7 @@ function unbegun(unit: Unit, kind: Kind): Outcome {
   };
 }
 
-function succeeded(unit: Unit, kind: Kind, value: unknown): Outcome {
+function succeeded(unit: Unit, kind: Kind, value: unknown): AttemptResult {
   const { failed: given } = unit;
   let result: string | undefined;
   try {
@@ -203,7 +203,7 @@ function stopsKey(unit: Unit, kind: Kind, failures: readonly JobFailure[]): bool
 }
 
 /** The outcome of an attempt whose handler threw, or that was ended from outside. */
-function failed(unit: Unit, kind: Kind, error: unknown): Outcome {
+function failed(unit: Unit, kind: Kind, error: unknown): AttemptResult {
   const why = unit.abortReason ?? error;
   if (why instanceof LeaseLost) return { failed: [], complete: [], result: undefined, isLost: true, isRetried: false };
   const thrown = why instanceof TimedOut ? why : error;
@@ -258,7 +258,7 @@ function chance({ number, attempt }: Job): number {
  * Called when a unit has ended in error. The next units of its key in this claim were claimed before, so this marks those
  * whose kind has `afterError: 'error'`.
  */
-export function breakSuccessors(unit: Unit, { failed: all }: Outcome, definition: Definition): void {
+export function breakSuccessors(unit: Unit, { failed: all }: AttemptResult, definition: Definition): void {
   const broken = all.find(({ to }) => to === 'error');
   if (broken === undefined) return;
   for (let next = unit.next; next !== undefined; next = next.next) {

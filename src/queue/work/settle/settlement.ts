@@ -1,5 +1,5 @@
 import type { JobFailure, Settlement } from '../../store.ts';
-import type { Outcome } from '../run/attempt.ts';
+import type { AttemptResult } from '../run/attempt.ts';
 import type { Claim, Job } from '../run/claimed-job.ts';
 import type { Unit } from '../run/unit.ts';
 
@@ -27,7 +27,7 @@ export class PendingSettlement {
 
   constructor(
     unit: Unit,
-    { complete, failed, result }: Pick<Outcome, 'complete' | 'failed' | 'result'>,
+    { complete, failed, result }: Pick<AttemptResult, 'complete' | 'failed' | 'result'>,
     key: PendingSettlement['key'],
     isBare = false,
   ) {
@@ -48,7 +48,7 @@ const MOST_ROWS = 5000;
 const MOST_TEXT = 4_000_000;
 
 /** The pending settlement of a unit, with the key that it gives up. */
-export function toPending(unit: Unit, outcome: Outcome, givesUp: boolean): PendingSettlement {
+export function toPending(unit: Unit, outcome: AttemptResult, givesUp: boolean): PendingSettlement {
   const key = givesUp && unit.key !== null && unit.epoch !== null ? ([unit.key, unit.epoch] as const) : undefined;
   return new PendingSettlement(unit, outcome, key);
 }

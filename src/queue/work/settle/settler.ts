@@ -5,7 +5,7 @@ import { probe } from '../../../base/probe.ts';
 import { delay } from '../../../base/time/backoff.ts';
 import { sleep } from '../../../base/time/clock.ts';
 import type { JobFailure, SettleAnswer, Settlement } from '../../store.ts';
-import type { Outcome } from '../run/attempt.ts';
+import type { AttemptResult } from '../run/attempt.ts';
 import type { Unit } from '../run/unit.ts';
 import { append, PostponedOutcomes, partition } from './postponed.ts';
 import {
@@ -89,7 +89,7 @@ export class Settler {
    * Adds the outcome of a unit; `givesUp` when no other unit of its key follows. Add jobs of a key that are given back before
    * the unit that gives up the key: they may be written before it.
    */
-  add(unit: Unit, outcome: Outcome, givesUp: boolean): void {
+  add(unit: Unit, outcome: AttemptResult, givesUp: boolean): void {
     if (this.#isDropped) return;
     const { shard } = unit.job.claim;
     const settled = toPending(unit, outcome, givesUp);

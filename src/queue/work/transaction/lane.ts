@@ -1,7 +1,7 @@
 import type { AnswerOptions, Session } from '../../../engine/postgres/index.ts';
 import type { OpenClaim } from '../../postgres/texts.ts';
 import type { ClaimAnswer } from '../../store.ts';
-import type { Outcome } from '../run/attempt.ts';
+import type { AttemptResult } from '../run/attempt.ts';
 import type { Unit } from '../run/unit.ts';
 
 /** A connection of the transaction hold. */
@@ -57,7 +57,7 @@ export interface UnconfirmedUnit {
   readonly since: number;
   /** For how long the handler ran; undefined while it does. */
   ranMs: number | undefined;
-  outcome: Outcome | undefined;
+  outcome: AttemptResult | undefined;
   /** True: its outcome was sent, and the server may have committed it. */
   isSent: boolean;
 }

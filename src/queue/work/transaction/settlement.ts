@@ -1,12 +1,12 @@
 import { type OpenClaim, runningText, settleText } from '../../postgres/texts.ts';
 import type { Settlement } from '../../store.ts';
-import type { Outcome } from '../run/attempt.ts';
+import type { AttemptResult } from '../run/attempt.ts';
 import { jobsByClaim } from '../settle/settlement.ts';
 import type { HeldUnit, PendingCommit } from './lane.ts';
 import { UNDO } from './pipeline.ts';
 
 /** The writes of a unit's outcome in the open transaction. */
-export function pendingCommitOf(held: HeldUnit, outcome: Outcome): PendingCommit {
+export function pendingCommitOf(held: HeldUnit, outcome: AttemptResult): PendingCommit {
   const { unit, answer, queue, shard, worker } = held;
   const settlement = settlementOf(held, outcome);
   // If some jobs of a unit are complete, the writes of the handler stay.
@@ -20,7 +20,7 @@ export function pendingCommitOf(held: HeldUnit, outcome: Outcome): PendingCommit
   return { kind: 'outcome', sql: `${undo}${runningText(open)};${settleText(settlement)};` };
 }
 
-function settlementOf({ unit, queue, shard, worker }: HeldUnit, outcome: Outcome): Settlement {
+function settlementOf({ unit, queue, shard, worker }: HeldUnit, outcome: AttemptResult): Settlement {
   const failed = [...outcome.failed];
   // Other units of the key that were claimed with it are given back in the same transaction.
   for (let rest = unit.next; rest !== undefined; rest = rest.next) {

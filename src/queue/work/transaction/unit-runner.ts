@@ -11,7 +11,7 @@ import { readClaim } from '../claim-reader.ts';
 import { countOutcome, type Tally } from '../once/tally.ts';
 import type { WorkerEvents } from '../report.ts';
 import { reportOutcome } from '../report.ts';
-import { type Handler, type Outcome, startAttempt } from '../run/attempt.ts';
+import { type AttemptResult, type Handler, startAttempt } from '../run/attempt.ts';
 import type { Job } from '../run/claimed-job.ts';
 import type { Unit, UnitOwner } from '../run/unit.ts';
 import { type HeldUnit, type Lane, OPEN, type PendingCommit, type UnconfirmedUnit } from './lane.ts';
@@ -104,7 +104,7 @@ export class UnitRunner {
     return pendingCommitOf(held, outcome);
   }
 
-  #attempt(unit: Unit): Promise<Outcome> {
+  #attempt(unit: Unit): Promise<AttemptResult> {
     return new Promise((resolve) => {
       const running: RunningUnit = { since: performance.now(), fail: undefined };
       this.running.set(unit, running);
@@ -121,7 +121,7 @@ export class UnitRunner {
     });
   }
 
-  #report(unit: Unit, outcome: Outcome): void {
+  #report(unit: Unit, outcome: AttemptResult): void {
     for (const { id } of outcome.failed) {
       const job = unit.jobs.find(({ number }) => number === id);
       if (job !== undefined) this.#reported.add(job);
@@ -142,16 +142,16 @@ export class UnitRunner {
 }
 
 /** Gives back a unit without a handler in this program. */
-function releasedForOthers(unit: Unit): Outcome {
+function releasedForOthers(unit: Unit): AttemptResult {
   return released(unit, `no handler for kind "${unit.kind}"`, UNKNOWN_KIND_MS);
 }
 
 /** Gives back a unit of a part of the queue that is paused, until that is resumed. */
-async function setAside(unit: Unit, part: StoredPart): Promise<Outcome> {
+async function setAside(unit: Unit, part: StoredPart): Promise<AttemptResult> {
   return released(unit, `paused: ${namePart(part)}`, setAsideMs(part));
 }
 
-function released(unit: Unit, reason: string, wait: number): Outcome {
+function released(unit: Unit, reason: string, wait: number): AttemptResult {
   const failed = unit.jobs.map(
     (job) => ({ claim: job.claim.id, id: job.number, to: 'release', reason, wait }) as const,
   );
