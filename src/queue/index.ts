@@ -19,7 +19,7 @@ export type {
   QueueOptions,
   RetryOptions,
 } from './definition.ts';
-export type { AnyQueueAdmin } from './dynamodb/admin.ts';
+export type { AnyQueueAdmin } from './dynamodb/operate/admin.ts';
 export type { EnqueueItem } from './dynamodb/producing.ts';
 export { DynamoQueue } from './dynamodb/queue.ts';
 export type { EnqueuedIds, EnqueueOptions, EnqueueResult } from './enqueue.ts';

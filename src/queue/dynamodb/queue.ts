@@ -19,11 +19,11 @@ import { readWaitOptions, type WaitForOptions } from '../watch/wait-for.ts';
 import { readWorkOptions, type WorkOptions } from '../work/options.ts';
 import type { WorkerEvents } from '../work/report.ts';
 import { Worker } from '../work/worker.ts';
-import { DynamoQueueChanges } from './changes.ts';
-import { DynamoQueueCounts } from './counts.ts';
 import { notInParts, refusePart, withinRows } from './limits.ts';
+import { DynamoQueueChanges } from './operate/changes.ts';
+import { DynamoQueueCounts } from './operate/counts.ts';
+import { DynamoQueueReader } from './operate/reader.ts';
 import { type EnqueueItem, partsOf } from './producing.ts';
-import { DynamoQueueReader } from './reader.ts';
 import { DynamoQueueStore, refuseOptions } from './store.ts';
 import { waitForEnd } from './waiting.ts';
 

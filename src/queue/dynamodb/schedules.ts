@@ -19,9 +19,9 @@ import type { NewSchedule, NewSchedules, ScheduleRows } from '../operate/set-sch
 import type { ScheduleRun } from '../postgres/operate/schedules.ts';
 import type { NewJobs, QueueIds } from '../store.ts';
 import type { QueueRows } from './database.ts';
+import { statusOfJob } from './operate/standing.ts';
 import { addWith } from './producing.ts';
 import { declarationOf, queueKey, SCHEDULES, scheduleOf, uniqueOf } from './rows.ts';
-import { statusOfJob } from './standing.ts';
 
 /** Jobs that a schedule remembers; on Postgres it is a hundred. Its row stays below a kilobyte with a small payload. */
 const RUNS = 20;

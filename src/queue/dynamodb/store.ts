@@ -19,11 +19,11 @@ import { NO_HANDOFF, type PortedStore, type WorkerPorts } from '../work/ports.ts
 import { QueueRows } from './database.ts';
 import { declared, listName, readDeclared } from './declaration.ts';
 import { isQuiet, rescued } from './heads/head.ts';
+import { statusOfJob } from './operate/standing.ts';
 import { addJobs, addUnique } from './producing.ts';
 import { LEAST_MS } from './records.ts';
 import { declarationOf, headOf, progressOf, uniqueOf, workersKey } from './rows.ts';
 import { DynamoSchedules } from './schedules.ts';
-import { statusOfJob } from './standing.ts';
 import { Claimer } from './work/claiming.ts';
 import type { HeldClaim } from './work/held.ts';
 import { Household, keeperOf } from './work/household.ts';

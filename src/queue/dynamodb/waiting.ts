@@ -3,7 +3,7 @@ import { now, sleep } from '../../base/time/clock.ts';
 import { hasEnded, notEnded, outcomeOf, readWaitOptions, type WaitForOptions } from '../watch/wait-for.ts';
 import type { QueueRows } from './database.ts';
 import { placeOf } from './heads/place.ts';
-import type { DynamoQueueReader } from './reader.ts';
+import type { DynamoQueueReader } from './operate/reader.ts';
 import { isRecorded } from './records.ts';
 
 /** A job that takes milliseconds is seen to have ended soon; one that takes minutes is asked for once a second. */

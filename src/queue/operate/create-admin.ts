@@ -1,6 +1,6 @@
 import { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import { type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
-import { type AnyQueueAdmin, DynamoQueueAdmin } from '../dynamodb/admin.ts';
+import { type AnyQueueAdmin, DynamoQueueAdmin } from '../dynamodb/operate/admin.ts';
 import { QueueAdmin } from './admin.ts';
 
 /** Operates every queue of a table of DynamoDB: see docs/dynamodb.md for what differs. Sends nothing until it is used. */

@@ -1,13 +1,13 @@
-import { fieldsOf } from '../../engine/dynamodb/index.ts';
-import type { Definition } from '../definition.ts';
-import type { JobRecord, JobTransition } from '../job.ts';
-import { type Explanation, explainFacts, type Facts } from '../operate/explain.ts';
-import type { QueueRows } from './database.ts';
-import { pausedAt } from './heads/by-hand.ts';
-import { isIn } from './heads/spans.ts';
-import { progressOf } from './rows.ts';
+import { fieldsOf } from '../../../engine/dynamodb/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { JobRecord, JobTransition } from '../../job.ts';
+import { type Explanation, explainFacts, type Facts } from '../../operate/explain.ts';
+import type { QueueRows } from '../database.ts';
+import { pausedAt } from '../heads/by-hand.ts';
+import { isIn } from '../heads/spans.ts';
+import { progressOf } from '../rows.ts';
+import type { DynamoQueueStore } from '../store.ts';
 import { attemptOf, backUntil, type FoundJob, findJob, holderOf } from './standing.ts';
-import type { DynamoQueueStore } from './store.ts';
 /** Reads the jobs of a queue for people. */
 export class DynamoQueueReader {
   readonly #store: DynamoQueueStore;

@@ -1,19 +1,19 @@
-import { Conflict } from '../../base/errors.ts';
-import { now as moment } from '../../base/time/clock.ts';
-import { attribute, Expression, type Item, type Key, num, written } from '../../engine/dynamodb/index.ts';
-import type { Definition } from '../definition.ts';
-import type { JobStatus } from '../job.ts';
-import type { QueueRows } from './database.ts';
-import { cancelledInLine, pauseSet, restoredInLine, withdrawn } from './heads/by-hand.ts';
-import { counting, noneEnded } from './heads/ended.ts';
-import { added, backName, readHead } from './heads/head.ts';
-import { jobAdded, keyCancelled, readKeyHead } from './heads/key-head.ts';
-import { isIn, POKE } from './heads/spans.ts';
-import { type JobRecordEntry, writeRecords } from './records.ts';
-import { delayOf, headOf, keyOf } from './rows.ts';
+import { Conflict } from '../../../base/errors.ts';
+import { now as moment } from '../../../base/time/clock.ts';
+import { attribute, Expression, type Item, type Key, num, written } from '../../../engine/dynamodb/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { JobStatus } from '../../job.ts';
+import type { QueueRows } from '../database.ts';
+import { cancelledInLine, pauseSet, restoredInLine, withdrawn } from '../heads/by-hand.ts';
+import { counting, noneEnded } from '../heads/ended.ts';
+import { added, backName, readHead } from '../heads/head.ts';
+import { jobAdded, keyCancelled, readKeyHead } from '../heads/key-head.ts';
+import { isIn, POKE } from '../heads/spans.ts';
+import { type JobRecordEntry, writeRecords } from '../records.ts';
+import { delayOf, headOf, keyOf } from '../rows.ts';
+import type { DynamoQueueStore } from '../store.ts';
+import { cancelledIn, unchanged } from '../work/delays.ts';
 import { attemptOf, type FoundJob, findJob, holderOf } from './standing.ts';
-import type { DynamoQueueStore } from './store.ts';
-import { cancelledIn, unchanged } from './work/delays.ts';
 
 const MOST_TRIES = 20;
 

@@ -1,15 +1,15 @@
-import { fieldsOf } from '../../engine/dynamodb/index.ts';
-import type { Definition } from '../definition.ts';
-import type { QueueStats } from '../operate/stats.ts';
-import type { RemainingWork } from '../postgres/reader.ts';
-import type { QueueRows } from './database.ts';
-import { pausedAt } from './heads/by-hand.ts';
-import { endedIn } from './heads/ended.ts';
-import { isQuiet, type ShardHead } from './heads/head.ts';
-import { JOBS } from './heads/place.ts';
-import { DELAYS, pieceOf, readJobRow } from './rows.ts';
-import type { DynamoQueueStore } from './store.ts';
-import { cancelledIn } from './work/delays.ts';
+import { fieldsOf } from '../../../engine/dynamodb/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { QueueStats } from '../../operate/stats.ts';
+import type { RemainingWork } from '../../postgres/reader.ts';
+import type { QueueRows } from '../database.ts';
+import { pausedAt } from '../heads/by-hand.ts';
+import { endedIn } from '../heads/ended.ts';
+import { isQuiet, type ShardHead } from '../heads/head.ts';
+import { JOBS } from '../heads/place.ts';
+import { DELAYS, pieceOf, readJobRow } from '../rows.ts';
+import type { DynamoQueueStore } from '../store.ts';
+import { cancelledIn } from '../work/delays.ts';
 /** How many jobs of a queue are where. */
 export class DynamoQueueCounts {
   readonly #store: DynamoQueueStore;

@@ -1,18 +1,18 @@
 /** Where a job is: what its head, the head of its key, its delay and its records say together. */
 
-import { NotFound } from '../../base/errors.ts';
-import { fieldsOf } from '../../engine/dynamodb/index.ts';
-import type { Definition } from '../definition.ts';
-import type { JobStatus } from '../job.ts';
-import type { OwnOptions } from '../job-options.ts';
-import type { QueueRows } from './database.ts';
-import { type ShardHead, type Standing, standingOf } from './heads/head.ts';
-import { type KeyHead, type KeyStanding, keyStandingOf, readKeyHead } from './heads/key-head.ts';
-import { placeOf } from './heads/place.ts';
-import { isIn, POKE, type Spot } from './heads/spans.ts';
-import { type JobRecordEntry, readRecords } from './records.ts';
-import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from './rows.ts';
-import { cancelledIn } from './work/delays.ts';
+import { NotFound } from '../../../base/errors.ts';
+import { fieldsOf } from '../../../engine/dynamodb/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { JobStatus } from '../../job.ts';
+import type { OwnOptions } from '../../job-options.ts';
+import type { QueueRows } from '../database.ts';
+import { type ShardHead, type Standing, standingOf } from '../heads/head.ts';
+import { type KeyHead, type KeyStanding, keyStandingOf, readKeyHead } from '../heads/key-head.ts';
+import { placeOf } from '../heads/place.ts';
+import { isIn, POKE, type Spot } from '../heads/spans.ts';
+import { type JobRecordEntry, readRecords } from '../records.ts';
+import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
+import { cancelledIn } from '../work/delays.ts';
 
 /** A job, and all that says where it is. */
 export interface FoundJob {
