@@ -1,7 +1,7 @@
 import { checkOptions, oneOf } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
 import { type Duration, parseDuration } from '../base/time/duration.ts';
-import type { AcquireOutcome } from './acquire/acquisition.ts';
+import type { AcquireOutcome } from './acquire/lock-request.ts';
 import { runWhileHolding } from './held-context.ts';
 import { HeldLock, type Lock } from './lease.ts';
 import { type AcquireOptions, type HoldOptions, parseHoldOptions } from './options.ts';

@@ -1,6 +1,6 @@
 import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 import type { ClaimAnswer } from '../store.ts';
-import { alone, type Runner } from './runner.ts';
+import { alone, only, type Runner } from './runner.ts';
 
 const QUEUE = statement(
   'queue.pull_from',
@@ -103,9 +103,4 @@ export class PostgresQueuePull {
   async rescue(queue: number): Promise<void> {
     await this.#alone.query(RESCUE, [queue]);
   }
-}
-
-function only<T>(row: T | undefined): T {
-  if (row === undefined) throw new Error('the database returned no row where there is always one');
-  return row;
 }

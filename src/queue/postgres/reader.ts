@@ -11,7 +11,7 @@ import type { OwnOptions } from '../job-options.ts';
 import type { Facts } from '../operate/explain.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../operate/stats.ts';
 import { type PausedPart, type ShownPart, toPausedPart } from '../paused-part.ts';
-import { alone } from './runner.ts';
+import { alone, only } from './runner.ts';
 
 /** The columns of pawl.job under the names of JobRecord. */
 const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",
@@ -286,9 +286,4 @@ function toRecord({ scheduleName: name, tickAt: at, options, ...job }: JobRow): 
   const { expiresAt, tags = [], meta = null } = options ?? {};
   const schedule = name === null || at === null ? null : { name, at };
   return { ...job, schedule, expiresAt: expiresAt === undefined ? null : new Date(expiresAt), tags, meta };
-}
-
-function only<T>(row: T | undefined): T {
-  if (row === undefined) throw new Error('the database returned no row where there is always one');
-  return row;
 }

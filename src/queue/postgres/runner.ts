@@ -21,3 +21,19 @@ export function alone(engine: PostgresEngine, answer: AnswerOptions = {}): Runne
   const options = { isolation: 'read committed', idleMs: answer.deadlineMs ?? IDLE_MS, ...answer } as const;
   return { query: (sql, values) => engine.transaction((tx) => tx.query(sql, values), options) };
 }
+
+/** The row of a statement that always answers one. */
+export function only<T>(row: T | undefined): T {
+  if (row === undefined) throw new Error('the database returned no row where there is always one');
+  return row;
+}
+
+/** `{1,2,3}`: the text of an integer array, which is cheaper to read than the driver's own array of strings. */
+export function numbers(text: string): number[] {
+  return text === '{}' ? [] : text.slice(1, -1).split(',').map(Number);
+}
+
+/** Decodes a json column, which some drivers parse and some do not. */
+export function fromJson(value: unknown): unknown {
+  return typeof value === 'string' ? JSON.parse(value) : value;
+}

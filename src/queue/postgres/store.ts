@@ -31,10 +31,10 @@ import type {
 } from '../store.ts';
 import { declarationOf } from './declaration.ts';
 import { type HandoffHandlers, type JobNewsHandlers, listenForHandoffs, listenForJobs } from './listening.ts';
-import { alone, limited, type Runner } from './runner.ts';
-import { settleValues } from './settle-values.ts';
+import { alone, fromJson, limited, numbers, only, type Runner } from './runner.ts';
 import * as sql from './statements.ts';
 import { Traces } from './traces.ts';
+import { addValues, jobsText, settleValues } from './values.ts';
 
 /** The most jobs that one pruning removes: a few milliseconds, so that it never blocks others for long. */
 const PRUNE_AT_ONCE = 5000;
@@ -338,10 +338,6 @@ export class PostgresQueueStore implements QueueStore {
   }
 }
 
-function jobsText(columns: object, payloads: string, options: string | null): string {
-  return `[${JSON.stringify(columns)},${payloads}${options === null ? '' : `,${options}`}]`;
-}
-
 function oneValues(queue: number, batch: NewJobs): unknown[] {
   const { shard, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
   return [
@@ -355,37 +351,4 @@ function oneValues(queue: number, batch: NewJobs): unknown[] {
     options?.slice(1, -1) ?? null,
     delays?.[0] ?? null,
   ];
-}
-
-function addValues(queue: number, batch: NewJobs): unknown[] {
-  const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
-  const everyKey = keys?.map((key) => key ?? '') ?? null;
-  const everyTime = runAt?.map((time) => time ?? 'infinity') ?? null;
-  return [
-    queue,
-    shard,
-    n,
-    kinds,
-    priorities,
-    payloads,
-    everyKey,
-    everyTime,
-    options,
-    delays?.map((delay) => delay ?? -1) ?? null,
-  ];
-}
-
-function only<T>(row: T | undefined): T {
-  if (row === undefined) throw new Error('the database returned no row where there is always one');
-  return row;
-}
-
-/** Decodes a json column, which some drivers parse and some do not. */
-function fromJson(value: unknown): unknown {
-  return typeof value === 'string' ? JSON.parse(value) : value;
-}
-
-/** `{1,2,3}`: the text of an integer array, which is cheaper to read than the driver's own array of strings. */
-function numbers(text: string): number[] {
-  return text === '{}' ? [] : text.slice(1, -1).split(',').map(Number);
 }

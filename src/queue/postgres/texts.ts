@@ -1,6 +1,6 @@
 import type { Blocker, ClaimOneRequest, Cursor, Settlement } from '../store.ts';
 import { toRuns } from '../work/settle/failure-runs.ts';
-import { resultsText, sharedText, withErrorsOnce } from './settle-values.ts';
+import { resultsText, sharedText, withErrorsOnce } from './values.ts';
 
 // Calls as text for the simple protocol, in which one message has several statements.
 

@@ -1,4 +1,4 @@
-import type { Settlement } from '../store.ts';
+import type { NewJobs, Settlement } from '../store.ts';
 import { type FailureRun, toRuns } from '../work/settle/failure-runs.ts';
 
 /** The parameters of `SETTLE`. */
@@ -43,4 +43,27 @@ export function resultsText(results: Settlement['results']): string {
 
 export function sharedText(shared: Settlement['shared']): string {
   return `[${shared.map(({ result, jobs }) => `[${result},${JSON.stringify(jobs)}]`).join()}]`;
+}
+
+/** The parameters of a statement that adds many jobs. */
+export function addValues(queue: number, batch: NewJobs): unknown[] {
+  const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
+  const everyKey = keys?.map((key) => key ?? '') ?? null;
+  const everyTime = runAt?.map((time) => time ?? 'infinity') ?? null;
+  return [
+    queue,
+    shard,
+    n,
+    kinds,
+    priorities,
+    payloads,
+    everyKey,
+    everyTime,
+    options,
+    delays?.map((delay) => delay ?? -1) ?? null,
+  ];
+}
+
+export function jobsText(columns: object, payloads: string, options: string | null): string {
+  return `[${JSON.stringify(columns)},${payloads}${options === null ? '' : `,${options}`}]`;
 }
