@@ -5,7 +5,6 @@ export {
   type CreateOptions,
   createActors,
   type DynamoActorsOptions,
-  type RunOptions,
 } from './actors.ts';
 export { actor, state, stateFor } from './declare.ts';
 export type {
@@ -38,6 +37,7 @@ export type { PageOptions, Severity } from './pages/page.ts';
 export { ActorOverview, type PageFilter } from './postgres/overview.ts';
 export type { ActorHealth, TypeRecord } from './postgres/reader.ts';
 export type { ActorRecord, ActorStatus, ActorSummary, ActorTransition, FieldChange, PageRecord } from './record.ts';
+export type { RunOptions } from './run-options.ts';
 export type { ChildRecord } from './store.ts';
 export type { ActorHandle, ActorTarget } from './target.ts';
 export type { ChildOptions, JobRequest } from './turn/effects.ts';

@@ -5,7 +5,8 @@ import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ActorBackend } from '../backend.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { KeeperPort, LeaseHolder, RescueListener, TurnWriter } from '../work/ports.ts';
-import { DynamoActorReader, dynamoOperator } from './reader.ts';
+import { DynamoActorOperator, dynamoOperator } from './operator.ts';
+import { DynamoActorReader } from './reader.ts';
 import { DynamoActorStore } from './store.ts';
 
 const RESCUE_MS = 5000;
@@ -18,7 +19,8 @@ export function dynamoBackend(
 ): ActorBackend {
   for (const definition of definitions) refuse(definition);
   const store = new DynamoActorStore(engine, shards);
-  const reader = new DynamoActorReader(store);
+  const operator = new DynamoActorOperator(store);
+  const reader = new DynamoActorReader(store, operator);
   const writer: TurnWriter = {
     commit: (worker, { settled, effects }) => store.commitWith(worker, settled, effects),
     hold: () => Promise.reject(new NotSupported("hold: 'transaction' is not there on DynamoDB")),
@@ -27,7 +29,7 @@ export function dynamoBackend(
     store,
     reader,
     notices: undefined,
-    operator: dynamoOperator(reader),
+    operator: dynamoOperator(operator),
     connections: Infinity,
     ports: (leaseMs) => ({ store, keeper: new DynamoKeeper(store, leaseMs), writer }),
     byHand: (leaseMs) => ({ store, keeper: new DynamoKeeper(store, leaseMs), writer }),

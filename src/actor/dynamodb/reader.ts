@@ -1,24 +1,25 @@
 import { NotFound, NotSupported } from '../../base/errors.ts';
-import { creation, type Fields, fieldsOf, written } from '../../engine/dynamodb/index.ts';
-import type { ActorBackend } from '../backend.ts';
+import { fieldsOf } from '../../engine/dynamodb/index.ts';
 import type { ActorFilter, ActorHealth, TypeRecord } from '../postgres/reader.ts';
-import type { ActorRecord, ActorStatus, ActorSummary, ActorTransition } from '../record.ts';
-import type { SeenActor } from './database.ts';
-import { lineFor, wakeWrite } from './database.ts';
-import { type ActorHead, ALONE, absorbedFrom, F, type InboxRow } from './heads/head.ts';
-import { ACTORS, actorKey, headOf, MESSAGES, sortKey, transitionOf, transitionsFrom, WORKERS } from './rows.ts';
+import type { ActorRecord, ActorSummary, ActorTransition } from '../record.ts';
+import { ALONE, absorbedFrom, F } from './heads/head.ts';
+import type { DynamoActorOperator } from './operator.ts';
+import { ACTORS, actorKey, MESSAGES, sortKey, transitionsFrom, WORKERS } from './rows.ts';
 import type { DynamoActorStore } from './store.ts';
+import { date, isWanted, json, summaryOf, timersOf } from './summary.ts';
 import type { TypeRow } from './types.ts';
 
 const NONE = 'there are no pages on DynamoDB';
 const MESSAGES_COUNTED = 1000;
 
-/** What people ask about actors on DynamoDB, and what they do to them. */
+/** What people ask about actors on DynamoDB, and the pauses, which can be of whole types. */
 export class DynamoActorReader {
   readonly #store: DynamoActorStore;
+  readonly #operator: DynamoActorOperator;
 
-  constructor(store: DynamoActorStore) {
+  constructor(store: DynamoActorStore, operator: DynamoActorOperator) {
     this.#store = store;
+    this.#operator = operator;
   }
 
   /** @throws NotFound */
@@ -169,7 +170,7 @@ export class DynamoActorReader {
 
   async pause(what: PauseRequest): Promise<boolean> {
     const { actor, type, state, resume = false } = what;
-    if (actor !== undefined) return resume ? this.#resume(actor) : this.#pause(actor);
+    if (actor !== undefined) return resume ? this.#operator.resume(actor) : this.#pause(actor);
     if (state !== undefined) throw new NotSupported('on DynamoDB a type is paused as a whole, or a single actor');
     const changed = await this.#store.types.pause(type ?? '', !resume);
     this.#store.notify();
@@ -177,97 +178,8 @@ export class DynamoActorReader {
   }
 
   async #pause(actor: number): Promise<boolean> {
-    const { rows } = this.#store;
     await this.show(actor);
-    const now = await rows.engine.serviceTime(rows.limits);
-    const after = await rows.decide(headOf(actor), (fields) =>
-      fields[F.pausedAt] === undefined
-        ? { expect: { [F.pausedAt]: null, [F.epoch]: fields[F.epoch] ?? null }, set: { [F.pausedAt]: now } }
-        : undefined,
-    );
-    return after !== undefined;
-  }
-
-  /** Also of one that is held since its processes died. The head, and a row for what it says, in one transaction. */
-  async #resume(actor: number): Promise<boolean> {
-    for (let tries = 0; tries < 20; tries += 1) {
-      const { head } = await this.#store.rows.look(actor);
-      if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
-      if (!head.isPaused && head.held === undefined) return false;
-      const set = { [F.pausedAt]: null, [F.held]: null, ...(head.held !== undefined && { [F.lost]: null }) };
-      if (await this.#wakeWith(actor, head, set, head.held !== undefined)) return true;
-    }
-    throw new NotSupported(`actor ${actor} was changed each time it was to be resumed; try again`);
-  }
-
-  /** Due now, in whatever process takes its type. */
-  async retry(actor: number): Promise<boolean> {
-    for (let tries = 0; tries < 20; tries += 1) {
-      const { head } = await this.#store.rows.look(actor);
-      if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
-      if (head.worker !== 0 || head.isFinal) return false;
-      if (await this.#wakeWith(actor, head, { [F.floorAt]: null }, true)) return true;
-    }
-    return false;
-  }
-
-  /** @param isNow  it is due now; else when the head says, or at once if something came */
-  async #wakeWith(
-    actor: number,
-    head: ActorHead,
-    set: Readonly<Record<string, string | number | null>>,
-    isNow: boolean,
-  ): Promise<boolean> {
-    const { rows, types } = this.#store;
-    const type = await types.withId(head.type);
-    const now = await rows.engine.serviceTime(rows.limits);
-    const isAwake = isNow || (head.signal && head.worker === 0);
-    const at = isAwake ? now : head.wakeAt;
-    const names = [F.epoch, F.worker, F.pausedAt, F.held, F.signal];
-    const change = {
-      expect: { ...Object.fromEntries(names.map((name) => [name, head.fields[name] ?? null])), [F.finishedAt]: null },
-      set: { ...set, ...(head.worker === 0 && { [F.signal]: null }), ...(isAwake && { [F.wakeAt]: now }) },
-    };
-    const lost = F.lost in set ? 0 : head.lost;
-    const line = lineFor(type.id, actor, type.shards, lost === ALONE);
-    const row = { actor, kind: 'time', epoch: head.epoch, name: `hand${now}` } as const;
-    const isDone = await rows.together([
-      { key: headOf(actor), written: written(change) },
-      ...(at === undefined || head.worker !== 0 ? [] : [wakeWrite(line, { ...row, at })]),
-    ]);
-    if (isDone) this.#store.notify();
-    return isDone;
-  }
-
-  /** Into another state, as a new visit: a turn that runs is fenced off. */
-  async move({ actor, epoch, state, reason, version }: MoveRequest, fields: string | undefined): Promise<boolean> {
-    const { rows, types } = this.#store;
-    const { head } = await rows.look(actor);
-    if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
-    if (head.epoch !== epoch || head.isFinal) return false;
-    const type = await types.withId(head.type);
-    const now = await rows.engine.serviceTime(rows.limits);
-    const set: Record<string, string | number | null> = {
-      [F.epoch]: epoch + 1,
-      [F.visit]: head.visit + 1,
-      [F.state]: state,
-      [F.enteredAt]: now,
-      [F.wakeAt]: now,
-      [F.attempt]: 0,
-    };
-    for (const name of [F.worker, F.signal, F.floorAt, F.timers, F.lost, F.held, F.error, F.cause]) set[name] = null;
-    if (fields !== undefined) set[F.fields] = fields;
-    if (version !== undefined) set[F.version] = version;
-    const expect = { [F.epoch]: head.fields[F.epoch] ?? null, [F.finishedAt]: null };
-    const row = { at: now, actor, kind: 'time', epoch: epoch + 1, name: String(epoch + 1) } as const;
-    const told = creation({ t: now, o: head.state, s: state, r: `moved: ${reason}`, a: 0 });
-    const isDone = await rows.together([
-      { key: headOf(actor), written: written({ expect, set }) },
-      { key: transitionOf(actor, epoch + 1), written: told },
-      wakeWrite(lineFor(type.id, actor, type.shards), row),
-    ]);
-    if (isDone) this.#store.notify();
-    return isDone;
+    return this.#operator.pause(actor);
   }
 
   pages(): Promise<never> {
@@ -291,26 +203,6 @@ export class DynamoActorReader {
   }
 }
 
-/** What operators do to single actors. */
-export function dynamoOperator(reader: DynamoActorReader): ActorBackend['operator'] {
-  const noAnswers = (): Promise<never> =>
-    Promise.reject(
-      new NotSupported(
-        'ask() needs notifications, which DynamoDB does not have: send(), and wait for what the actor does',
-      ),
-    );
-  return {
-    retry: (actor) => reader.retry(actor),
-    move: (request, fields) => reader.move(request, fields),
-    ask: noAnswers,
-    lookForAnswer: noAnswers,
-    endQuestion: noAnswers,
-    listen: noAnswers,
-    indexes: () => Promise.resolve([]),
-    fillIndex: () => Promise.resolve(),
-  };
-}
-
 interface WorkerView {
   readonly id: number;
   readonly process: string;
@@ -324,67 +216,4 @@ interface PauseRequest {
   readonly type?: string | undefined;
   readonly state?: string | undefined;
   readonly resume?: boolean | undefined;
-}
-
-interface MoveRequest {
-  readonly actor: number;
-  readonly epoch: number;
-  readonly state: string;
-  readonly reason: string;
-  readonly version: number | undefined;
-}
-
-function isWanted({ type, state, status, parent, id }: ActorSummary, filter: ActorFilter): boolean {
-  if (!filter.final && status === 'final') return false;
-  if (filter.parent !== undefined && parent !== String(filter.parent)) return false;
-  return (
-    (filter.type ?? type) === type &&
-    (filter.state ?? state) === state &&
-    (filter.status ?? status) === status &&
-    Number(id) < filter.before
-  );
-}
-
-function summaryOf(actor: number, type: TypeRow, { head, inbox }: SeenActor, now: number): ActorSummary {
-  const fields = head?.fields ?? {};
-  return {
-    id: String(actor),
-    type: type.name,
-    state: head?.state ?? '',
-    status: head === undefined ? 'final' : statusOf(head, inbox, type, now),
-    key: fields[F.key] === undefined ? null : String(fields[F.key]),
-    parent: fields[F.parent] === undefined ? null : String(fields[F.parent]),
-    attempt: head?.attempt ?? 0,
-    error: fields[F.error] === undefined ? null : String(fields[F.error]),
-    enteredAt: new Date(Number(fields[F.enteredAt] ?? 0)),
-    wakeAt: date(fields[F.wakeAt]),
-    createdAt: new Date(Number(fields[F.createdAt] ?? 0)),
-  };
-}
-
-function statusOf(head: ActorHead, inbox: readonly InboxRow[], type: TypeRow, now: number): ActorStatus {
-  if (head.isFinal) return 'final';
-  if (head.worker !== 0) return 'running';
-  if (head.isPaused || type.pausedAt > 0) return 'paused';
-  if (head.held !== undefined) return 'held';
-  const isRaised = inbox.some(({ name, semaphore }) => semaphore !== undefined && !head.absorbed.includes(name));
-  if (isRaised && head.floorAt <= now) return 'due';
-  if (head.wakeAt === undefined) return 'hibernating';
-  if (head.wakeAt <= now) return 'due';
-  return head.attempt > 0 ? 'backing off' : 'napping';
-}
-
-function timersOf(fields: Fields): Record<string, Date> {
-  const table: Record<string, readonly [number, number | null]> = JSON.parse(String(fields[F.timers] ?? '{}'));
-  return Object.fromEntries(
-    Object.entries(table).flatMap(([name, [, due]]) => (due === null ? [] : [[name, new Date(due)]])),
-  );
-}
-
-function date(value: string | number | undefined): Date | null {
-  return value === undefined ? null : new Date(Number(value));
-}
-
-function json(value: string | number | undefined): unknown {
-  return value === undefined ? null : JSON.parse(String(value));
 }

@@ -17,8 +17,8 @@ import { type RunningTurn, startTurn } from './run/attempt.ts';
 import { releasedTurn } from './run/ended-turn.ts';
 import type { TurnResult } from './run/turn-result.ts';
 import { Settler } from './settler.ts';
-import { Signals } from './signals.ts';
 import { reportUnknownState } from './unknown-state.ts';
+import { Signals } from './wake/signals.ts';
 import type { WorkerParts } from './worker-parts.ts';
 import { workerRow } from './worker-row.ts';
 

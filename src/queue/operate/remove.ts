@@ -3,9 +3,9 @@ import { faults } from '../../base/fault.ts';
 import { bool, checkOptions, signal } from '../../base/options/options.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
-import { PostgresQueueFlows } from '../postgres/flows.ts';
 import { PostgresQueueRemoval } from '../postgres/operate/removal.ts';
 import { PostgresQueueReader } from '../postgres/reader.ts';
+import { PostgresQueueFlows } from '../postgres/watch/flows.ts';
 import { releaseWorker } from './operations.ts';
 
 export interface RemoveOptions {

@@ -1,6 +1,5 @@
-import type { Offer, RecallResult } from '../../base/handoff/handoff.ts';
+import type { Offer } from '../../base/handoff/handoff.ts';
 import { Cooldown } from '../../base/time/cooldown.ts';
-import { STOP_MS } from '../../base/work/deadlines.ts';
 import {
   type AnswerOptions,
   type PostgresEngine,
@@ -10,15 +9,12 @@ import {
 } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
-import type { Charge, ChargedJob, RescueAnswer } from '../lost-jobs.ts';
 import type {
   Candidate,
   ClaimAnswer,
   ClaimedPart,
   ClaimRequest,
   DecidedJobs,
-  Heartbeat,
-  HeartbeatAnswer,
   HeldJob,
   NewJobs,
   PeekRequest,
@@ -27,17 +23,14 @@ import type {
   SettleAnswer,
   Settlement,
   UniqueJobs,
-  WorkerRow,
 } from '../store.ts';
 import { declarationOf } from './declaration.ts';
 import { type HandoffHandlers, type JobNewsHandlers, listenForHandoffs, listenForJobs } from './listening.ts';
-import { alone, fromJson, limited, numbers, only, type Runner } from './runner.ts';
+import { alone, fromJson, numbers, only } from './runner.ts';
 import * as sql from './statements.ts';
 import { Traces } from './traces.ts';
-import { addValues, jobsText, settleValues } from './values.ts';
-
-/** The most jobs that one pruning removes: a few milliseconds, so that it never blocks others for long. */
-const PRUNE_AT_ONCE = 5000;
+import { addValues, jobsText, oneValues, settleValues } from './values.ts';
+import { PostgresWorkerStore } from './worker-store.ts';
 
 /** What pawl.enqueue() answers for one job. */
 interface EnqueueRow {
@@ -47,44 +40,30 @@ interface EnqueueRow {
 }
 
 /** Every statement of workers and producers. The functions that they call are in sql/queue/. */
-export class PostgresQueueStore implements QueueStore {
-  readonly engine: PostgresEngine;
-  /** How long each statement may take; statements of a worker have a limit, those of a caller have none. */
-  readonly #answer: AnswerOptions;
-  readonly #runner: Runner;
-  /**
-   * Runs the statements that move jobs of keys. After waiting for a lock they must see what others committed meanwhile, which
-   * only read committed allows: if the database has another default, each gets a transaction of its own.
-   */
-  #keys: Runner;
+export class PostgresQueueStore extends PostgresWorkerStore implements QueueStore {
   readonly #traces: Traces;
-  /** Where the queue was registered; see HERE in statements.ts. */
-  #schema = 0;
   readonly #cooldown = new Cooldown();
 
   constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
-    this.engine = engine;
-    this.#answer = answer;
-    this.#runner = limited(engine, answer);
-    this.#keys = this.#runner;
-    this.#traces = new Traces(engine, this.#runner);
+    super(engine, answer);
+    this.#traces = new Traces(engine, this.runner);
   }
 
   /** A store with a time limit for each statement: see {@link AnswerOptions}. */
   within(deadlineMs: number): PostgresQueueStore {
     const store = new PostgresQueueStore(this.engine, { deadlineMs });
-    store.#schema = this.#schema;
-    if (this.#keys !== this.#runner) store.#keys = alone(this.engine, { deadlineMs });
+    store.schema = this.schema;
+    if (this.keys !== this.runner) store.keys = alone(this.engine, { deadlineMs });
     return store;
   }
 
   /** A connection for a caller that runs several statements on it. */
   connect(): Promise<Session> {
-    return this.engine.connect(this.#answer);
+    return this.engine.connect(this.answer);
   }
 
   async register(definition: Definition): Promise<QueueIds> {
-    const [row] = await this.#runner.query<{
+    const [row] = await this.runner.query<{
       answer: { queue: number; kinds: Record<string, number> };
       isolation: string;
       schema: string;
@@ -92,8 +71,8 @@ export class PostgresQueueStore implements QueueStore {
     }>(sql.REGISTER, [JSON.stringify(declarationOf(definition))]);
     const { answer, isolation, schema, server } = only(row);
     await this.engine.meet(server);
-    this.#schema = Number(schema);
-    if (isolation !== 'read committed') this.#keys = alone(this.engine, this.#answer);
+    this.schema = Number(schema);
+    if (isolation !== 'read committed') this.keys = alone(this.engine, this.answer);
     const { queue, kinds } = answer;
     const entries = Object.entries(kinds);
     return { queue, kindId: new Map(entries), kindName: new Map(entries.map(([name, id]) => [id, name])) };
@@ -113,8 +92,8 @@ export class PostgresQueueStore implements QueueStore {
       tx !== undefined
         ? await this.engine.callIn(tx, sql.ENQUEUE.text, value)
         : trace === undefined
-          ? await this.#runner.query<{ answer: unknown }>(sql.ENQUEUE, [value])
-          : await this.#runner.query<{ answer: unknown }>(sql.ENQUEUE_TRACED, [value, trace]);
+          ? await this.runner.query<{ answer: unknown }>(sql.ENQUEUE, [value])
+          : await this.runner.query<{ answer: unknown }>(sql.ENQUEUE_TRACED, [value, trace]);
     const answer = fromJson(only(row).answer) as EnqueueRow | EnqueueRow[];
     if (tx !== undefined && trace !== undefined) {
       const added = [answer].flat().filter((one) => !one.duplicate);
@@ -130,13 +109,13 @@ export class PostgresQueueStore implements QueueStore {
 
   async addUnique(queue: number, jobs: UniqueJobs, tx: unknown, trace?: string): Promise<DecidedJobs> {
     const { payloads, options, ...columns } = jobs;
-    const value = jobsText({ ...columns, queue: this.#here(queue) }, payloads, options);
+    const value = jobsText({ ...columns, queue: this.here(queue) }, payloads, options);
     const [row] =
       tx !== undefined
         ? await this.engine.callIn(tx, sql.ADD_UNIQUE.text, value)
         : trace === undefined
-          ? await this.#runner.query<{ answer: string }>(sql.ADD_UNIQUE, [value])
-          : await this.#runner.query<{ answer: string }>(sql.ADD_UNIQUE_TRACED, [value, trace]);
+          ? await this.runner.query<{ answer: string }>(sql.ADD_UNIQUE, [value])
+          : await this.runner.query<{ answer: string }>(sql.ADD_UNIQUE_TRACED, [value, trace]);
     const answer = JSON.parse(String(only(row).answer)) as { ids: number[]; duplicates: number[] };
     const ids = answer.ids.map(String);
     if (tx !== undefined && trace !== undefined) {
@@ -149,10 +128,10 @@ export class PostgresQueueStore implements QueueStore {
 
   async add(queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]> {
     if (trace !== undefined) return this.#addTraced(queue, batch, tx, trace);
-    if (batch.n === 1 && tx === undefined) return [await this.#addOne(oneValues(this.#here(queue), batch))];
+    if (batch.n === 1 && tx === undefined) return [await this.#addOne(oneValues(this.here(queue), batch))];
     const [row] =
       tx === undefined
-        ? await this.#runner.query<{ ids: string }>(sql.ADD, addValues(this.#here(queue), batch))
+        ? await this.runner.query<{ ids: string }>(sql.ADD, addValues(this.here(queue), batch))
         : await this.engine.callIn(tx, sql.ADD_JSON, this.#batchText(queue, batch));
     return numbers(String(only(row).ids));
   }
@@ -161,14 +140,14 @@ export class PostgresQueueStore implements QueueStore {
     const request = `[${into},${this.#batchText(queue, jobs)}]`;
     const [row] =
       tx === undefined
-        ? await this.#runner.query<{ ids: string }>(sql.BATCH_ADD, [request])
+        ? await this.runner.query<{ ids: string }>(sql.BATCH_ADD, [request])
         : await this.engine.callIn(tx, sql.BATCH_ADD.text, request);
     return numbers(String(only(row).ids));
   }
 
   /** The parameter of `pawl.queue_add_json()`. */
   #batchText(queue: number, { payloads, options, ...columns }: NewJobs): string {
-    return jobsText({ ...columns, queue: this.#here(queue) }, payloads, options);
+    return jobsText({ ...columns, queue: this.here(queue) }, payloads, options);
   }
 
   async #addTraced(queue: number, batch: NewJobs, tx: unknown, trace: string): Promise<number[]> {
@@ -177,16 +156,12 @@ export class PostgresQueueStore implements QueueStore {
       await this.#traces.write(tx, ids, trace);
       return ids;
     }
-    const [row] = await this.#runner.query<{ ids: string }>(sql.ADD_TRACED, [
-      ...addValues(this.#here(queue), batch),
+    const [row] = await this.runner.query<{ ids: string }>(sql.ADD_TRACED, [
+      ...addValues(this.here(queue), batch),
       trace,
     ]);
     this.#traces.pruneNowAndThen();
     return numbers(only(row).ids);
-  }
-
-  #here(queue: number): number {
-    return this.#schema * 65_536 + queue;
   }
 
   traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>> {
@@ -194,9 +169,9 @@ export class PostgresQueueStore implements QueueStore {
   }
 
   async addAwaited(queue: number, job: NewJobs, channel: string): Promise<{ id: number; isAwaited: boolean }> {
-    const values = oneValues(this.#here(queue), job);
+    const values = oneValues(this.here(queue), job);
     if (!this.#cooldown.isOver) return { id: await this.#addOne(values), isAwaited: false };
-    const [row] = await this.#runner.query<{ answer: string }>(sql.ADD_AWAITED, [...values, channel]);
+    const [row] = await this.runner.query<{ answer: string }>(sql.ADD_AWAITED, [...values, channel]);
     const { id, isAwaited = false } = this.#added(row);
     return { id, isAwaited };
   }
@@ -204,10 +179,10 @@ export class PostgresQueueStore implements QueueStore {
   /** Adds one job, with a direct hand-off if a worker is idle. */
   async #addOne(values: unknown[]): Promise<number> {
     if (!this.#cooldown.isOver) {
-      const [added] = await this.#runner.query<{ id: string }>(sql.ADD_ONE, values);
+      const [added] = await this.runner.query<{ id: string }>(sql.ADD_ONE, values);
       return Number(only(added).id);
     }
-    const [row] = await this.#runner.query<{ answer: string }>(sql.ADD_ALONE, values);
+    const [row] = await this.runner.query<{ answer: string }>(sql.ADD_ALONE, values);
     return this.#added(row).id;
   }
 
@@ -223,19 +198,19 @@ export class PostgresQueueStore implements QueueStore {
     if (part !== undefined) return this.#claimPart(values, part);
     const [row] =
       offer === undefined
-        ? await this.#keys.query<{ answer: string }>(sql.CLAIM, values)
-        : await this.#keys.query<{ answer: string }>(sql.CLAIM_OR_OFFER, [...values, offer.number, offer.channel]);
+        ? await this.keys.query<{ answer: string }>(sql.CLAIM, values)
+        : await this.keys.query<{ answer: string }>(sql.CLAIM_OR_OFFER, [...values, offer.number, offer.channel]);
     return JSON.parse(only(row).answer) as ClaimAnswer;
   }
 
   async #claimPart(values: readonly unknown[], { kinds, upto }: ClaimedPart): Promise<ClaimAnswer> {
-    const [row] = await this.#keys.query<{ answer: string }>(sql.CLAIM_PART, [...values, kinds, upto]);
+    const [row] = await this.keys.query<{ answer: string }>(sql.CLAIM_PART, [...values, kinds, upto]);
     return JSON.parse(only(row).answer) as ClaimAnswer;
   }
 
   async peek({ queue, shard, worker, rows, front }: PeekRequest): Promise<Candidate[]> {
     const values = [queue, shard, worker, rows, front.priority, front.id];
-    const [row] = await this.#keys.query<{ candidates: string | null }>(sql.PEEK, values);
+    const [row] = await this.keys.query<{ candidates: string | null }>(sql.PEEK, values);
     return JSON.parse(only(row).candidates ?? '[]') as Candidate[];
   }
 
@@ -243,22 +218,22 @@ export class PostgresQueueStore implements QueueStore {
     const values = settleValues(settlement);
     const [row] =
       offer === undefined
-        ? await this.#keys.query<{ answer: string }>(sql.SETTLE, values)
-        : await this.#keys.query<{ answer: string }>(sql.SETTLE_AND_OFFER, [...values, offer.number, offer.channel]);
+        ? await this.keys.query<{ answer: string }>(sql.SETTLE, values)
+        : await this.keys.query<{ answer: string }>(sql.SETTLE_AND_OFFER, [...values, offer.number, offer.channel]);
     return JSON.parse(only(row).answer) as SettleAnswer;
   }
 
   async offer(queue: number, { worker, number, channel }: Offer): Promise<void> {
-    await this.#runner.query(sql.OFFER, [queue, worker, number, channel]);
+    await this.runner.query(sql.OFFER, [queue, worker, number, channel]);
   }
 
   async withdraw(queue: number, worker: number): Promise<number[]> {
-    const [row] = await this.#runner.query<{ numbers: string }>(sql.WITHDRAW, [queue, worker]);
+    const [row] = await this.runner.query<{ numbers: string }>(sql.WITHDRAW, [queue, worker]);
     return numbers(only(row).numbers);
   }
 
   async wake(queue: number): Promise<void> {
-    await this.#runner.query(sql.WAKE, [queue]);
+    await this.runner.query(sql.WAKE, [queue]);
   }
 
   /**
@@ -274,81 +249,16 @@ export class PostgresQueueStore implements QueueStore {
     return listenForHandoffs(this.engine, channel, handlers);
   }
 
-  async addWorker(row: WorkerRow): Promise<number> {
-    const takes = row.takes === undefined ? null : JSON.stringify(row.takes);
-    const values = [this.#here(row.queue), row.host, row.pid, row.concurrency, row.leaseMs, row.hold, takes];
-    const [added] = await this.#runner.query<{ id: string }>(sql.ADD_WORKER, values);
-    return Number(only(added).id);
-  }
-
-  async beat(beats: readonly Heartbeat[], runner: Runner = this.engine): Promise<HeartbeatAnswer> {
-    const [row] = await runner.query<{ answer: HeartbeatAnswer }>(sql.BEAT, [JSON.stringify(beats)], this.#answer);
-    return only(row).answer;
-  }
-
-  async recall(queue: number, worker: number, known: readonly number[]): Promise<RecallResult> {
-    const [row] = await this.#keys.query<{ answer: { jobs: number; offers: number[] } }>(sql.RECALL, [
-      queue,
-      worker,
-      known,
-    ]);
-    const { jobs, offers } = only(row).answer;
-    return { lost: jobs, offers };
-  }
-
-  async leave(queue: number, worker: number, known: readonly number[]): Promise<void> {
-    await this.#keys.query(sql.LEAVE, [queue, worker, known]);
-  }
-
   async progress(shard: number, claim: number | undefined, job: number, json: string): Promise<void> {
-    await this.#runner.query(sql.PROGRESS, [`[${JSON.stringify({ shard, claim, id: job })},${json}]`]);
+    await this.runner.query(sql.PROGRESS, [`[${JSON.stringify({ shard, claim, id: job })},${json}]`]);
   }
 
   async parents(shard: number, job: number): Promise<readonly ParentRecord[]> {
-    const [row] = await this.#runner.query<{ parents: readonly ParentRecord[] }>(sql.PARENTS, [shard, job]);
+    const [row] = await this.runner.query<{ parents: readonly ParentRecord[] }>(sql.PARENTS, [shard, job]);
     return only(row).parents;
   }
 
   async guard(held: readonly HeldJob[], tx: unknown): Promise<void> {
     await this.engine.callIn(tx, sql.GUARD, JSON.stringify(held));
   }
-
-  async setWants(worker: number, wants: boolean): Promise<void> {
-    await this.#runner.query(sql.WANTS, [worker, wants]);
-  }
-
-  /** Optional, so that no stop waits long for it: the row is removed anyway after its lease. */
-  async removeWorker(worker: number): Promise<void> {
-    await this.engine.query(sql.REMOVE_WORKER, [worker], { deadlineMs: STOP_MS });
-  }
-
-  async rescue(queue: number, mine: readonly number[]): Promise<RescueAnswer> {
-    const [row] = await this.#keys.query<RescueAnswer>(sql.RESCUE, [queue, mine]);
-    return only(row);
-  }
-
-  async charge(charge: Charge): Promise<ChargedJob[]> {
-    const [row] = await this.#keys.query<{ charged: ChargedJob[] }>(sql.CHARGE, [JSON.stringify(charge)]);
-    return only(row).charged;
-  }
-
-  async prune(queue: number): Promise<number> {
-    const [row] = await this.#runner.query<{ jobs: number }>(sql.PRUNE, [queue, PRUNE_AT_ONCE]);
-    return only(row).jobs;
-  }
-}
-
-function oneValues(queue: number, batch: NewJobs): unknown[] {
-  const { shard, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
-  return [
-    queue,
-    shard,
-    kinds[0],
-    priorities[0],
-    payloads.slice(1, -1),
-    keys?.[0] ?? null,
-    runAt?.[0] ?? null,
-    options?.slice(1, -1) ?? null,
-    delays?.[0] ?? null,
-  ];
 }

@@ -64,6 +64,22 @@ export function addValues(queue: number, batch: NewJobs): unknown[] {
   ];
 }
 
+/** The parameters of a statement that adds one job. */
+export function oneValues(queue: number, batch: NewJobs): unknown[] {
+  const { shard, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
+  return [
+    queue,
+    shard,
+    kinds[0],
+    priorities[0],
+    payloads.slice(1, -1),
+    keys?.[0] ?? null,
+    runAt?.[0] ?? null,
+    options?.slice(1, -1) ?? null,
+    delays?.[0] ?? null,
+  ];
+}
+
 export function jobsText(columns: object, payloads: string, options: string | null): string {
   return `[${JSON.stringify(columns)},${payloads}${options === null ? '' : `,${options}`}]`;
 }

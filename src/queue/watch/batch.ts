@@ -3,7 +3,7 @@ import { checkOptions, integer, optional, text } from '../../base/options/option
 import type { OpenTransaction, PostgresEngine } from '../../engine/postgres/index.ts';
 import { readJobId } from '../job-id.ts';
 import type { JobInput } from '../job-input.ts';
-import { type BatchRow, PostgresQueueFlows } from '../postgres/flows.ts';
+import { type BatchRow, PostgresQueueFlows } from '../postgres/watch/flows.ts';
 
 /** How far a batch is. Members are its jobs, and the batches in it. */
 export interface BatchProgress {

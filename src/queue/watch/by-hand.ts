@@ -6,7 +6,7 @@ import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts
 import { type UniqueOptions, uniqueOfJob } from '../declare/unique.ts';
 import type { EnqueueResult } from '../enqueue.ts';
 import { type JobOptions, jobShape, refuseTwoTimes, requestOptions } from '../job-options.ts';
-import { BATCH_JOIN, BATCH_MAKE, BATCH_MEMBERS, ENQUEUE } from '../postgres/flows.ts';
+import { BATCH_JOIN, BATCH_MAKE, BATCH_MEMBERS, ENQUEUE } from '../postgres/watch/flows.ts';
 import { arrangeNodes, readNodeName } from './flow.ts';
 
 /** Options of a job that is added without the declaration of its queue. */

@@ -7,7 +7,7 @@ import type { Producer } from '../enqueue.ts';
 import { readJobId } from '../job-id.ts';
 import type { JobInput } from '../job-input.ts';
 import { afterPolicy } from '../job-options.ts';
-import { PostgresQueueFlows } from '../postgres/flows.ts';
+import { PostgresQueueFlows } from '../postgres/watch/flows.ts';
 import { Batch, type BatchHome } from './batch.ts';
 import { flowText, type GivenNode, readNodeName } from './flow.ts';
 

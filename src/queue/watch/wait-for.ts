@@ -7,7 +7,7 @@ import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { JobRecord, JobStatus } from '../job.ts';
 import { readJobId } from '../job-id.ts';
 import { PostgresQueueReader } from '../postgres/reader.ts';
-import { PostgresQueueWaits } from '../postgres/waits.ts';
+import { PostgresQueueWaits } from '../postgres/watch/waits.ts';
 import { JobWaits } from './waits.ts';
 
 /** Which job to wait for: its id, or the newest job of a key. */

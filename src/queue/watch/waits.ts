@@ -4,7 +4,7 @@ import { type Loop, startLoop } from '../../base/loop.ts';
 import { FailureLog } from '../../base/work/failure-log.ts';
 import type { PostgresEngine, Subscription } from '../../engine/postgres/index.ts';
 import type { JobStatus } from '../job.ts';
-import { PostgresQueueWaits, type ToldJob, type WaitedJob } from '../postgres/waits.ts';
+import { PostgresQueueWaits, type ToldJob, type WaitedJob } from '../postgres/watch/waits.ts';
 
 /** A job that has ended. Without `told`, its result has to be read. */
 export interface EndedWait {

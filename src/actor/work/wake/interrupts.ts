@@ -1,7 +1,7 @@
-import { Interrupted } from '../../base/errors.ts';
-import { type Loop, startLoop } from '../../base/loop.ts';
-import type { TurnStore } from './ports.ts';
-import type { RunningTurn } from './run/attempt.ts';
+import { Interrupted } from '../../../base/errors.ts';
+import { type Loop, startLoop } from '../../../base/loop.ts';
+import type { TurnStore } from '../ports.ts';
+import type { RunningTurn } from '../run/attempt.ts';
 
 export interface InterruptsOptions {
   readonly store: TurnStore;

@@ -1,5 +1,5 @@
-import { type PostgresEngine, type Statement, type Subscription, statement } from '../../engine/postgres/index.ts';
-import type { JobStatus } from '../job.ts';
+import { type PostgresEngine, type Statement, type Subscription, statement } from '../../../engine/postgres/index.ts';
+import type { JobStatus } from '../../job.ts';
 
 const WAIT: Statement = statement(
   'queue.wait',

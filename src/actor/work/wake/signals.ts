@@ -1,9 +1,9 @@
-import type { HandoffSubscription } from '../../base/handoff/handoff.ts';
-import type { ActorDefinition } from '../definition.ts';
+import type { HandoffSubscription } from '../../../base/handoff/handoff.ts';
+import type { ActorDefinition } from '../../definition.ts';
+import type { TurnStore } from '../ports.ts';
+import type { RunningTurn } from '../run/attempt.ts';
 import { Alarm } from './alarm.ts';
 import { Interrupts } from './interrupts.ts';
-import type { TurnStore } from './ports.ts';
-import type { RunningTurn } from './run/attempt.ts';
 
 export interface SignalsOptions {
   readonly store: TurnStore;

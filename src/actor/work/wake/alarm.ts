@@ -1,4 +1,4 @@
-import { after } from '../../base/time/clock.ts';
+import { after } from '../../../base/time/clock.ts';
 
 /** One timer for the earliest of many moments. */
 export class Alarm {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LockNotAvailable } from '../../base/errors.ts';
-import { type PostgresEngine, type Statement, statement } from '../../engine/postgres/index.ts';
+import { LockNotAvailable } from '../../../base/errors.ts';
+import { type PostgresEngine, type Statement, statement } from '../../../engine/postgres/index.ts';
 
 /** What those without the declaration of a queue send, in one transaction. */
 export const ENQUEUE: Statement = statement('queue.enqueue_by_hand', 'select pawl.enqueue($1::jsonb) as answer');

@@ -1,0 +1,138 @@
+import { NotFound, NotSupported } from '../../base/errors.ts';
+import { creation, written } from '../../engine/dynamodb/index.ts';
+import type { ActorBackend } from '../backend.ts';
+import { lineFor, wakeWrite } from './database.ts';
+import { type ActorHead, ALONE, F } from './heads/head.ts';
+import { headOf, transitionOf } from './rows.ts';
+import type { DynamoActorStore } from './store.ts';
+
+/** What operators do to single actors on DynamoDB. */
+export class DynamoActorOperator {
+  readonly #store: DynamoActorStore;
+
+  constructor(store: DynamoActorStore) {
+    this.#store = store;
+  }
+
+  /** Of an actor that is there. @returns whether it was not paused before */
+  async pause(actor: number): Promise<boolean> {
+    const { rows } = this.#store;
+    const now = await rows.engine.serviceTime(rows.limits);
+    const after = await rows.decide(headOf(actor), (fields) =>
+      fields[F.pausedAt] === undefined
+        ? { expect: { [F.pausedAt]: null, [F.epoch]: fields[F.epoch] ?? null }, set: { [F.pausedAt]: now } }
+        : undefined,
+    );
+    return after !== undefined;
+  }
+
+  /** Also of one that is held since its processes died. The head, and a row for what it says, in one transaction. */
+  async resume(actor: number): Promise<boolean> {
+    for (let tries = 0; tries < 20; tries += 1) {
+      const { head } = await this.#store.rows.look(actor);
+      if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
+      if (!head.isPaused && head.held === undefined) return false;
+      const set = { [F.pausedAt]: null, [F.held]: null, ...(head.held !== undefined && { [F.lost]: null }) };
+      if (await this.#wakeWith(actor, head, set, head.held !== undefined)) return true;
+    }
+    throw new NotSupported(`actor ${actor} was changed each time it was to be resumed; try again`);
+  }
+
+  /** Due now, in whatever process takes its type. */
+  async retry(actor: number): Promise<boolean> {
+    for (let tries = 0; tries < 20; tries += 1) {
+      const { head } = await this.#store.rows.look(actor);
+      if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
+      if (head.worker !== 0 || head.isFinal) return false;
+      if (await this.#wakeWith(actor, head, { [F.floorAt]: null }, true)) return true;
+    }
+    return false;
+  }
+
+  /** Into another state, as a new visit: a turn that runs is fenced off. */
+  async move({ actor, epoch, state, reason, version }: MoveRequest, fields: string | undefined): Promise<boolean> {
+    const { rows, types } = this.#store;
+    const { head } = await rows.look(actor);
+    if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
+    if (head.epoch !== epoch || head.isFinal) return false;
+    const type = await types.withId(head.type);
+    const now = await rows.engine.serviceTime(rows.limits);
+    const set: Record<string, string | number | null> = {
+      [F.epoch]: epoch + 1,
+      [F.visit]: head.visit + 1,
+      [F.state]: state,
+      [F.enteredAt]: now,
+      [F.wakeAt]: now,
+      [F.attempt]: 0,
+    };
+    for (const name of [F.worker, F.signal, F.floorAt, F.timers, F.lost, F.held, F.error, F.cause]) set[name] = null;
+    if (fields !== undefined) set[F.fields] = fields;
+    if (version !== undefined) set[F.version] = version;
+    const expect = { [F.epoch]: head.fields[F.epoch] ?? null, [F.finishedAt]: null };
+    const row = { at: now, actor, kind: 'time', epoch: epoch + 1, name: String(epoch + 1) } as const;
+    const told = creation({ t: now, o: head.state, s: state, r: `moved: ${reason}`, a: 0 });
+    const isDone = await rows.together([
+      { key: headOf(actor), written: written({ expect, set }) },
+      { key: transitionOf(actor, epoch + 1), written: told },
+      wakeWrite(lineFor(type.id, actor, type.shards), row),
+    ]);
+    if (isDone) this.#store.notify();
+    return isDone;
+  }
+
+  /** @param isNow  it is due now; else when the head says, or at once if something came */
+  async #wakeWith(
+    actor: number,
+    head: ActorHead,
+    set: Readonly<Record<string, string | number | null>>,
+    isNow: boolean,
+  ): Promise<boolean> {
+    const { rows, types } = this.#store;
+    const type = await types.withId(head.type);
+    const now = await rows.engine.serviceTime(rows.limits);
+    const isAwake = isNow || (head.signal && head.worker === 0);
+    const at = isAwake ? now : head.wakeAt;
+    const names = [F.epoch, F.worker, F.pausedAt, F.held, F.signal];
+    const change = {
+      expect: { ...Object.fromEntries(names.map((name) => [name, head.fields[name] ?? null])), [F.finishedAt]: null },
+      set: { ...set, ...(head.worker === 0 && { [F.signal]: null }), ...(isAwake && { [F.wakeAt]: now }) },
+    };
+    const lost = F.lost in set ? 0 : head.lost;
+    const line = lineFor(type.id, actor, type.shards, lost === ALONE);
+    const row = { actor, kind: 'time', epoch: head.epoch, name: `hand${now}` } as const;
+    const isDone = await rows.together([
+      { key: headOf(actor), written: written(change) },
+      ...(at === undefined || head.worker !== 0 ? [] : [wakeWrite(line, { ...row, at })]),
+    ]);
+    if (isDone) this.#store.notify();
+    return isDone;
+  }
+}
+
+/** What a backend asks of it; what needs notifications is refused. */
+export function dynamoOperator(operator: DynamoActorOperator): ActorBackend['operator'] {
+  const noAnswers = (): Promise<never> =>
+    Promise.reject(
+      new NotSupported(
+        'ask() needs notifications, which DynamoDB does not have: send(), and wait for what the actor does',
+      ),
+    );
+  return {
+    retry: (actor) => operator.retry(actor),
+    move: (request, fields) => operator.move(request, fields),
+    ask: noAnswers,
+    lookForAnswer: noAnswers,
+    endQuestion: noAnswers,
+    listen: noAnswers,
+    indexes: () => Promise.resolve([]),
+    fillIndex: () => Promise.resolve(),
+  };
+}
+
+interface MoveRequest {
+  readonly actor: number;
+  readonly epoch: number;
+  readonly state: string;
+  readonly reason: string;
+  readonly version: number | undefined;
+}
