@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { InvalidInput } from '../base/errors.ts';
+import { InvalidInput, SchemaMismatch } from '../base/errors.ts';
 import { checkOptions, custom, optional } from '../base/options/options.ts';
 import { refusal, show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
@@ -280,7 +280,11 @@ function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): New
 }
 
 function idOf(kind: string, { kindId }: QueueIds): number {
-  return kindId.get(kind) ?? -1;
+  const id = kindId.get(kind);
+  // A job of a kind that no worker knows would never run.
+  if (id === undefined)
+    throw new SchemaMismatch(`kind "${kind}" is not among those that the database has for its queue`);
+  return id;
 }
 
 function columnsOf(rows: readonly Row[], registered: QueueIds): Omit<NewJobs, 'shard'> {

@@ -8,6 +8,8 @@ import { fieldsOf, written } from './fields.ts';
 export interface ChangeOutcome {
   readonly isDone: boolean;
   readonly fields: Fields;
+  /** The request was sent more than once: a row that refused it may have refused the second one, after the first was carried out. */
+  readonly isRepeated: boolean;
 }
 
 /** The requests of an engine that rows are read and changed by. */
@@ -51,8 +53,8 @@ export class TableRows<E extends RowRequests> {
 
   /** Carries out a change, unless its condition does not hold. */
   async change(key: Key, change: Change): Promise<ChangeOutcome> {
-    const { isDone, item } = await this.engine.update(key, written(change), 'ALL_NEW', this.limits);
-    return { isDone, fields: fieldsOf(item) };
+    const { isDone, item, isRepeated } = await this.engine.update(key, written(change), 'ALL_NEW', this.limits);
+    return { isDone, fields: fieldsOf(item), isRepeated };
   }
 
   /** Several changes together, or none. */
@@ -63,7 +65,8 @@ export class TableRows<E extends RowRequests> {
   /**
    * Decides on a row, and decides again when it was changed meanwhile.
    * @param decide  undefined: there is nothing to change @param advice  for the error, where it changes too often
-   * @returns the row after the change; undefined when there was nothing to change
+   * @returns the row after the change; undefined when there was nothing to change. A change that was refused once it had been sent
+   *   twice, and has nothing left to do, counts as made: the first request made it, or somebody else the same one.
    */
   async decide(
     key: Key,
@@ -71,12 +74,14 @@ export class TableRows<E extends RowRequests> {
     advice: string = 'try again',
   ): Promise<Fields | undefined> {
     let fields = fieldsOf(await this.get(key));
+    let mayBeMade = false;
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
       const change = decide(fields);
-      if (change === undefined) return undefined;
+      if (change === undefined) return mayBeMade ? fields : undefined;
       const outcome = await this.change(key, change);
       if (outcome.isDone) return outcome.fields;
-      fields = outcome.fields;
+      ({ fields } = outcome);
+      mayBeMade ||= outcome.isRepeated;
       await sleep(Math.random() * 5 * tries);
     }
     throw new Throttled(`the row "${key.sk}" of "${key.pk}" changes too often; ${advice}`);

@@ -95,8 +95,13 @@ export class DynamoQueueStore implements PortedStore {
     if (isOther) await this.#requireQuiet(known.shards, definition);
     if (known === undefined) await listName(this.rows);
     const now = this.#engine.now();
-    const after = await this.rows.decide(place, (fields) => declared(fields, definition, now));
-    const { kinds = [] } = readDeclared(name, after ?? before) ?? {};
+    let seen = before;
+    const after = await this.rows.decide(place, (fields) => {
+      seen = fields;
+      return declared(fields, definition, now);
+    });
+    // Where nothing was left to declare, the row that says so counts: another program may have written it meanwhile.
+    const { kinds = [] } = readDeclared(name, after ?? seen) ?? {};
     const ids = kinds.map((kind, id) => [kind, id] as const);
     this.#coalescing = new Set(
       ids.flatMap(([kind, id]) => ((definition.kinds.get(kind)?.coalesce ?? 'none') === 'none' ? [] : [id])),

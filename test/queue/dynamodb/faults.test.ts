@@ -137,4 +137,26 @@ describe.skipIf(local.kind === 'dynalite')('requests', () => {
     const completions = await Promise.all(ends.map((id) => watching.history(id)));
     for (const history of completions) expect(history.filter(({ to }) => to === 'complete')).toHaveLength(1);
   });
+
+  // Invariant Q2.
+  test.for(['in line', 'delayed', 'of a key'])(
+    'a job %s that is cancelled and retried by hand runs once when each request is carried out twice',
+    async (where) => {
+      const queue = queueOn(
+        fresh(),
+        dynamodb(
+          failing(() => 'duplicate'),
+          { table: TABLE },
+        ),
+      );
+      const options = where === 'in line' ? {} : where === 'delayed' ? { delay: 1000 } : { key: 'k' };
+      const { id } = await queue.enqueue('job', { name: 'once' }, options);
+      expect(await queue.cancel(id)).toBe('cancelled');
+      expect(await queue.retry(id)).toBe('new');
+      const ran = await workHere(queue);
+      await queue.drain({ delayed: true, timeout: '100s' });
+      expect(ran).toEqual(['once']);
+      expect((await queue.get(id)).status).toBe('complete');
+    },
+  );
 });

@@ -136,7 +136,11 @@ export class DynamoQueueChanges {
       UpdateExpression: 'SET x = :new',
       ExpressionAttributeValues: { ...values, ':new': attribute(JSON.stringify(cancelled)) },
     };
-    return (await this.#rows.engine.update(place, request, 'NONE', this.#rows.limits)).isDone;
+    const { isDone, isRepeated } = await this.#rows.engine.update(place, request, 'NONE', this.#rows.limits);
+    if (isDone || !isRepeated) return isDone;
+    // The first of two requests may have been carried out, and have made the row refuse the second one.
+    const left = await this.#rows.get(place);
+    return left !== undefined && cancelledIn(left).join() === cancelled.join();
   }
 
   /** Together with a mark in its last record: of two retries at once, one gives it back. */
