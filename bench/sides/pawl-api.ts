@@ -84,7 +84,7 @@ export interface PawlLocks {
 /** What sends the statements; its calls are counted. */
 export interface PawlLockStore {
   acquire(...args: unknown[]): unknown;
-  beat(...args: unknown[]): unknown;
+  renew(...args: unknown[]): unknown;
 }
 
 interface PawlForLocks {

@@ -77,14 +77,14 @@ serve({
     const counts = { looks: 0, beats: 0 };
     const store = storeOf(engine);
     const acquire = store.acquire.bind(store);
-    const beat = store.beat.bind(store);
+    const renew = store.renew.bind(store);
     store.acquire = (...args) => {
       counts.looks += 1;
       return acquire(...args);
     };
-    store.beat = (...args) => {
+    store.renew = (...args) => {
       counts.beats += 1;
-      return beat(...args);
+      return renew(...args);
     };
     opened = { engine, locks: createLocks(engine), row, counts };
   },
