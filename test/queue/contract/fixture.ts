@@ -39,6 +39,8 @@ export interface Lacks {
   readonly transactions?: boolean;
   /** Kinds that come after others. */
   readonly after?: boolean;
+  /** Claims that take the jobs of a key in the same step: a unit may leave what was enqueued after its claim to the next one. */
+  readonly oneStepClaims?: boolean;
 }
 
 /** An engine with queues on it, for one test. */

@@ -130,9 +130,14 @@ export function keyPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): vo
     expect(units).toEqual([Array.from({ length: 50 }, (_, n) => n)]);
   });
 
-  test.for(['complete', 'fail for good'])(
-    'jobs that arrive while a unit runs become one more unit (it will %s)',
-    async (ending) => {
+  const arrivals = [
+    ['complete', 'together'],
+    ['fail for good', 'together'],
+    ...(lacks.oneStepClaims ? [] : [['complete', 'one by one'] as const, ['fail for good', 'one by one'] as const]),
+  ] as const;
+  test.for(arrivals)(
+    'jobs that arrive while a unit runs become one more unit (it will %s, they come %s)',
+    async ([ending, coming]) => {
       const fixture = await open();
       const queue = fixture.queue({ kinds: { sync: { coalesce: 'all', attempts: 1 } } });
       const units: unknown[][] = [];
@@ -149,7 +154,8 @@ export function keyPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): vo
       });
       await queue.enqueue('sync', 'first', { key: 'k' });
       await running.opened;
-      for (let n = 0; n < 5; n += 1) await queue.enqueue('sync', n, { key: 'k' });
+      const jobs = [0, 1, 2, 3, 4].map((payload) => ({ kind: 'sync' as const, payload, key: 'k' }));
+      for (const some of coming === 'together' ? [jobs] : jobs.map((job) => [job])) await queue.enqueueMany(some);
       goOn.open();
       await eventually(() => expect(units.flat()).toHaveLength(6));
       expect(units).toEqual([['first'], [0, 1, 2, 3, 4]]);
