@@ -29,22 +29,27 @@ export interface RowRequests {
 /** How often a decision is made again on a row that others change meanwhile. */
 const MOST_TRIES = 40;
 
-/** The rows of a capability: reads, and conditional changes of those that decide. */
-export class TableRows<E extends RowRequests> {
+/**
+ * The rows of a capability: reads, and conditional changes of those that decide. `E` has no bound: published declarations leave out
+ * the requests of an engine, which are internal.
+ */
+export class TableRows<E> {
   readonly engine: E;
   readonly limits: CallLimits;
+  readonly #requests: RowRequests;
 
-  constructor(engine: E, timeoutMs: number) {
+  constructor(engine: E & RowRequests, timeoutMs: number) {
     this.engine = engine;
+    this.#requests = engine;
     this.limits = { timeoutMs };
   }
 
   get(key: Key): Promise<Item | undefined> {
-    return this.engine.get(key, this.limits);
+    return this.#requests.get(key, this.limits);
   }
 
   page(pk: string, from: string, to: string, limit: number): Promise<Page> {
-    return this.engine.page(pk, from, to, limit, this.limits);
+    return this.#requests.page(pk, from, to, limit, this.limits);
   }
 
   async range(pk: string, from: string, to: string, limit: number): Promise<readonly Item[]> {
@@ -53,13 +58,13 @@ export class TableRows<E extends RowRequests> {
 
   /** Carries out a change, unless its condition does not hold. */
   async change(key: Key, change: Change): Promise<ChangeOutcome> {
-    const { isDone, item, isRepeated } = await this.engine.update(key, written(change), 'ALL_NEW', this.limits);
+    const { isDone, item, isRepeated } = await this.#requests.update(key, written(change), 'ALL_NEW', this.limits);
     return { isDone, fields: fieldsOf(item), isRepeated };
   }
 
   /** Several changes together, or none. */
   async together(writes: readonly (PartialWrite | PartialCondition)[]): Promise<boolean> {
-    return (await this.engine.transact(writes, this.limits)).isDone;
+    return (await this.#requests.transact(writes, this.limits)).isDone;
   }
 
   /**
