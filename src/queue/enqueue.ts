@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
-import { InvalidInput, SchemaMismatch } from '../base/errors.ts';
+import { InvalidInput } from '../base/errors.ts';
 import { checkOptions, custom, optional } from '../base/options/options.ts';
 import { refusal, show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
 import { isTraceparent } from '../base/telemetry.ts';
 import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
+import { kindIdOf } from './declare/kind-id.ts';
 import { isOneEver } from './declare/unique.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
@@ -258,7 +259,7 @@ export class Producer {
     this.#turn = (this.#turn + 1) % this.#definition.shards;
     const kinds = new Set(rows.map((row) => row.kind));
     const rules = Array.from(kinds, ({ name, unique: rule }) =>
-      rule === undefined ? [] : [{ ...rule, kind: idOf(name, registered) }],
+      rule === undefined ? [] : [{ ...rule, kind: kindIdOf(name, registered) }],
     );
     return {
       ...columnsOf(rows, registered),
@@ -279,16 +280,8 @@ function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): New
   return { shard, ...columnsOf(rows, registered) };
 }
 
-function idOf(kind: string, { kindId }: QueueIds): number {
-  const id = kindId.get(kind);
-  // A job of a kind that no worker knows would never run.
-  if (id === undefined)
-    throw new SchemaMismatch(`kind "${kind}" is not among those that the database has for its queue`);
-  return id;
-}
-
 function columnsOf(rows: readonly Row[], registered: QueueIds): Omit<NewJobs, 'shard'> {
-  const kinds = rows.map((row) => idOf(row.kind.name, registered));
+  const kinds = rows.map((row) => kindIdOf(row.kind.name, registered));
   const priorities = rows.map((row) => row.priority);
   return {
     n: rows.length,

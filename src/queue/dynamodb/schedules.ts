@@ -11,6 +11,7 @@ import {
   type PartialWrite,
   written,
 } from '../../engine/dynamodb/index.ts';
+import { kindIdOf } from '../declare/kind-id.ts';
 import type { Definition } from '../definition.ts';
 import { type EnqueueResult, shardOf } from '../enqueue.ts';
 import type { Due, DueSchedule, ScheduleRecord, Tick } from '../operate/schedule.ts';
@@ -202,7 +203,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     const batch: NewJobs = {
       shard: key === undefined ? randomInt(shards) : shardOf(key, shards),
       n: 1,
-      kinds: [kindId.get(kind) ?? -1],
+      kinds: [kindIdOf(kind, { kindId })],
       priorities: [priority],
       payloads: JSON.stringify([payload]),
       keys: key === undefined ? null : [key],

@@ -10,6 +10,7 @@ import {
   TTL,
   workerOf,
 } from '../../engine/dynamodb/index.ts';
+import { kindIdOf } from '../declare/kind-id.ts';
 import type { Definition } from '../definition.ts';
 import { shardOf } from '../enqueue.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
@@ -179,7 +180,7 @@ export class DynamoQueueStore implements PortedStore {
     const batch: NewJobs = {
       shard: shardOf(key, this.#definition.shards),
       n: 1,
-      kinds: [kindId.get(kind) ?? -1],
+      kinds: [kindIdOf(kind, { kindId })],
       priorities: [priority],
       payloads: JSON.stringify([payload]),
       keys: [key],
