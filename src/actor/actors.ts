@@ -1,4 +1,5 @@
 import { Conflict, InvalidInput, NotFound, NotSupported } from '../base/errors.ts';
+import { Lazy } from '../base/lazy.ts';
 import { checkOptions, integer, text } from '../base/options/options.ts';
 import { show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
@@ -79,7 +80,7 @@ export function createActors(
 export class Actors extends ActorAdmin {
   readonly #backend: ActorBackend;
   readonly #definitions: ReadonlyMap<string, ActorDefinition>;
-  #registered: Promise<ReadonlyMap<number, ActorDefinition>> | undefined;
+  readonly #registered: Lazy<ReadonlyMap<number, ActorDefinition>> = new Lazy(() => this.#register());
   #byHand: WorkPorts | undefined;
 
   /** @internal */
@@ -94,7 +95,7 @@ export class Actors extends ActorAdmin {
    * @throws SchemaMismatch  the database has no Pawl schema, or an older one: run `pawl migrate`
    */
   async register(): Promise<void> {
-    await this.#register();
+    await this.#registered.get();
   }
 
   /**
@@ -112,7 +113,7 @@ export class Actors extends ActorAdmin {
     const { tx, parent, ...rest } = options;
     const key = readKey(rest);
     const of = parent === undefined ? undefined : idOf(parent);
-    await this.#register();
+    await this.#registered.get();
     const { fields: json, ...made } = await this.#readNew(definition.name, fields);
     const head = { ...made, key, parent: of };
     const { id, created } = await this.store.create(head, json, tx);
@@ -243,21 +244,14 @@ export class Actors extends ActorAdmin {
   }
 
   async #types(only: readonly string[] | undefined): Promise<ReadonlyMap<number, ActorDefinition>> {
-    const all = await this.#register();
+    const all = await this.#registered.get();
     return new Map([...all].filter(([, { name }]) => only?.includes(name) ?? true));
   }
 
-  #register(): Promise<ReadonlyMap<number, ActorDefinition>> {
-    const register = async (): Promise<ReadonlyMap<number, ActorDefinition>> => {
-      const types = await this.store.register([...this.#definitions.values()]);
-      await this.#fillIndexes();
-      return types;
-    };
-    this.#registered ??= register().catch((error: unknown) => {
-      this.#registered = undefined;
-      throw error;
-    });
-    return this.#registered;
+  async #register(): Promise<ReadonlyMap<number, ActorDefinition>> {
+    const types = await this.store.register([...this.#definitions.values()]);
+    await this.#fillIndexes();
+    return types;
   }
 }
 

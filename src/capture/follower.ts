@@ -1,6 +1,7 @@
 import { InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
+import { Lazy } from '../base/lazy.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { checkOptions, duration, func, integer, optional, text } from '../base/options/options.ts';
 import { within } from '../base/time/clock.ts';
@@ -107,7 +108,7 @@ export class Follower {
   readonly #installer: Installer;
   readonly #handler: ChangeHandler;
   readonly #to: PostgresEngine | undefined;
-  #opened: Promise<FollowerRuntime> | undefined;
+  readonly #opened: Lazy<FollowerRuntime> = new Lazy(() => this.#find());
 
   /** @internal */
   constructor(engine: PostgresEngine, installer: Installer, options: FollowOptions) {
@@ -146,8 +147,8 @@ export class Follower {
     });
     return new FollowerWorker(
       loop,
-      startLogPartitions(this.#engine, () => this.#open()),
-      () => this.#open(),
+      startLogPartitions(this.#engine, () => this.#opened.get()),
+      () => this.#opened.get(),
     );
   }
 
@@ -156,7 +157,7 @@ export class Follower {
    * @throws Conflict  the log belongs to another database: see `rebase()`
    */
   async next({ batch = 1000, timeoutMs = 30_000 }: { batch?: number; timeoutMs?: number } = {}): Promise<number> {
-    const { store, definition } = await this.#open();
+    const { store, definition } = await this.#opened.get();
     const to = this.#to;
     const delivered = await store.next(batch, timeoutMs, async (rows, tx) => {
       const changes = rows.map((row) => toChange(row, definition));
@@ -176,7 +177,7 @@ export class Follower {
    * @returns how many changes are still to be delivered
    */
   async rebase(): Promise<number> {
-    const { store, capture, line } = await this.#open();
+    const { store, capture, line } = await this.#opened.get();
     const left = await store.rebase(capture);
     if (this.#to !== undefined) await agreeOnPlace(this.#engine, this.#to, line);
     return left;
@@ -201,14 +202,6 @@ export class Follower {
   async #handle(engine: PostgresEngine, changes: readonly Change[], tx: Transaction): Promise<void> {
     if (engine.spansNodes) await tx.query(BOTH);
     await this.#handler(changes, tx);
-  }
-
-  #open(): Promise<FollowerRuntime> {
-    this.#opened ??= this.#find().catch((error: unknown) => {
-      this.#opened = undefined;
-      throw error;
-    });
-    return this.#opened;
   }
 
   async #find(): Promise<FollowerRuntime> {

@@ -1,5 +1,6 @@
 import { Conflict, InvalidInput } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
+import { Lazy } from '../base/lazy.ts';
 import { bool, checkOptions, func, integer, signal as signalOption } from '../base/options/options.ts';
 import { sleep } from '../base/time/clock.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
@@ -53,7 +54,7 @@ export class Projection {
   readonly #engine: PostgresEngine;
   readonly #installer: Installer;
   readonly #options: ProjectionSettings;
-  #opened: Promise<ProjectionRuntime> | undefined;
+  readonly #opened: Lazy<ProjectionRuntime> = new Lazy(() => this.#open());
   #searcher: Searcher | undefined;
 
   /** @internal */
@@ -160,11 +161,7 @@ export class Projection {
 
   /** @internal */
   open(): Promise<ProjectionRuntime> {
-    this.#opened ??= this.#open().catch((error: unknown) => {
-      this.#opened = undefined;
-      throw error;
-    });
-    return this.#opened;
+    return this.#opened.get();
   }
 
   async #find(): Promise<{ capture: number; line: number; definition: Definition }> {

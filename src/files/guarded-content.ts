@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Conflict, StoreRefused, StoreUnavailable } from '../base/errors.ts';
+import { Lazy } from '../base/lazy.ts';
 import type { Logger } from '../base/logger.ts';
 import { Breaker } from './breaker.ts';
 import type { Budget, Content, ContentCall, StoreProbe } from './content.ts';
@@ -15,7 +16,7 @@ export class GuardedContent {
   readonly #store: FileStore;
   readonly #namespace: string;
   readonly #logger: Logger;
-  #attached: Promise<StoreProbe> | undefined;
+  readonly #attached: Lazy<StoreProbe> = new Lazy(() => this.#attach());
   /** The id of the store, once marker and database have agreed on it. */
   #is: string | undefined;
 
@@ -47,11 +48,7 @@ export class GuardedContent {
    * @throws Conflict  it belongs to another namespace, or the files are in another store
    */
   attach(): Promise<StoreProbe> {
-    this.#attached ??= this.#attach().catch((error: unknown) => {
-      this.#attached = undefined;
-      throw error;
-    });
-    return this.#attached;
+    return this.#attached.get();
   }
 
   /** @throws Conflict  it names another namespace, or another store than before @throws StoreUnavailable  it is damaged */

@@ -1,4 +1,5 @@
 import { Events } from '../base/events.ts';
+import { Lazy } from '../base/lazy.ts';
 import type { OpenTransaction, PostgresEngine } from '../engine/postgres/index.ts';
 import type { Definition, Kinds, PayloadIn } from './definition.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, Producer } from './enqueue.ts';
@@ -39,7 +40,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   readonly #schedules: PostgresQueueSchedules;
   readonly #puller: Puller;
   readonly #flows: Flows<K>;
-  #registered: Promise<QueueIds> | undefined;
+  readonly #registered: Lazy<QueueIds>;
 
   /** @internal */
   constructor(engine: PostgresEngine, definition: Definition) {
@@ -47,13 +48,14 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     this.#engine = engine;
     this.#definition = definition;
     this.#store = new PostgresQueueStore(engine);
-    this.#producer = new Producer(this.#store, definition, () => this.#register());
+    this.#registered = new Lazy(() => this.#store.register(definition));
+    this.#producer = new Producer(this.#store, definition, () => this.#registered.get());
     this.#schedules = new PostgresQueueSchedules(engine);
     this.#puller = new Puller(engine);
     this.#flows = new Flows({
       engine,
       name: definition.name,
-      register: () => this.#register(),
+      register: () => this.#registered.get(),
       producer: this.#producer,
       producerOf: (queue) => (queue instanceof Queue && queue.engine === engine ? queue.#producer : undefined),
     });
@@ -66,7 +68,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
    * @throws Conflict  shards or perKey differ from the registered ones, and jobs are outstanding
    */
   override async register(): Promise<void> {
-    await this.#register();
+    await this.#registered.get();
   }
 
   /**
@@ -168,7 +170,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
       onBlocked,
       warning: warn && { limits: warn, stats: () => this.stats() },
     };
-    return new Worker(parts, () => this.#register(), events, this.#engine.options.logger, signal);
+    return new Worker(parts, () => this.#registered.get(), events, this.#engine.options.logger, signal);
   }
 
   /**
@@ -178,7 +180,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
    * @throws InvalidInput  an option is bad
    */
   async claim(options: ClaimOptions = {}): Promise<ClaimedUnit[]> {
-    await this.#register();
+    await this.#registered.get();
     return claimUnits(this.#puller, new PullOwner(this.#store, this.name), this.#definition, options);
   }
 
@@ -192,7 +194,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
    * @throws TimedOut  it has not ended; it goes on
    */
   async waitFor(target: WaitTarget, options: WaitForOptions = {}): Promise<unknown> {
-    await this.#register();
+    await this.#registered.get();
     return waitFor(this.#engine, this.name, target, options);
   }
 
@@ -221,14 +223,14 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     name: string,
     options: ScheduleOptions & { readonly kind: N; readonly payload?: PayloadIn<K[N]> },
   ): Promise<void> {
-    await this.#register();
+    await this.#registered.get();
     await setSchedule(this.#schedules, this.#definition, name, options);
   }
 
   /** Ends a schedule; the jobs that it has enqueued stay. @returns whether there was one */
   async unschedule(name: string): Promise<boolean> {
     readScheduleName('unschedule', name);
-    await this.#register();
+    await this.#registered.get();
     return this.#schedules.remove(this.name, name);
   }
 
@@ -245,17 +247,9 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     options: SchedulesOptions = {},
   ): Promise<ScheduleRecord[]> {
     if (all !== undefined) {
-      await this.#register();
+      await this.#registered.get();
       await setSchedules(this.#schedules, this.#definition, all, options);
     }
     return this.#schedules.list(this.name);
-  }
-
-  #register(): Promise<QueueIds> {
-    this.#registered ??= this.#store.register(this.#definition).catch((error: unknown) => {
-      this.#registered = undefined;
-      throw error;
-    });
-    return this.#registered;
   }
 }

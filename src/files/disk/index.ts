@@ -3,6 +3,7 @@ import { type Dirent, promises as fs } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { CorruptObject, InvalidInput, StoreRefused } from '../../base/errors.ts';
+import { Lazy } from '../../base/lazy.ts';
 import { show } from '../../base/options/refusal.ts';
 import {
   type Content,
@@ -41,7 +42,7 @@ class DiskContent implements Content {
   readonly where: string;
   readonly #objects: string;
   readonly #quarantined: string;
-  #isMade: Promise<void> | undefined;
+  readonly #isMade: Lazy<void> = new Lazy(() => this.#make());
 
   constructor(dir: string) {
     this.where = dir;
@@ -50,7 +51,7 @@ class DiskContent implements Content {
   }
 
   async put(name: string, chunks: AsyncIterable<Buffer>, { signal, onProgress }: PutCall): Promise<void> {
-    await this.#make();
+    await this.#isMade.get();
     const path = this.#path(name);
     const file = await told(fs.open(path, 'wx'));
     try {
@@ -78,7 +79,7 @@ class DiskContent implements Content {
 
   /** A hard link is enough: objects never change. */
   async copy(from: string, to: string): Promise<boolean> {
-    await this.#make();
+    await this.#isMade.get();
     try {
       await fs.link(this.#path(from), this.#path(to));
     } catch (error) {
@@ -95,7 +96,7 @@ class DiskContent implements Content {
 
   /** Lists one subfolder after another, in the order of their names; `from` is the last one of the page before. */
   async list(from: string | undefined, { signal }: ContentCall): Promise<ListPage> {
-    await this.#make();
+    await this.#isMade.get();
     const all = await told(fs.readdir(this.#objects, { withFileTypes: true }));
     const left = all.filter(({ name }) => from === undefined || name > from).sort((a, b) => (a.name < b.name ? -1 : 1));
     const entries: ListEntry[] = [];
@@ -139,13 +140,13 @@ class DiskContent implements Content {
   }
 
   async writeMarker(text: string, ifAbsent: boolean): Promise<void> {
-    await this.#make();
+    await this.#isMade.get();
     await (ifAbsent ? placeMarkers : writeMarkers)(this.where, text);
   }
 
   /** The operating system guarantees all of it, so there is nothing to test. */
   async probe(): Promise<StoreProbe> {
-    await this.#make();
+    await this.#isMade.get();
     return { ifNoneMatch: true, ifMatch: true, checksums: true, abort: true };
   }
 
@@ -175,13 +176,13 @@ class DiskContent implements Content {
     throw new InvalidInput(`${show(name)} is no name in a list`, { field: 'name' });
   }
 
-  #make(): Promise<void> {
-    this.#isMade ??= this.#makeFolders().catch((error: unknown) => {
-      this.#isMade = undefined;
+  async #make(): Promise<void> {
+    try {
+      await this.#makeFolders();
+    } catch (error) {
       if (!(error instanceof CorruptObject)) throw error;
       throw new StoreRefused(`the folder ${this.where} cannot be made: ${error.message}`, { cause: error });
-    });
-    return this.#isMade;
+    }
   }
 
   async #makeFolders(): Promise<void> {

@@ -1,3 +1,4 @@
+import { Lazy } from '../../base/lazy.ts';
 import type { Logger } from '../../base/logger.ts';
 import { after } from '../../base/time/clock.ts';
 import { readCursor, writeCursor } from '../protocol/cursor.ts';
@@ -80,7 +81,7 @@ class Feed {
   #seen = new Map<string, number>();
   #latest = 0;
   #cancel: (() => void) | undefined;
-  #beginning: Promise<void> | undefined;
+  readonly #beginning: Lazy<void> = new Lazy(() => this.#start());
 
   constructor(store: HistoryStore, subject: Subject, logger: Logger) {
     this.#store = store;
@@ -107,11 +108,7 @@ class Feed {
 
   /** From here on everything is told; what was before is not. */
   begin(): Promise<void> {
-    this.#beginning ??= this.#start().catch((error: unknown) => {
-      this.#beginning = undefined;
-      throw error;
-    });
-    return this.#beginning;
+    return this.#beginning.get();
   }
 
   /** The events since then, oldest first, and whether that is all of them. */

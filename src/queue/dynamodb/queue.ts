@@ -1,5 +1,6 @@
 import { Conflict, InvalidInput, NotSupported } from '../../base/errors.ts';
 import { Events } from '../../base/events.ts';
+import { Lazy } from '../../base/lazy.ts';
 import { checkOptions, optional, text } from '../../base/options/options.ts';
 import { isObject } from '../../base/options/shape.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
@@ -44,7 +45,7 @@ export class DynamoQueue<K extends Kinds = never> {
   readonly #reader: DynamoQueueReader;
   readonly #counts: DynamoQueueCounts;
   readonly #changes: DynamoQueueChanges;
-  #registered: Promise<QueueIds> | undefined;
+  readonly #registered: Lazy<QueueIds> = new Lazy(() => this.#store.register(this.#definition));
 
   /** @internal */
   constructor(engine: DynamoEngine, given: Definition) {
@@ -307,11 +308,7 @@ export class DynamoQueue<K extends Kinds = never> {
   }
 
   #register(): Promise<QueueIds> {
-    this.#registered ??= this.#store.register(this.#definition).catch((error: unknown) => {
-      this.#registered = undefined;
-      throw error;
-    });
-    return this.#registered;
+    return this.#registered.get();
   }
 }
 

@@ -1,0 +1,20 @@
+/**
+ * A value that the first call makes, and that all calls share. A failure is forgotten, so that the next call tries again; the calls that
+ * waited for it fail with it.
+ */
+export class Lazy<T> {
+  readonly #make: () => Promise<T>;
+  #made: Promise<T> | undefined;
+
+  constructor(make: () => Promise<T>) {
+    this.#make = make;
+  }
+
+  get(): Promise<T> {
+    this.#made ??= this.#make().catch((error: unknown) => {
+      this.#made = undefined;
+      throw error;
+    });
+    return this.#made;
+  }
+}
