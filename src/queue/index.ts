@@ -2,7 +2,9 @@ import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import { define } from './declare/define.ts';
 import type { Kinds, QueueOptions } from './definition.ts';
+import { type AnyQueueAdmin, DynamoQueueAdmin } from './dynamodb/operate/admin.ts';
 import { DynamoQueue } from './dynamodb/queue.ts';
+import { QueueAdmin } from './operate/admin.ts';
 import { Queue } from './queue.ts';
 
 export { JobFailed, NoRetry } from '../base/errors.ts';
@@ -30,8 +32,8 @@ export type { JobInput } from './job-input.ts';
 export type { JobOptions } from './job-options.ts';
 export { QueueAdmin } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';
-export { createQueueAdmin } from './operate/create-admin.ts';
 export type { Explanation, Reason } from './operate/explain.ts';
+export type { JobOperations } from './operate/job-operations.ts';
 export type { OperatedQueue } from './operate/operated-queue.ts';
 export type {
   BulkOptions,
@@ -110,4 +112,15 @@ export function createQueue<const K extends Kinds>(
   if (engine instanceof DynamoEngine) return new DynamoQueue(engine, define(name, options));
   requireEngine('createQueue', engine);
   return new Queue(engine, define(name, options));
+}
+
+/** Operates every queue of a table of DynamoDB: see docs/dynamodb.md for what differs. Sends nothing until it is used. */
+export function createQueueAdmin(engine: DynamoEngine): AnyQueueAdmin;
+/** Operates every queue of a database, without their declarations. Sends nothing until it is used. */
+export function createQueueAdmin(engine: PostgresEngine): QueueAdmin;
+export function createQueueAdmin(engine: PostgresEngine | DynamoEngine): AnyQueueAdmin;
+export function createQueueAdmin(engine: PostgresEngine | DynamoEngine): AnyQueueAdmin {
+  if (engine instanceof DynamoEngine) return new DynamoQueueAdmin(engine);
+  requireEngine('createQueueAdmin', engine);
+  return new QueueAdmin(engine);
 }

@@ -2,10 +2,10 @@ import { checkOptions, signal } from '../../base/options/options.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { EnqueueResult } from '../enqueue.ts';
-import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
-import { type AnyJobTarget, readJobId } from '../job-id.ts';
+import type { JobRecord, JobStatus } from '../job.ts';
+import { readJobId } from '../job-id.ts';
 import { type PartOptions, readPart } from '../paused-part.ts';
-import { type ChangedJob, PostgresQueueReader, type ReleasedWorker } from '../postgres/reader.ts';
+import { PostgresQueueReader, type ReleasedWorker } from '../postgres/reader.ts';
 import { PostgresQueueStore } from '../postgres/store.ts';
 import { PostgresQueueTopics, type TopicRecord } from '../postgres/topics.ts';
 import { PostgresQueueFlows } from '../postgres/watch/flows.ts';
@@ -25,21 +25,16 @@ import {
 } from '../watch/by-hand.ts';
 import { type WaitForOptions, waitFor } from '../watch/wait-for.ts';
 import { type CountOptions, count, type SearchCount } from './count.ts';
-import type { Explanation } from './explain.ts';
 import {
   type BulkOptions,
   type BulkResult,
-  type CancelOptions,
   changeAll,
   type DrainOptions,
   drain,
-  type JobChange,
   type MoveOptions,
   moveAll,
-  Operations,
   releaseWorker,
   search,
-  type TxOptions,
 } from './operations.ts';
 import { type RemovedQueue, type RemoveOptions, removeQueue } from './remove.ts';
 import { ScheduleAdmin } from './schedule-admin.ts';
@@ -51,7 +46,6 @@ export class QueueAdmin extends ScheduleAdmin {
   readonly #engine: PostgresEngine;
   readonly #reader: PostgresQueueReader;
   readonly #store: PostgresQueueStore;
-  readonly #operations: Operations;
   readonly #puller: Puller;
 
   /** @internal */
@@ -60,7 +54,6 @@ export class QueueAdmin extends ScheduleAdmin {
     this.#engine = engine;
     this.#reader = new PostgresQueueReader(engine);
     this.#store = new PostgresQueueStore(engine);
-    this.#operations = new Operations(this.#reader, null);
     this.#puller = new Puller(engine);
   }
 
@@ -114,51 +107,6 @@ export class QueueAdmin extends ScheduleAdmin {
    */
   remove(queue: string, options: RemoveOptions = {}): Promise<RemovedQueue> {
     return removeQueue(this.#engine, queue, options);
-  }
-
-  /** Like {@link Queue.get}. */
-  get(job: AnyJobTarget, options: TxOptions = {}): Promise<JobRecord> {
-    return this.#operations.get(job, options);
-  }
-
-  /** All transitions of a job, oldest first. @throws NotFound, InvalidInput */
-  history(id: string): Promise<JobTransition[]> {
-    return this.#operations.history(id);
-  }
-
-  /** Like {@link Queue.explain}. */
-  explain(id: string): Promise<Explanation> {
-    return this.#operations.explain(id);
-  }
-
-  /** Like {@link Queue.update}; the payload is checked when the job runs, since only the program has its schema. */
-  update(job: AnyJobTarget, change: JobChange): Promise<ChangedJob> {
-    return this.#operations.update(job, change);
-  }
-
-  /** Like {@link Queue.cancel}. */
-  cancel(job: AnyJobTarget, options: CancelOptions = {}): Promise<JobStatus> {
-    return this.#operations.cancel(job, options);
-  }
-
-  /** Like {@link Queue.retry}. */
-  retry(job: AnyJobTarget, options: TxOptions = {}): Promise<JobStatus> {
-    return this.#operations.retry(job, options);
-  }
-
-  /** Like {@link Queue.skip}. */
-  skip(job: AnyJobTarget, options: TxOptions = {}): Promise<JobStatus> {
-    return this.#operations.skip(job, options);
-  }
-
-  /** Like {@link Queue.redrive}. */
-  redrive(letter: AnyJobTarget, options: TxOptions = {}): Promise<ChangedJob> {
-    return this.#operations.redrive(letter, options);
-  }
-
-  /** Like {@link Queue.erase}. */
-  erase(job: AnyJobTarget, options: TxOptions = {}): Promise<void> {
-    return this.#operations.erase(job, options);
   }
 
   /** Like {@link Queue.purge}. @throws NotFound, InvalidInput */

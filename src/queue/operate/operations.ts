@@ -1,23 +1,13 @@
 import { InvalidInput, LockNotAvailable, NotFound, TimedOut } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import { bool, checkOptions, custom, duration, integer, optional, signal, text } from '../../base/options/options.ts';
-import { toJson } from '../../base/storable.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { formatDuration } from '../../base/time/duration.ts';
-import { type OpenTransaction, openTransaction } from '../../engine/postgres/index.ts';
-import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
-import { type AnyJobTarget, type JobTarget, readJobId, readJobTarget, readWorkerId } from '../job-id.ts';
-import { type JobOptions, jobShape, type OwnShape, ownOptions, ownShape } from '../job-options.ts';
-import type {
-  ChangedJob,
-  FoundPage,
-  ManyChange,
-  PostgresQueueReader,
-  ReleasedWorker,
-  RemainingWork,
-} from '../postgres/reader.ts';
-import { type Explanation, explainFacts } from './explain.ts';
+import type { OpenTransaction } from '../../engine/postgres/index.ts';
+import { readWorkerId } from '../job-id.ts';
+import type { JobOptions, OwnShape } from '../job-options.ts';
+import type { FoundPage, ManyChange, PostgresQueueReader, ReleasedWorker, RemainingWork } from '../postgres/reader.ts';
 import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCursor } from './search.ts';
 import { COUNT_LIMIT, type QueueStats } from './stats.ts';
 
@@ -71,16 +61,6 @@ export interface DrainOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-const txShape = { tx: openTransaction };
-const cancelShape = { ...txShape, reason: optional(text({ max: 1000 })) };
-const changeShape = {
-  ...txShape,
-  ...ownShape,
-  payload: optional(custom('a value', (value) => value)),
-  runAt: jobShape.runAt,
-  delay: optional(duration()),
-  priority: optional(integer({ min: -32_768, max: 32_767 })),
-};
 const moveShape = { to: text(), toKind: optional(text({ max: 100 })), signal };
 const CALLS = { retry: 'retryAll', erase: 'purge', move: 'move' } as const;
 const drainShape = { timeout: duration({ default: '30s', infinite: true }), delayed: bool({ default: false }), signal };
@@ -96,80 +76,6 @@ const PIECE_MS = 120;
 /** How long to repeat while another transaction holds a row. */
 const PATIENCE_MS = 5000;
 const POLL_MS = { min: 5, max: 100 } as const;
-
-/** Operations by hand on the jobs of a queue; with `queue` null, on the jobs of every queue. */
-export class Operations {
-  readonly #reader: PostgresQueueReader;
-  readonly #queue: string | null;
-
-  constructor(reader: PostgresQueueReader, queue: string | null) {
-    this.#reader = reader;
-    this.#queue = queue;
-  }
-
-  async get(job: AnyJobTarget | JobTarget, options: TxOptions): Promise<JobRecord> {
-    const { tx } = checkOptions('get', options, txShape);
-    return this.#reader.get(readJobTarget('get', this.#queue, job), tx);
-  }
-
-  async history(id: string): Promise<JobTransition[]> {
-    return this.#reader.history(this.#queue, readJobId(id));
-  }
-
-  async explain(id: string): Promise<Explanation> {
-    const job = readJobId(id);
-    return explainFacts(job, await this.#reader.explain(this.#queue, job));
-  }
-
-  /** @param checked  the payload as JSON, of a job of this kind; without it, what can be stored is taken as it is */
-  async update(job: AnyJobTarget | JobTarget, change: JobChange, checked?: CheckPayload): Promise<ChangedJob> {
-    const given = checkOptions('update', change, changeShape);
-    const { tx, payload, runAt, delay, priority } = given;
-    let named = readJobTarget('update', this.#queue, job);
-    let json: string | undefined;
-    if (payload !== undefined) {
-      // The kind of a job never changes, and by its id it is the same job below.
-      const { id, kind } = await this.#reader.get(named, tx);
-      json = checked === undefined ? toJson(payload, 'payload', 'payload') : await checked(kind, payload);
-      named = { ...named, id, key: undefined, kind: undefined };
-    }
-    const rest = {
-      ...ownOptions(given),
-      ...(json !== undefined && { payload: JSON.parse(json) as unknown }),
-      runAt: runAt?.toISOString(),
-      delay: delay === undefined ? undefined : `${delay} milliseconds`,
-      priority,
-    };
-    return this.#reader.change('update', named, rest, tx);
-  }
-
-  async cancel(job: AnyJobTarget | JobTarget, options: CancelOptions): Promise<JobStatus> {
-    const { reason, tx } = checkOptions('cancel', options, cancelShape);
-    const named = readJobTarget('cancel', this.#queue, job);
-    return (await this.#reader.change('cancel', named, { reason }, tx)).status;
-  }
-
-  async erase(job: AnyJobTarget | JobTarget, options: TxOptions): Promise<void> {
-    const { tx } = checkOptions('erase', options, txShape);
-    await this.#reader.change('erase', readJobTarget('erase', this.#queue, job), {}, tx);
-  }
-
-  async retry(job: AnyJobTarget | JobTarget, options: TxOptions): Promise<JobStatus> {
-    const { tx } = checkOptions('retry', options, txShape);
-    return (await this.#reader.change('retry', readJobTarget('retry', this.#queue, job), {}, tx)).status;
-  }
-
-  async skip(job: AnyJobTarget | JobTarget, options: TxOptions): Promise<JobStatus> {
-    const { tx } = checkOptions('skip', options, txShape);
-    return (await this.#reader.change('skip', readJobTarget('skip', this.#queue, job), {}, tx)).status;
-  }
-
-  async redrive(letter: AnyJobTarget | JobTarget, options: TxOptions): Promise<ChangedJob> {
-    const { tx } = checkOptions('redrive', options, txShape);
-    const { id, status } = await this.#reader.change('redrive', readJobTarget('redrive', this.#queue, letter), {}, tx);
-    return { id, status };
-  }
-}
 
 /** Gives back the jobs of a worker that is dead. @throws NotFound, InvalidInput, LockNotAvailable */
 export async function releaseWorker(reader: PostgresQueueReader, id: string): Promise<ReleasedWorker> {

@@ -2,8 +2,10 @@ import { NotFound } from '../../base/errors.ts';
 import { checkOptions, integer, suggest } from '../../base/options/options.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { EnqueueResult } from '../enqueue.ts';
+import type { AnyJobTarget } from '../job-id.ts';
 import { PostgresQueueSchedules, type ScheduleRun } from '../postgres/operate/schedules.ts';
 import { PostgresQueueReader } from '../postgres/reader.ts';
+import { JobOperations } from './job-operations.ts';
 import { nextTick, type ScheduleOptions, type ScheduleRecord } from './schedule.ts';
 import { setScheduleByHand } from './set-schedule.ts';
 import { COUNT_LIMIT } from './stats.ts';
@@ -15,14 +17,16 @@ export interface ScheduleRunsOptions {
 
 const runsShape = { limit: integer({ min: 1, max: 100, default: 10 }) };
 
-/** Operates the schedules of all queues of a database. */
-export class ScheduleAdmin {
+/** Operates the single jobs and the schedules of all queues of a database. */
+export class ScheduleAdmin extends JobOperations<AnyJobTarget> {
   readonly #reader: PostgresQueueReader;
   readonly #schedules: PostgresQueueSchedules;
 
   /** @internal */
   constructor(engine: PostgresEngine) {
-    this.#reader = new PostgresQueueReader(engine);
+    const reader = new PostgresQueueReader(engine);
+    super(reader, null);
+    this.#reader = reader;
     this.#schedules = new PostgresQueueSchedules(engine);
   }
 

@@ -2,7 +2,7 @@ import { type AnswerOptions, instant, type PostgresEngine, statement } from '../
 import type { EnqueueResult } from '../../enqueue.ts';
 import type { JobStatus } from '../../job.ts';
 import type { Due, ScheduleRecord, Tick } from '../../operate/schedule.ts';
-import { limited, type Runner } from '../runner.ts';
+import { limited, only, type Runner } from '../runner.ts';
 
 const NOW = statement(
   'queue.now',
@@ -145,9 +145,4 @@ export class PostgresQueueSchedules {
     const [row] = await this.#runner.query<{ jobs: number | null }>(TICK, [JSON.stringify(tick)]);
     return only(row).jobs;
   }
-}
-
-function only<T>(row: T | undefined): T {
-  if (row === undefined) throw new Error('the database returned no row where there is always one');
-  return row;
 }

@@ -1,0 +1,161 @@
+import { checkOptions, custom, duration, integer, optional, text } from '../../base/options/options.ts';
+import { toJson } from '../../base/storable.ts';
+import { openTransaction } from '../../engine/postgres/index.ts';
+import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
+import { type AnyJobTarget, type JobTarget, type NamedJob, readJobId, readJobTarget } from '../job-id.ts';
+import { jobShape, ownOptions, ownShape } from '../job-options.ts';
+import type { ChangedJob, PostgresQueueReader } from '../postgres/reader.ts';
+import { type Explanation, explainFacts } from './explain.ts';
+import type { CancelOptions, CheckPayload, JobChange, TxOptions } from './operations.ts';
+
+const txShape = { tx: openTransaction };
+const cancelShape = { ...txShape, reason: optional(text({ max: 1000 })) };
+const changeShape = {
+  ...txShape,
+  ...ownShape,
+  payload: optional(custom('a value', (value) => value)),
+  runAt: jobShape.runAt,
+  delay: optional(duration()),
+  priority: optional(integer({ min: -32_768, max: 32_767 })),
+};
+
+/** What people do with single jobs: of one queue, or of all queues of a database. */
+export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
+  readonly #jobs: PostgresQueueReader;
+  readonly #queue: string | null;
+  readonly #json: CheckPayload;
+
+  /**
+   * @internal
+   * @param queue  null: jobs of all queues
+   * @param json  checks a payload by the schema of its kind; without it, what can be stored is taken as it is
+   */
+  constructor(jobs: PostgresQueueReader, queue: string | null, json: CheckPayload = asItIs) {
+    this.#jobs = jobs;
+    this.#queue = queue;
+    this.#json = json;
+  }
+
+  /**
+   * One job, by its id or by its key; with `tx` also one that was enqueued in it.
+   * @throws NotFound  this queue has no such job @throws InvalidInput  the id is none
+   */
+  async get(job: Target, options: TxOptions = {}): Promise<JobRecord> {
+    const { tx } = checkOptions('get', options, txShape);
+    return this.#jobs.get(this.#named('get', job), tx);
+  }
+
+  /** All transitions of a job, oldest first. @throws NotFound, InvalidInput */
+  async history(id: string): Promise<JobTransition[]> {
+    return this.#jobs.history(this.#queue, readJobId(id));
+  }
+
+  /**
+   * Why a job is in its state, and why it does not run: delayed, behind job N of its key, the queue is paused, no worker…
+   * @throws NotFound, InvalidInput
+   */
+  async explain(id: string): Promise<Explanation> {
+    const job = readJobId(id);
+    return explainFacts(job, await this.#jobs.explain(this.#queue, job));
+  }
+
+  /**
+   * Changes a job that waits, whether it is ready, delayed, backing off or behind others of its key: its payload, its time,
+   * its priority. It keeps its id, its attempts and its place in the order of its key; its history has a line for it. In a
+   * key, a job that is put off and was not tried yet leaves its place until it is due. No handler gets the old payload once
+   * this has committed.
+   * @throws Conflict  the job has begun or ended; the message has its status
+   * @throws InvalidInput  the schema of its kind refused the payload, or there is nothing to change @throws NotFound
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
+   */
+  async update(job: Target, change: JobChange): Promise<ChangedJob> {
+    const given = checkOptions('update', change, changeShape);
+    const { tx, payload, runAt, delay, priority } = given;
+    let named = this.#named('update', job);
+    let json: string | undefined;
+    if (payload !== undefined) {
+      // The kind of a job never changes, and by its id it is the same job below.
+      const { id, kind } = await this.#jobs.get(named, tx);
+      json = await this.#json(kind, payload);
+      named = { ...named, id, key: undefined, kind: undefined };
+    }
+    const rest = {
+      ...ownOptions(given),
+      ...(json !== undefined && { payload: JSON.parse(json) as unknown }),
+      runAt: runAt?.toISOString(),
+      delay: delay === undefined ? undefined : `${delay} milliseconds`,
+      priority,
+    };
+    return this.#jobs.change('update', named, rest, tx);
+  }
+
+  /**
+   * Cancels a job. A new job never runs; the jobs behind it in its key continue. For a running job `unit.signal` is aborted,
+   * and it ends as cancelled unless its handler completes anyway: the returned status is then `in-progress`. With
+   * `tx`, its worker is told at the commit.
+   * @throws Conflict  the job is complete or in error
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
+   */
+  async cancel(job: Target, options: CancelOptions = {}): Promise<JobStatus> {
+    const { reason, tx } = checkOptions('cancel', options, cancelShape);
+    return (await this.#jobs.change('cancel', this.#named('cancel', job), { reason }, tx)).status;
+  }
+
+  /**
+   * Makes a job that ended in error or was cancelled new again, with all its attempts, as if it had never run. In its key it
+   * takes its old place among the jobs that have not run yet. A job that is delayed or waits for its next attempt is due
+   * now, with the attempts that it has left. One that blocks its key (`keyOnError: 'block'`) runs before the later jobs of the key.
+   * @throws Conflict  the job is in progress or complete
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
+   */
+  async retry(job: Target, options: TxOptions = {}): Promise<JobStatus> {
+    return (await this.#change('retry', job, options)).status;
+  }
+
+  /**
+   * Lets a key go on past a job that blocks it (`keyOnError: 'block'`). The job stays in error. Where several jobs of one unit
+   * block the key, it goes on when each of them was retried or skipped.
+   * @returns the status of the job, which is `error`
+   * @throws Conflict  the job blocks no key: it has not ended in error, or was retried or skipped before
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
+   */
+  async skip(job: Target, options: TxOptions = {}): Promise<JobStatus> {
+    return (await this.#change('skip', job, options)).status;
+  }
+
+  /**
+   * Puts the job of a dead letter (see {@link KindOptions.onError}) back to work, as `retry` does, and ends the letter: one
+   * that waits is cancelled in the same transaction, with the reason `redriven`.
+   * @returns the job that runs again
+   * @throws InvalidInput  it is no dead letter @throws Conflict  the letter, or its job, is in progress, or the job is complete
+   * @throws LockNotAvailable  an open transaction holds one of the two for more than 2 s; nothing was changed
+   */
+  async redrive(letter: Target, options: TxOptions = {}): Promise<ChangedJob> {
+    const { id, status } = await this.#change('redrive', letter, options);
+    return { id, status };
+  }
+
+  /**
+   * Erases a job that waits or has ended, for data that may not stay: payload, result, progress, errors, tags, history, and its
+   * words in the index of searches. It is as if there had been none, except for the figures. A job that waits is cancelled
+   * first. If it was unique, another one may come. A result that a unit has in common stays with its other jobs.
+   * @throws Conflict  the job is in progress: cancel it, and erase it when it has ended
+   * @throws NotFound  there is no such job @throws LockNotAvailable  for 2 s an open transaction has held it
+   */
+  async erase(job: Target, options: TxOptions = {}): Promise<void> {
+    await this.#change('erase', job, options);
+  }
+
+  async #change(call: 'retry' | 'skip' | 'redrive' | 'erase', job: Target, options: TxOptions): Promise<ChangedJob> {
+    const { tx } = checkOptions(call, options, txShape);
+    return this.#jobs.change(call, this.#named(call, job), {}, tx);
+  }
+
+  #named(call: string, job: Target): NamedJob {
+    return readJobTarget(call, this.#queue, job);
+  }
+}
+
+function asItIs(_kind: string, payload: unknown): Promise<string> {
+  return Promise.resolve(toJson(payload, 'payload', 'payload'));
+}
