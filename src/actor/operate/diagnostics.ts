@@ -1,5 +1,6 @@
+import { escapeHtml } from '../../base/escape-html.ts';
 import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from '../record.ts';
-import { escapeHtml, svg } from './diagram.ts';
+import { svg } from './diagram.ts';
 import { explain } from './explain.ts';
 
 /** What a diagnostics page is made of. */

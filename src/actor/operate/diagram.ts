@@ -1,3 +1,4 @@
+import { escapeHtml } from '../../base/escape-html.ts';
 import type { Machine } from '../machine.ts';
 
 /** What to draw next to the machine. */
@@ -143,8 +144,4 @@ function line(d: string, isDashed: boolean): string {
 
 function note(place: StatePlace, semaphore: string): string {
   return `<text x="${place.x + BOX.width / 2}" y="${place.y - 8}" text-anchor="middle" font-size="11" fill="#a33">always: ${escapeHtml(semaphore)}</text>`;
-}
-
-export function escapeHtml(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
 }

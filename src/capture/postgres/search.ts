@@ -1,3 +1,4 @@
+import { escapeHtml } from '../../base/escape-html.ts';
 import { id, type Statement, statement, type Transaction, VERBATIM } from '../../engine/postgres/index.ts';
 import { literal } from '../declare/sql-text.ts';
 import type { Term } from '../search-query.ts';
@@ -210,12 +211,7 @@ export async function setUp(tx: Transaction, target: Target, timeoutMs: number, 
 
 /** Puts the found words between `<mark>` and `</mark>`, and escapes everything else for HTML. */
 export function toHtml(snippet: string): string {
-  const safe = snippet
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
-  return safe.replaceAll(MARK_FROM, '<mark>').replaceAll(MARK_TO, '</mark>');
+  return escapeHtml(snippet).replaceAll(MARK_FROM, '<mark>').replaceAll(MARK_TO, '</mark>');
 }
 
 function queryOf({ kind, text }: Term, language: string, param: (value: unknown) => string): string {

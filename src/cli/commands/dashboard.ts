@@ -1,5 +1,6 @@
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
+import { aborted } from '../../base/time/clock.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { HttpOptions } from '../../http/index.ts';
@@ -70,10 +71,7 @@ async function serveIt(cli: Cli, flags: Flags): Promise<number> {
   const url = door?.urlOf(served.url) ?? served.url;
   talk.say(`dashboard of ${what}: ${url}`);
   if (flags.open) await openBrowser(cli, url);
-  await new Promise<void>((resolve) => {
-    cli.signal.addEventListener('abort', () => resolve(), { once: true });
-    if (cli.signal.aborted) resolve();
-  });
+  await aborted(cli.signal).catch(() => undefined);
   return EXIT.done;
 }
 

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { Actors, Dispatcher, RunOptions } from '../../actor/index.ts';
 import { type Logger, stderrLogger } from '../../base/logger.ts';
+import { aborted } from '../../base/time/clock.ts';
 import type { Capture, RunOptions as ProjectionOptions } from '../../capture/index.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
@@ -80,10 +81,7 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
   const stopAll = async (): Promise<void> => {
     await Promise.all(workers.map(([, worker]) => worker.stop({ timeout: flags.stopTimeout })));
   };
-  const told = new Promise<void>((resolve) => {
-    cli.signal.addEventListener('abort', () => resolve(), { once: true });
-    if (cli.signal.aborted) resolve();
-  });
+  const told = aborted(cli.signal).catch(() => undefined);
   try {
     if (flags.health !== undefined) await startHealth(cli, flags.health, workers, logger);
     await Promise.race([told, Promise.all(workers.map(([, worker]) => worker.started)).then(() => told)]);

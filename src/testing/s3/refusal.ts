@@ -1,3 +1,5 @@
+import { escapeHtml } from '../../base/escape-html.ts';
+
 /** An answer of the store that says no, with S3's own code. */
 export class S3Refusal extends Error {
   override readonly name = 'S3Refusal';
@@ -11,10 +13,6 @@ export class S3Refusal extends Error {
   }
 
   toXml(): string {
-    return `<?xml version="1.0" encoding="UTF-8"?><Error><Code>${this.code}</Code><Message>${escapeXml(this.message)}</Message></Error>`;
+    return `<?xml version="1.0" encoding="UTF-8"?><Error><Code>${this.code}</Code><Message>${escapeHtml(this.message)}</Message></Error>`;
   }
-}
-
-export function escapeXml(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
 }

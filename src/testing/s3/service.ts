@@ -1,7 +1,8 @@
 import type { IncomingMessage } from 'node:http';
+import { escapeHtml } from '../../base/escape-html.ts';
 import { readBody } from './body.ts';
 import { type Conditions, S3Objects } from './objects.ts';
-import { escapeXml, S3Refusal } from './refusal.ts';
+import { S3Refusal } from './refusal.ts';
 import { checkSignature, header, type Keys } from './signature.ts';
 
 /** A request, with what it asks for. */
@@ -70,7 +71,7 @@ export class S3Service {
         const source = decodeURIComponent(header(message, 'x-amz-copy-source')).replace(/^\//, '');
         const from = objects.get(source.slice(source.indexOf('/') + 1));
         return xml(
-          `<CopyObjectResult><ETag>${escapeXml(objects.put(key, from.body, conditions).etag)}</ETag></CopyObjectResult>`,
+          `<CopyObjectResult><ETag>${escapeHtml(objects.put(key, from.body, conditions).etag)}</ETag></CopyObjectResult>`,
         );
       }
       case 'GetObject':
@@ -83,7 +84,7 @@ export class S3Service {
         return this.#list(query);
       case 'CreateMultipartUpload':
         return xml(
-          `<InitiateMultipartUploadResult><Bucket>${this.#options.bucket}</Bucket><Key>${escapeXml(key)}</Key>` +
+          `<InitiateMultipartUploadResult><Bucket>${this.#options.bucket}</Bucket><Key>${escapeHtml(key)}</Key>` +
             `<UploadId>${objects.begin(key)}</UploadId></InitiateMultipartUploadResult>`,
         );
       case 'UploadPart':
@@ -91,7 +92,7 @@ export class S3Service {
       case 'CompleteMultipartUpload': {
         const { etag } = objects.complete(key, upload, readParts(body), conditions);
         return xml(
-          `<CompleteMultipartUploadResult><Key>${escapeXml(key)}</Key><ETag>${escapeXml(etag)}</ETag></CompleteMultipartUploadResult>`,
+          `<CompleteMultipartUploadResult><Key>${escapeHtml(key)}</Key><ETag>${escapeHtml(etag)}</ETag></CompleteMultipartUploadResult>`,
         );
       }
       case 'AbortMultipartUpload':
@@ -133,11 +134,11 @@ export class S3Service {
     const contents = keys.map((key) => {
       const { body, etag, modifiedAt } = this.objects.get(key);
       return (
-        `<Contents><Key>${escapeXml(key)}</Key><Size>${body.length}</Size><ETag>${escapeXml(etag)}</ETag>` +
+        `<Contents><Key>${escapeHtml(key)}</Key><Size>${body.length}</Size><ETag>${escapeHtml(etag)}</ETag>` +
         `<LastModified>${modifiedAt.toISOString()}</LastModified></Contents>`
       );
     });
-    const next = isMore ? `<NextContinuationToken>${escapeXml(keys.at(-1) ?? '')}</NextContinuationToken>` : '';
+    const next = isMore ? `<NextContinuationToken>${escapeHtml(keys.at(-1) ?? '')}</NextContinuationToken>` : '';
     return xml(
       `<ListBucketResult><KeyCount>${keys.length}</KeyCount><IsTruncated>${isMore}</IsTruncated>${next}${contents.join('')}</ListBucketResult>`,
     );
@@ -149,7 +150,7 @@ export class S3Service {
       .filter(([, { key }]) => key.startsWith(prefix))
       .map(
         ([id, { key, begunAt }]) =>
-          `<Upload><Key>${escapeXml(key)}</Key><UploadId>${id}</UploadId><Initiated>${begunAt.toISOString()}</Initiated></Upload>`,
+          `<Upload><Key>${escapeHtml(key)}</Key><UploadId>${id}</UploadId><Initiated>${begunAt.toISOString()}</Initiated></Upload>`,
       );
     return xml(
       `<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>${uploads.join('')}</ListMultipartUploadsResult>`,

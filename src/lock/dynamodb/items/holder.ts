@@ -4,13 +4,13 @@ import {
   type Item,
   num,
   readBig,
-  readList,
   readMap,
   readNumber,
   readText,
   text,
 } from '../../../engine/dynamodb/index.ts';
 import type { HeadHolder, WaitsFor } from '../head.ts';
+import { readPlaces, writePlaces } from './key.ts';
 
 /** The capacity of readers, which are not counted. */
 export const MOST_CAPACITY = 2_147_483_647;
@@ -89,17 +89,12 @@ function aloneAs(nonce: string): string {
 
 /** @param holder  the nonce of the holder that waits: the next holder has the same attribute and does not wait */
 export function waitsForEntry({ nonce, places, isSettled }: WaitsFor, holder: string): Attribute {
-  const list = places.map(({ pk, ticket }): Attribute => ({ M: { k: text(pk), t: num(ticket) } }));
-  return { M: { h: text(holder), o: text(nonce), l: { L: list }, s: num(isSettled ? 1 : 0) } };
+  return { M: { h: text(holder), o: text(nonce), l: writePlaces(places), s: num(isSettled ? 1 : 0) } };
 }
 
 function readWaitsFor(entry: Item | undefined, holder: string): WaitsFor | undefined {
   if (entry === undefined || readText(entry, 'h') !== holder) return undefined;
-  const places = readList(entry, 'l').map((each) => {
-    const place = 'M' in each ? each.M : {};
-    return { pk: readText(place, 'k') ?? '', ticket: readNumber(place, 't') };
-  });
-  return { nonce: readText(entry, 'o') ?? '', places, isSettled: readNumber(entry, 's') === 1 };
+  return { nonce: readText(entry, 'o') ?? '', places: readPlaces(entry, 'l'), isSettled: readNumber(entry, 's') === 1 };
 }
 
 /** Attributes that a holder may have in addition to its entry. */

@@ -1,4 +1,13 @@
-import type { Key } from '../../../engine/dynamodb/index.ts';
+import {
+  type Attribute,
+  type Item,
+  type Key,
+  num,
+  readList,
+  readNumber,
+  readText,
+  text,
+} from '../../../engine/dynamodb/index.ts';
 
 /** The one row that decides about a lock. */
 export const HEAD = 'head';
@@ -34,6 +43,25 @@ export function waiterOf(pk: string, ticket: number): Key {
 /** @returns undefined for a row that is no waiter */
 export function ticketIn(sk: string | undefined): number | undefined {
   return sk?.startsWith(WAITER) ? Number(sk.slice(WAITER.length)) : undefined;
+}
+
+/** A place in the queue of a lock. */
+export interface QueuedAt {
+  readonly pk: string;
+  readonly ticket: number;
+}
+
+/** Places, as an attribute holds them. */
+export function writePlaces(places: readonly QueuedAt[]): Attribute {
+  return { L: places.map(({ pk, ticket }): Attribute => ({ M: { k: text(pk), t: num(ticket) } })) };
+}
+
+/** @returns none when there is no such attribute */
+export function readPlaces(item: Item, name: string): readonly QueuedAt[] {
+  return readList(item, name).map((each) => {
+    const place = 'M' in each ? each.M : {};
+    return { pk: readText(place, 'k') ?? '', ticket: readNumber(place, 't') };
+  });
 }
 
 /** Half as long as the claim's own nonce, since it is part of attribute names; DynamoDB charges by the byte. */

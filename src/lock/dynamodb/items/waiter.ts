@@ -3,14 +3,13 @@ import {
   Expression,
   type Item,
   num,
-  readList,
   readNumber,
   readText,
   TTL,
   text,
   type Written,
 } from '../../../engine/dynamodb/index.ts';
-import { ticketIn } from './key.ts';
+import { type QueuedAt, readPlaces, ticketIn, writePlaces } from './key.ts';
 
 /** The row of a place in a queue. It gives the order and makes the waiter visible; it decides nothing. */
 export interface WaiterRow {
@@ -25,7 +24,7 @@ export interface WaiterRow {
   /** The place was given up, or its waiter is dead: it is passed over when its turn comes. */
   readonly isGone: boolean;
   /** For a set: its places in the other queues. */
-  readonly others: readonly { readonly pk: string; readonly ticket: number }[];
+  readonly others: readonly QueuedAt[];
 }
 
 /** A new place. */
@@ -45,9 +44,7 @@ export function takePlace(waiter: NewWaiter, now: number): Written {
     .set('c', num(capacity))
     .set('l', num(Math.round(leaseMs)));
   request.set('w', text(host)).set('p', num(pid)).set('a', num(since)).set(W.beats, num(0)).set(TTL, ttl(now));
-  if (others.length > 0) {
-    request.set('m', { L: others.map(({ pk, ticket }): Attribute => ({ M: { k: text(pk), t: num(ticket) } })) });
-  }
+  if (others.length > 0) request.set('m', writePlaces(others));
   const [place, gone] = [request.name(W.nonce), request.name(W.gone)];
   const isMine = `${place} = ${request.value(text(nonce))} AND attribute_not_exists(${gone})`;
   return request.when(`(attribute_not_exists(${place}) AND attribute_not_exists(${gone})) OR (${isMine})`).write();
@@ -97,10 +94,7 @@ export function readWaiter(item: Item): WaiterRow | undefined {
     since: readNumber(item, 'a'),
     beats: readNumber(item, W.beats),
     isGone: W.gone in item,
-    others: readList(item, 'm').map((each) => {
-      const place = 'M' in each ? each.M : {};
-      return { pk: readText(place, 'k') ?? '', ticket: readNumber(place, 't') };
-    }),
+    others: readPlaces(item, 'm'),
   };
 }
 
