@@ -52,25 +52,33 @@ export class LostTransactions {
   }
 
   async #settleNow(): Promise<void> {
-    const { store, answer, onCharged, onError } = this.#options;
-    try {
-      for (const backend of Array.from(this.#backends)) {
-        await endBackend(store.engine, backend, answer);
-        this.#backends.delete(backend);
+    const { store, answer, onCharged } = this.#options;
+    await this.#each(this.#backends, async (backend) => {
+      await endBackend(store.engine, backend, answer);
+      this.#backends.delete(backend);
+    });
+    await this.#each(this.#charges, async ([charge, unit]) => {
+      const charged = await store.charge(charge).catch((error: unknown) => {
+        // Another transaction holds the job now.
+        if (error instanceof LockNotAvailable) return undefined;
+        if (!(error instanceof ConnectionFailed)) this.#charges.delete(charge);
+        throw error;
+      });
+      if (charged === undefined) return;
+      this.#charges.delete(charge);
+      onCharged(unit, charged, charge.error);
+    });
+  }
+
+  /** What cannot be settled delays no other, such as a process that the role may not end; where the server is away, all wait. */
+  async #each<T>(all: Iterable<T>, settle: (one: T) => Promise<void>): Promise<void> {
+    for (const one of Array.from(all)) {
+      try {
+        await settle(one);
+      } catch (error) {
+        this.#options.onError(error);
+        if (error instanceof ConnectionFailed) return;
       }
-      for (const [charge, unit] of Array.from(this.#charges)) {
-        const charged = await store.charge(charge).catch((error: unknown) => {
-          // Another transaction holds the job now.
-          if (error instanceof LockNotAvailable) return undefined;
-          if (!(error instanceof ConnectionFailed)) this.#charges.delete(charge);
-          throw error;
-        });
-        if (charged === undefined) continue;
-        this.#charges.delete(charge);
-        onCharged(unit, charged, charge.error);
-      }
-    } catch (error) {
-      onError(error);
     }
   }
 }

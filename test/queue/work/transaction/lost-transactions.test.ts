@@ -122,6 +122,35 @@ test.for([undefined, 'k'])(
   },
 );
 
+test('an attempt is spent, too, where the role may not end processes of the server', async () => {
+  const stage = await open();
+  const role = `test_${process.pid}_${Math.trunc(performance.now())}`;
+  const { client } = stage.eye;
+  await client.query(
+    `create role ${role}; grant usage on schema pawl to ${role}; grant all on all tables in schema pawl to ${role};
+    grant all on all sequences in schema pawl to ${role}; revoke execute on function pg_terminate_backend from public`,
+  );
+  onTestFinished(async () => {
+    const last = await SqlSession.open(stage.url);
+    await last.client.query(`drop owned by ${role}; drop role ${role}`);
+    await last.end();
+  });
+  const url = new URL(stage.url);
+  url.searchParams.set('options', `-c role=${role}`);
+  const attempts: number[] = [];
+  const cutting = async (unit: Unit): Promise<void> => {
+    attempts.push(unit.attempt);
+    await sleep(150);
+    await cut(stage, unit);
+    await aborted(unit);
+  };
+  const told = await stage.work(cutting, ALONE, { url: url.href });
+  const { id } = await stage.queue.enqueue('twice', null);
+  await until('it has ended in error', async () => (await stage.status(id)) === 'error');
+  expect(attempts).toEqual([1, 2]);
+  expect(told.errors.map(String)).toContainEqual(expect.stringMatching(/permission denied/));
+});
+
 test('a lost connection is replaced at once, however many were lost before', async () => {
   const stage = await open();
   let runs = 0;
