@@ -8,12 +8,16 @@ export const PATIENCE_MS = 600_000;
 
 /** What all schedules of a test file share, from its first test to its last. */
 export function openGround(): () => Ground {
-  let ground: Ground;
+  let ground: Ground | undefined;
   beforeAll(async () => {
     ground = await Ground.open({ children: inject('children'), cluster: inject('cluster') });
   });
-  afterAll(() => ground[Symbol.asyncDispose]());
-  return () => ground;
+  // Where no server starts, that is the failure, and there is nothing to close.
+  afterAll(() => ground?.[Symbol.asyncDispose]());
+  return () => {
+    if (ground === undefined) throw new Error('no ground was opened');
+    return ground;
+  };
 }
 
 export interface ScheduleTests {
