@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { captureRows, settle } from '../../src/lock/index.ts';
-import { capture, type Grant, type LockSide, type Row, TAKE, takeValues } from './lock-stage.ts';
+import { capture, type Grant, type LockSide, PLACE_MS, type Row, TAKE, takeValues } from './lock-stage.ts';
 import type { Caller, Move } from './move.ts';
 
 function take({ one }: Caller, { space, process }: LockSide, name: string): Promise<unknown> {
@@ -8,11 +8,12 @@ function take({ one }: Caller, { space, process }: LockSide, name: string): Prom
 }
 
 function acquire({ one }: Caller, { space, process }: LockSide, names: readonly string[]): Promise<unknown> {
-  return one(`select pawl.lock_acquire($1, $2, $3, 1, 600000, $4, 'host', 1, 10000)`, [
+  return one(`select pawl.lock_acquire($1, $2, $3, 1, 600000, $4, 'host', 1, $5)`, [
     space,
     names,
     randomUUID(),
     process,
+    PLACE_MS,
   ]);
 }
 
@@ -74,7 +75,7 @@ export const LOCK_MOVES: readonly Move<LockSide>[] = [
     functions: ['lock_renew_places'],
     open: 'statement',
     run: ({ one }, { wanted }) =>
-      one('select count(*) from pawl.lock_renew_places($1, $2)', [[wanted.nonce], [10_000]]),
+      one('select count(*) from pawl.lock_renew_places($1, $2)', [[wanted.nonce], [PLACE_MS]]),
   },
   {
     name: 'guard a lock',

@@ -48,6 +48,9 @@ export async function setLockStage(client: pg.Client): Promise<LockStage> {
   return { a: await side(client, space, 'a'), b: await side(client, space, 'b') };
 }
 
+/** A place in a queue lasts longer than all meetings of one stage take on a busy machine. */
+export const PLACE_MS = 600_000;
+
 /** As `lock_acquire_one` is called for one name held alone. */
 export function takeValues(
   space: string,
@@ -56,7 +59,7 @@ export function takeValues(
   process: string,
   nonce: string = randomUUID(),
 ): unknown[] {
-  return [space, name, nonce, leaseMs, process, 'host', 1, 10_000, null];
+  return [space, name, nonce, leaseMs, process, 'host', 1, PLACE_MS, null];
 }
 
 export const TAKE = 'select pawl.lock_acquire_one($1, $2, $3, $4, $5, $6, $7, $8, $9)';
