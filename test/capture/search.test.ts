@@ -195,7 +195,9 @@ test('text without spaces between words is found as a whole, by its beginning, a
       .toSorted((a, b) => a - b);
   expect(await found('東京タワー')).toEqual([1]);
   expect(await found('東京*')).toEqual([1, 3]);
-  // No word begins so, but one of two words is this.
+  // A word of the third; in the first no word begins so, but its code has these three characters.
   expect(await found('タワー')).toEqual([1, 3]);
+  // In the middle of a fragment, three characters are found, and two are not.
+  expect(await found('京タワ')).toEqual([1]);
   expect(await found('京タ')).toEqual([]);
 });
