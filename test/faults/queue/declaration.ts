@@ -11,6 +11,9 @@ export const ATTEMPTS = {
   fragile: 2,
   newer: 6,
   only: 6,
+  waiting: 6,
+  throttled: 6,
+  saved: 6,
   letter: 6,
   called: 6,
 } as const;
@@ -22,6 +25,14 @@ export function timeoutOf(kind: string): number {
   return kind === 'timed' ? 400 : 4000;
 }
 
+/** At most one job of a key in this time. */
+export const THROTTLE_MS = 1000;
+/** How long a key must get no rest, and how long its jobs are put off at most. */
+export const DEBOUNCE = { wait: 250, max: 1000 } as const;
+/** How long what handlers ask for lasts. */
+export const SNOOZE_MS = 150;
+export const RETRY_AFTER_MS = 300;
+
 type Kinds = Readonly<Record<string, KindOptions>>;
 
 const KINDS: Kinds = {
@@ -30,6 +41,8 @@ const KINDS: Kinds = {
   create: { unique: 'key', timeout: timeoutOf('create') },
   fragile: { attempts: ATTEMPTS.fragile, timeout: timeoutOf('fragile'), onError: 'letter' },
   only: { unique: { by: 'key', while: 'outstanding' }, timeout: timeoutOf('only') },
+  waiting: { unique: { by: 'key', while: 'waiting' }, timeout: timeoutOf('waiting') },
+  throttled: { throttle: THROTTLE_MS, timeout: timeoutOf('throttled') },
   /** Dead letters of `fragile`, which have no orders. */
   letter: { timeout: timeoutOf('letter') },
   /** What batches call. */
@@ -40,6 +53,7 @@ const RELATED: Kinds = {
   sync: { coalesce: 'all', timeout: timeoutOf('sync') },
   last: { coalesce: 'latest', timeout: timeoutOf('last') },
   update: { after: ['create'], timeout: timeoutOf('update') },
+  saved: { debounce: DEBOUNCE, coalesce: 'all', timeout: timeoutOf('saved') },
 };
 
 /** What the second version of the program has more, and has changed. */
@@ -69,6 +83,8 @@ export interface Orders {
   readonly times: number;
   /** How long it stands between its write and its guard. */
   readonly lateMs: number;
+  /** Raised by each change by hand. */
+  readonly version?: number | undefined;
 }
 
 export const MANNERS = [
@@ -93,6 +109,16 @@ export const MANNERS = [
   'throw nothing',
   /** Gives up on every other job of its unit. */
   'some',
+  /** Asks to be called later, uncharged. */
+  'snooze',
+  /** The same for its job alone, while its call ends well. */
+  'snooze one',
+  /** Fails, and says when it is to be tried again. */
+  'retry after',
+  /** Ends its job as cancelled. */
+  'cancel',
+  /** Ends its job in error. */
+  'discard',
 ] as const;
 
 export type Manner = (typeof MANNERS)[number];

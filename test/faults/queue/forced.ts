@@ -1,6 +1,7 @@
 import type { Fault } from '../fault.ts';
 import type { KindName, Orders } from './declaration.ts';
-import type { Group, Hold, NewJob, Operation, QueuePlan } from './plan.ts';
+import type { Hand } from './hands/hand.ts';
+import type { Enqueue, Group, Hold, NewJob, Operation, QueuePlan } from './plan.ts';
 import type { PlantName } from './plants.ts';
 
 /** What is peculiar to a schedule that forces one situation; the rest is two workers, and nothing that goes wrong. */
@@ -24,17 +25,28 @@ function job(kind: KindName, key: string | null, orders: Partial<Orders> = {}, d
   return { kind, key, priority: 0, delayMs, orders: { ...usual, ...orders } };
 }
 
-function several(n: number, make: (nth: number) => NewJob): Operation {
+function several(n: number, make: (nth: number) => NewJob): Enqueue {
   return { restMs: 0, jobs: Array.from({ length: n }, (_, nth) => make(nth)), how: 'alone', cancels: false };
 }
 
-function group(n: number, make: () => NewJob, of: Group): Operation {
+function group(n: number, make: () => NewJob, of: Group): Enqueue {
   return { ...several(n, make), how: 'committed', group: of };
 }
 
 /** One after another, each in a transaction of its own. */
-function each(n: number, make: (nth: number) => NewJob): Operation[] {
+function each(n: number, make: (nth: number) => NewJob): Enqueue[] {
   return Array.from({ length: n }, (_, nth) => several(1, () => make(nth)));
+}
+
+function byHand(hand: Hand, restMs = 0): Operation {
+  return { restMs, hand };
+}
+
+/** A pause, and what is enqueued then. */
+function paused(): Operation[] {
+  const part = { tag: 'p0' };
+  const tagged = several(3, () => ({ ...job('plain', null), tag: 'p0' }));
+  return [byHand({ do: 'pause', part }), tagged, byHand({ do: 'resume', part }, 500)];
 }
 
 /** Schedules in which the bug of a plant shows. */
@@ -88,6 +100,41 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
   }),
   'a dead letter is forgotten': () => ({ operations: each(3, () => job('fragile', null, { how: 'refuse' })) }),
   'two are outstanding': () => ({ operations: each(3, () => job('only', 'k', { ms: 500 })) }),
+  'two wait': () => ({
+    operations: [several(1, () => job('plain', 'k', { ms: 600 })), ...each(3, () => job('waiting', 'k'))],
+  }),
+  'a throttle lets through': () => ({ operations: each(3, () => job('throttled', 'k')) }),
+  'debounced jobs do not wait': () => ({
+    operations: Array.from({ length: 6 }, () => ({ ...several(1, () => job('saved', 'k')), restMs: 150 })),
+  }),
+  'a snooze does not wait': () => ({ operations: [several(3, () => job('plain', null, { how: 'snooze' }))] }),
+  // All that could begin is busy until then.
+  'an expired job begins': () => ({
+    operations: [
+      several(4, () => job('plain', null, { ms: 600 })),
+      several(3, () => ({ ...job('plain', null), expiresMs: 100 })),
+    ],
+    concurrency: 1,
+  }),
+  'an update is forgotten': () => {
+    const late = job('plain', null, {}, 600);
+    const hand = { do: 'update', n: late.orders.n, version: 1, delayMs: null } as const;
+    return { operations: [several(1, () => late), byHand(hand)] };
+  },
+  'what is erased stays': () => {
+    const late = job('plain', null, {}, 5000);
+    return { operations: [several(1, () => late), byHand({ do: 'erase', n: late.orders.n })] };
+  },
+  'a paused part goes on': () => ({ operations: paused() }),
+  // The workers are busy, and the client works for longer than its first lease and a rescue after it.
+  'an extension is forgotten': () => ({
+    operations: [
+      several(2, () => job('plain', null, { ms: 600 })),
+      several(20, () => job('plain', null, { ms: 300 })),
+      byHand({ do: 'pull', limit: 20, leaseMs: 1000, dies: false }),
+    ],
+    concurrency: 1,
+  }),
 };
 
 /** The schedule that shows a plant; without the plant, it is one like any other. */

@@ -1,8 +1,13 @@
 import type { Note } from '../member/member.ts';
 import type { KindName } from './declaration.ts';
+import type { HeldJobs } from './effect.ts';
+import type { Hand } from './hands/hand.ts';
 import type { Group, Hold } from './plan.ts';
 
-/** What a worker notes. `process` is the unit's processId. */
+/** How a unit is held: by a worker, or by a client that has claimed it by a call. */
+export type RunHold = Hold | 'pull';
+
+/** What a worker notes, and a client that claims by calls. `process` is the unit's processId. */
 export type WorkerEvent =
   | {
       readonly do: 'begin';
@@ -13,8 +18,12 @@ export type WorkerEvent =
       readonly key: string | null;
       readonly attempt: number;
       readonly token: string;
-      readonly hold: Hold;
+      readonly hold: RunHold;
+      /** How often the payload of each was changed by hand. */
+      readonly versions: readonly number[];
     }
+  /** A lease ends then and no earlier: milliseconds of the database's clock. */
+  | { readonly do: 'kept'; readonly process: string; readonly until: number }
   | { readonly do: 'end'; readonly process: string; readonly how: string }
   | { readonly do: 'lost' }
   | { readonly do: 'stale' };
@@ -29,7 +38,16 @@ export type ProducerEvent =
       readonly group?: Group | undefined;
     }
   | { readonly do: 'sealed'; readonly operation: number }
-  | { readonly do: 'told'; readonly operation: number; readonly ids: readonly string[]; readonly duplicate: boolean }
+  | {
+      readonly do: 'told';
+      readonly operation: number;
+      readonly ids: readonly string[];
+      /** The places of those that were there already. */
+      readonly duplicates: readonly number[];
+    }
+  /** It is about to change something by hand; `id` is the job's. */
+  | { readonly do: 'hand'; readonly operation: number; readonly hand: Hand; readonly id?: string | undefined }
+  | { readonly do: 'handed'; readonly operation: number }
   | { readonly do: 'failed'; readonly operation: number; readonly error: string; readonly isUnknown: boolean }
   | { readonly do: 'cancel'; readonly id: string }
   | { readonly do: 'not cancelled'; readonly id: string; readonly error: string }
@@ -44,7 +62,8 @@ export interface Request {
   readonly outcome: 'acknowledged' | 'refused' | 'unknown';
   /** When acknowledged: in the order of `numbers`. */
   readonly ids: readonly string[];
-  readonly isDuplicate: boolean;
+  /** The numbers of those that were there already: the id is that of another job. */
+  readonly duplicates: ReadonlySet<number>;
   readonly group?: Group | undefined;
   /** Its batch is known to be sealed. */
   readonly isSealed?: boolean | undefined;
@@ -55,13 +74,17 @@ export interface Run {
   readonly process: string;
   readonly member: string;
   readonly pid: number;
-  readonly hold: Hold;
+  readonly hold: RunHold;
   readonly ids: readonly string[];
   readonly kind: KindName;
   readonly key: string | null;
   readonly attempt: number;
   readonly token: bigint;
   readonly begunAt: number;
+  /** How often the payload of each was changed by hand, as this run saw it. */
+  readonly versions: readonly number[];
+  /** Its lease was promised until then. */
+  readonly keptUntil?: number | undefined;
   /** Absent where its process died first, or never let go. */
   readonly ended?: { readonly at: number; readonly how: string } | undefined;
 }
@@ -76,6 +99,11 @@ export interface Job {
   readonly kind: KindName;
   readonly key: string | null;
   readonly isDelayed: boolean;
+  /** As its enqueue read the clock of the database. */
+  readonly createdAt: number;
+  /** Where it has to begin before. */
+  readonly expiresAt?: number | undefined;
+  readonly tags?: readonly string[] | undefined;
   readonly committedAt: number;
   /** Where it is in the end. */
   readonly status: string;
@@ -91,6 +119,8 @@ export interface Move {
   /** Of the attempt that ended by it; null where it ended none. */
   readonly process: string | null;
   readonly claimedAt: number | null;
+  /** As the transaction that wrote it read the clock. */
+  readonly at: number;
   readonly committedAt: number;
   /** Of the transaction that wrote it. */
   readonly xid: string;
@@ -106,6 +136,18 @@ export interface Effect {
   readonly xid: string;
 }
 
+/** A change by hand that was asked for. */
+export interface Change {
+  readonly hand: Hand;
+  readonly member: string;
+  /** Of the job. */
+  readonly id: string;
+  readonly askedAt: number;
+  readonly outcome: 'acknowledged' | 'refused' | 'unknown';
+  /** When it was acknowledged or refused; without an end where that is unknown. */
+  readonly answeredAt: number;
+}
+
 /** All that the checker looks at. */
 export interface QueueHistory {
   readonly requests: readonly Request[];
@@ -113,6 +155,7 @@ export interface QueueHistory {
   readonly jobs: readonly Job[];
   readonly moves: readonly Move[];
   readonly effects: readonly Effect[];
+  readonly changes: readonly Change[];
   /** By how much the clocks of a note and of a commit may differ. */
   readonly clockErrorMs: number;
   /** What was seen from outside and may not be: broken invariants, jobs that were not done in time, locks that are left. */
@@ -139,24 +182,54 @@ export function toRequests(events: readonly Note<ProducerEvent>[]): Request[] {
       how,
       outcome: told !== undefined ? 'acknowledged' : isRefused ? 'refused' : 'unknown',
       ids: told?.do === 'told' ? told.ids : [],
-      isDuplicate: told?.do === 'told' && told.duplicate,
+      duplicates: new Set(told?.do === 'told' ? told.duplicates.flatMap((place) => numbers[place] ?? []) : []),
       group,
       isSealed: mine.some((event) => event.do === 'sealed' && event.operation === operation),
     };
   });
 }
 
-/** What the workers noted, as runs. */
-export function toRuns(events: readonly Note<WorkerEvent>[]): Run[] {
+/** What workers and clients noted, as runs. @param offset  of the database's clock */
+export function toRuns(events: readonly Note<WorkerEvent | ProducerEvent>[], offset: number): Run[] {
   const open = new Map<string, { at: number; how: string }>();
+  const kept = new Map<string, number>();
   for (const event of events) {
+    if (event.do === 'kept') kept.set(event.process, Math.max(event.until - offset, kept.get(event.process) ?? 0));
     if (event.do === 'end') open.set(`${event.pid} ${event.process}`, { at: event.at, how: event.how });
   }
   return events.flatMap((event): Run[] => {
     if (event.do !== 'begin') return [];
-    const { process, member, pid, hold, ids, key, attempt, token, at } = event;
+    const { process, member, pid, hold, ids, key, attempt, token, at, versions } = event;
     const kind = event.kind as KindName;
     const ended = open.get(`${pid} ${process}`);
-    return [{ process, member, pid, hold, ids, kind, key, attempt, token: BigInt(token), begunAt: at, ended }];
+    const keptUntil = kept.get(process);
+    const run = { process, member, pid, hold, ids, kind, key, attempt, token: BigInt(token), versions };
+    return [{ ...run, begunAt: at, ended, keptUntil }];
   });
+}
+
+/** What the producers noted, as changes by hand. */
+export function toChanges(events: readonly Note<ProducerEvent>[]): Change[] {
+  return events.flatMap((event): Change[] => {
+    if (event.do !== 'hand') return [];
+    const { hand, member, at, operation, id = '' } = event;
+    const answer = events.find(
+      (other) =>
+        (other.do === 'handed' || other.do === 'failed') && other.member === member && other.operation === operation,
+    );
+    const isUnknown = answer === undefined || (answer.do === 'failed' && answer.isUnknown);
+    const outcome = isUnknown ? 'unknown' : answer.do === 'handed' ? 'acknowledged' : 'refused';
+    return [{ hand, member, id, askedAt: at, outcome, answeredAt: isUnknown ? Infinity : answer.at }];
+  });
+}
+
+/** The note of a unit that begins. */
+export function beginOf(
+  unit: HeldJobs & { readonly kind: string; readonly key: string | null },
+  hold: RunHold,
+): WorkerEvent {
+  const { kind, key, attempt, processId: process, token, jobs } = unit;
+  const ids = jobs.map(({ id }) => id);
+  const versions = jobs.map(({ payload }) => Number(Object(payload).version ?? 0));
+  return { do: 'begin', process, ids, kind, key, attempt, token: token.toString(), hold, versions };
 }

@@ -5,7 +5,10 @@ import { planQueue } from './plan.ts';
 import { readPlant } from './plants.ts';
 import { playQueue } from './play.ts';
 
-/** The queue: both holds, keys, coalesced and related kinds, shards, two versions, flows, batches, unique jobs, dead letters. */
+/**
+ * The queue: both holds, keys, coalesced and related kinds, shards, two versions, flows, batches, unique and debounced jobs, dead letters,
+ * what handlers ask for, what people change by hand and pause, and clients that claim by calls.
+ */
 export const queuePart: Runner = runner({
   name: 'queue',
   plan: planQueue,

@@ -2,6 +2,7 @@ import { Draw } from '../../support/random.ts';
 import { drawFaults, type FaultName, USUAL } from '../fault.ts';
 import type { Plan } from '../plan.ts';
 import type { KindName, Manner, Orders } from './declaration.ts';
+import { type ByHand, HandDraw } from './hands/hand.ts';
 
 export type Hold = 'lease' | 'transaction';
 
@@ -12,8 +13,11 @@ export interface WorkerPlan {
   readonly version: number;
 }
 
-/** One thing a producer does. Where it is one of several `jobs`, they are enqueued together. */
-export interface Operation {
+/** One thing a producer does. */
+export type Operation = Enqueue | ByHand;
+
+/** Where it is one of several `jobs`, they are enqueued together. */
+export interface Enqueue {
   /** How long it waits first. */
   readonly restMs: number;
   readonly jobs: readonly NewJob[];
@@ -33,6 +37,9 @@ export interface NewJob {
   readonly priority: number;
   /** Not before so many milliseconds from then. */
   readonly delayMs: number;
+  /** It has to begin within so many milliseconds from then, or never does. */
+  readonly expiresMs?: number | undefined;
+  readonly tag?: string | undefined;
   readonly orders: Orders;
 }
 
@@ -99,7 +106,7 @@ function drawProducers(seed: number, shape: Shape): Operation[][] {
   let n = 0;
   return [0, 1].map((producer) => {
     const draw = new Draw(seed, `producer ${producer}`);
-    const operations = Array.from({ length: draw.int(15, 40) }, (): Operation => {
+    const operations = Array.from({ length: draw.int(15, 40) }, (): Enqueue => {
       const one = (): NewJob => drawJob(draw, (n += 1), shape);
       const first = one();
       const many = first.kind === 'create' || !draw.chance(0.25) ? 0 : draw.int(2, 25);
@@ -117,12 +124,59 @@ function drawProducers(seed: number, shape: Shape): Operation[][] {
       const drawn = drawGroup(more, () => (number += 1), shape);
       operations.splice(more.int(0, operations.length), 0, drawn);
     }
-    return operations;
+    return addByHand(seed, producer, operations, () => (number += 1), shape);
   });
 }
 
+/** Puts bursts of jobs of which not all are taken, and what is done by hand, between the others. */
+function addByHand(
+  seed: number,
+  producer: number,
+  enqueues: readonly Enqueue[],
+  next: () => number,
+  shape: Shape,
+): Operation[] {
+  const draw = new Draw(seed, `by hand ${producer}`);
+  const mixed = [...enqueues];
+  for (let left = 4; left > 0; left -= 1)
+    mixed.splice(draw.int(0, mixed.length), 0, drawBurst(draw, producer, next, shape));
+  const hands = new HandDraw(draw, producer);
+  const operations: Operation[] = [...mixed];
+  const places = Array.from({ length: 6 }, () => draw.int(1, mixed.length)).toSorted((a, b) => a - b);
+  for (const [nth, place] of places.entries()) {
+    const known = mixed.slice(0, place).flatMap((enqueue) => (isChangeable(enqueue) ? enqueue.jobs : []));
+    const change = hands.change(known.map(({ kind, orders }) => ({ kind, n: orders.n })));
+    if (change !== undefined) operations.splice(Math.min(place + nth, operations.length), 0, change);
+  }
+  const from = draw.int(0, operations.length);
+  const [pause, resume] = hands.pause();
+  operations.splice(draw.int(from, operations.length), 0, resume);
+  operations.splice(from, 0, pause);
+  for (let left = draw.int(1, 3); left > 0; left -= 1)
+    operations.splice(draw.int(0, operations.length), 0, hands.pull());
+  return operations;
+}
+
+/** What is done with jobs that belong together is not changed by hand. */
+function isChangeable({ group, how }: Enqueue): boolean {
+  return group === undefined && how !== 'rolled back';
+}
+
+/** Jobs of which only some are taken, that wait for rest, that have little time, or that a pause can mean. */
+function drawBurst(draw: Draw, producer: number, next: () => number, shape: Shape): Enqueue {
+  const what = draw.weighted({ waiting: 3, throttled: 2, saved: shape.isRelated ? 3 : 0, expiring: 2, tagged: 3 });
+  const kind = what === 'expiring' || what === 'tagged' ? draw.pick<KindName>('plain', 'timed', 'fragile') : what;
+  const one = (): NewJob => {
+    const job = drawJobOf(draw, next(), kind, shape);
+    if (what === 'expiring') return { ...job, expiresMs: draw.int(1, 600) };
+    return what === 'tagged' ? { ...job, tag: `p${producer}` } : { ...job, delayMs: 0 };
+  };
+  const jobs = Array.from({ length: draw.int(1, 4) }, one);
+  return { restMs: draw.int(0, 150), jobs, how: draw.pick('alone', 'committed'), cancels: false };
+}
+
 /** A flow, a batch, a job of which one is outstanding at a time, or one that probably leaves a dead letter. */
-function drawGroup(draw: Draw, next: () => number, shape: Shape): Operation {
+function drawGroup(draw: Draw, next: () => number, shape: Shape): Enqueue {
   const what = draw.weighted({ flow: 2, batch: 2, only: 3, fragile: 2 });
   const one = (kind: KindName): NewJob => drawJobOf(draw, next(), kind, shape);
   const base = { restMs: draw.int(0, 150), cancels: draw.chance(0.1) };
@@ -143,13 +197,15 @@ function drawJob(draw: Draw, n: number, shape: Shape): NewJob {
   const { hasVersions, isRelated } = shape;
   const related = isRelated ? { sync: 4, last: 2, update: 3 } : { sync: 0, last: 0, update: 0 };
   const newer = hasVersions ? 0.3 : 0;
-  const none = { only: 0, letter: 0, called: 0 };
+  const none = { only: 0, waiting: 0, throttled: 0, saved: 0, letter: 0, called: 0 };
   const kind = draw.weighted<KindName>({ plain: 10, timed: 2, create: 1, fragile: 1, newer, ...related, ...none });
   return drawJobOf(draw, n, kind, shape);
 }
 
+const KEYED: readonly KindName[] = ['sync', 'last', 'create', 'update', 'only', 'waiting', 'throttled', 'saved'];
+
 function drawJobOf(draw: Draw, n: number, kind: KindName, { keys, hasTransactions }: Shape): NewJob {
-  const needsKey = ['sync', 'last', 'create', 'update', 'only'].includes(kind);
+  const needsKey = KEYED.includes(kind);
   const key = needsKey || draw.chance(0.5) ? `k${draw.int(1, keys)}` : null;
   const how = drawManner(draw, kind);
   const orders: Orders = {
@@ -187,5 +243,10 @@ function drawManner(draw: Draw, kind: KindName): Manner {
     circle: 1,
     'throw nothing': 1,
     some: kind === 'sync' ? 3 : 0,
+    snooze: 1,
+    'snooze one': 1,
+    'retry after': 1,
+    cancel: 0.5,
+    discard: 0.5,
   });
 }

@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { Keeper } from '../../../src/queue/work/keeper.ts';
+import { Job } from '../../../src/queue/work/run/claimed-job.ts';
 import { plantSql } from '../plants/plant.ts';
 
 interface Plant {
@@ -37,6 +38,15 @@ end $$;
 create trigger plant after update on pawl.queue_watch for each row
 when (old.over_at is null and new.over_at is not null and new.sort = 'batch') execute function pawl.plant();`;
 
+/** Nothing asks for the parts of a queue that are paused. */
+const GOES_ON = `
+create function pawl.plant() returns trigger language plpgsql as $$
+begin
+  new.paused_parts := null;
+  return new;
+end $$;
+create trigger plant before update on pawl.queue_definition for each row execute function pawl.plant();`;
+
 /** Bugs, by what the queue then does. */
 export const PLANTS = [
   'the guard does nothing',
@@ -55,6 +65,15 @@ export const PLANTS = [
   'a callback is enqueued twice',
   'a dead letter is forgotten',
   'two are outstanding',
+  'two wait',
+  'a throttle lets through',
+  'debounced jobs do not wait',
+  'a snooze does not wait',
+  'an expired job begins',
+  'an update is forgotten',
+  'what is erased stays',
+  'a paused part goes on',
+  'an extension is forgotten',
 ] as const;
 
 export type PlantName = (typeof PLANTS)[number];
@@ -109,6 +128,26 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
       ['queue_enqueue_one', /v_only_one := pawl\.queue_is_only_one\(v_rule\);/, 'v_only_one := false; v_rule := null;'],
     ],
   },
+  'two wait': { sql: [['queue_unique_counts', /p_status = 'new'/, 'false']] },
+  'a throttle lets through': { sql: [['queue_unique_counts', /p_at \+ p_per > p_now/, 'false']] },
+  'debounced jobs do not wait': { sql: [['queue_debounce', /v_rest_at <= v_now or/, 'true or']] },
+  'a snooze does not wait': {
+    sql: [
+      [
+        'queue_fail',
+        /coalesce\(a\.wait, 0\) as wait/,
+        "case when a.reason = 'snoozed' then 0 else coalesce(a.wait, 0) end as wait",
+      ],
+    ],
+  },
+  'an expired job begins': {
+    sql: [['queue_expire', /begin/, 'begin return 0;']],
+    child: () => Object.defineProperty(Job.prototype, 'isExpired', { get: () => false }),
+  },
+  'an update is forgotten': { sql: [['queue_update_job', /coalesce\(p_payload, j\.payload\)/, 'j.payload']] },
+  'what is erased stays': { sql: [['queue_erase_job', /delete from pawl\.queue_job j where[^;]*;/, '']] },
+  'a paused part goes on': { script: GOES_ON },
+  'an extension is forgotten': { sql: [['queue_extend', /expires_at = v_until/, 'expires_at = w.expires_at']] },
 };
 
 export async function plantInDatabase(name: string, eye: pg.Pool): Promise<void> {

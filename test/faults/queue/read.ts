@@ -6,26 +6,56 @@ const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::floa
 /** When the transaction that wrote the row was committed. */
 const COMMITTED = (row: string): string => MS(`pg_xact_commit_timestamp(${row}.xmin)`);
 
+/**
+ * What a schedule writes down by itself: the effects of handlers, and the rows of jobs and moves as they are inserted. What is changed or
+ * erased by hand is another row, of a later transaction.
+ */
+export const LOG = `
+create table faults_effect (
+  at bigint generated always as identity, job bigint not null, process_id uuid not null, token bigint not null, attempt int not null);
+create table faults_job (id bigint not null);
+create index on faults_job (id);
+create table faults_move (at timestamptz not null, id bigint not null, n int not null);
+create index on faults_move (at);
+create function faults_note_jobs() returns trigger language plpgsql as $$
+begin
+  insert into public.faults_job select n.id from new n;
+  return null;
+end $$;
+create function faults_note_moves() returns trigger language plpgsql as $$
+begin
+  insert into public.faults_move select n.at, n.id, n.n from new n;
+  return null;
+end $$;
+create trigger faults_note after insert on pawl.queue_job referencing new table as new
+for each statement execute function faults_note_jobs();
+create trigger faults_note after insert on pawl.queue_transition referencing new table as new
+for each statement execute function faults_note_moves()`;
+
 const JOBS = `
-select j.id::text, coalesce((j.payload ->> 'n')::int, 0) as n, case when k.name = 'letter' then j.payload ->> 'job' end as letter, k.name as kind, j.key, j.run_at is not null as delayed, ${COMMITTED('j')} as committed,
+select j.id::text, coalesce((j.payload ->> 'n')::int, 0) as n, case when k.name = 'letter' then j.payload ->> 'job' end as letter, k.name as kind, j.key, j.run_at is not null as delayed,
+  ${MS('j.created_at')} as created, ${MS("(j.options ->> 'expiresAt')::timestamptz")} as expires, j.options -> 'tags' as tags, ${COMMITTED('l')} as committed,
   (select v.status from pawl.job v where v.id = j.id) as status
-from pawl.queue_job j join pawl.queue_kind k on k.id = j.kind order by j.id`;
+from pawl.queue_job j join pawl.queue_kind k on k.id = j.kind join faults_job l on l.id = j.id order by j.id`;
 
 const MOVES = `
 select m.* from (
   select i.id::text as job, 'in-progress' as "from", 'complete' as "to", 'complete' as reason, r.attempt::int,
-    pawl.queue_process(r.process_id, i.id, r.unit)::text as process, ${MS('r.claimed_at')} as claimed, ${COMMITTED('r')} as committed,
+    pawl.queue_process(r.process_id, i.id, r.unit)::text as process, ${MS('r.claimed_at')} as claimed, ${MS('r.settled_at')} as at, ${COMMITTED('r')} as committed,
     r.xmin::text as xid
   from pawl.queue_receipt r cross join lateral unnest(r.ids) u (span)
   cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
   union all
   select r.id::text, 'in-progress', 'complete', 'complete', r.attempt::int, pawl.queue_process(r.process_id, r.id, false)::text,
-    ${MS('r.claimed_at')}, ${COMMITTED('r')}, r.xmin::text
+    ${MS('r.claimed_at')}, ${MS('r.settled_at')}, ${COMMITTED('r')}, r.xmin::text
   from pawl.queue_receipt_one r
   union all
   select j.id::text, t.from_status, t.to_status, t.reason, t.attempt::int,
-    pawl.queue_process(t.process_id, j.id, k.coalesce <> 'none')::text, ${MS('t.claimed_at')}, ${COMMITTED('t')}, t.xmin::text
+    pawl.queue_process(t.process_id, j.id, k.coalesce <> 'none')::text, ${MS('t.claimed_at')}, ${MS('t.at')}, l.committed, l.xid
   from pawl.queue_transition t join pawl.queue_job j on j.id >= t.id and j.id < t.id + t.n join pawl.queue_kind k on k.id = j.kind
+  cross join lateral (
+    select ${COMMITTED('l')} as committed, l.xmin::text as xid from faults_move l
+    where l.at = t.at and l.id <= j.id and l.id + l.n > j.id order by 1 limit 1) l
 ) m order by m.committed, m.job::bigint`;
 
 const EFFECTS = `
@@ -40,11 +70,17 @@ export async function readJobs(client: pg.ClientBase, offset: number): Promise<J
     letter: string | null;
     key: string | null;
     delayed: boolean;
+    created: number;
+    expires: number | null;
+    tags: readonly string[] | null;
     committed: number;
     status: string;
   }>(JOBS);
-  return rows.map(({ committed, delayed, letter, ...job }) => ({
+  return rows.map(({ committed, delayed, created, expires, tags, letter, ...job }) => ({
     ...job,
+    createdAt: created - offset,
+    expiresAt: expires === null ? undefined : expires - offset,
+    tags: tags ?? [],
     letterOf: letter,
     isDelayed: delayed,
     committedAt: committed - offset,
@@ -60,11 +96,13 @@ export async function readMoves(client: pg.ClientBase, offset: number): Promise<
     attempt: number;
     process: string | null;
     claimed: number | null;
+    at: number;
     committed: number;
     xid: string;
   }>(MOVES);
-  return rows.map(({ claimed, committed, ...move }) => ({
+  return rows.map(({ claimed, committed, at, ...move }) => ({
     ...move,
+    at: at - offset,
     claimedAt: claimed === null ? null : claimed - offset,
     committedAt: committed - offset,
   }));

@@ -1,78 +1,105 @@
 // A worker of the queue "faults". It notes when each handler begins and how it ends; what took effect is rows of faults_effect,
 // written in a guarded transaction, or in that of the claim.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
-import { createQueue, NoRetry, type Unit } from '../../../src/queue/index.ts';
+import { postgres } from '../../../src/engine/postgres/index.ts';
+import {
+  cancelled,
+  createQueue,
+  discard,
+  NoRetry,
+  retryAfter,
+  snooze,
+  type Unit,
+  Verdict,
+} from '../../../src/queue/index.ts';
 import { block, note, plant, ready, url } from '../member/member-side.ts';
-import { declaration, type Orders } from './declaration.ts';
-import type { WorkerEvent } from './history.ts';
+import { declaration, type Manner, type Orders, RETRY_AFTER_MS, SNOOZE_MS } from './declaration.ts';
+import { takeEffect } from './effect.ts';
+import { beginOf, type WorkerEvent } from './history.ts';
 import type { QueuePlan, WorkerPlan } from './plan.ts';
 import { plantInWorker } from './plants.ts';
 
 const { hold, concurrency, prefetch, version }: WorkerPlan = JSON.parse(process.env['WORKER'] ?? '{}');
 const { shards, isRelated, leaseMs }: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
 const declared = declaration({ version, shards, isRelated });
-const EFFECT = statement(
-  'faults.effect',
-  'insert into faults_effect (job, process_id, token, attempt) select j, $2, $3, $4 from unnest($1::bigint[]) j',
-);
-
 const POLL_MS = 200;
 
 if (plant !== undefined) plantInWorker(plant);
 const engine = postgres(url, { max: concurrency + 4 });
 const queue = createQueue(engine, 'faults', declared);
 
-async function write(unit: Unit, tx: Transaction): Promise<void> {
-  const ids = unit.jobs.map(({ id }) => id);
-  await tx.query(EFFECT, [ids, unit.processId, unit.token.toString(), unit.attempt]);
-}
-
-async function takeEffect(unit: Unit, lateMs: number): Promise<void> {
+async function write(unit: Unit, lateMs: number): Promise<void> {
   if (hold === 'transaction') {
-    if (plant === 'an effect is outside of its transaction') await engine.transaction((tx) => write(unit, tx));
-    else await write(unit, unit.tx);
+    if (plant === 'an effect is outside of its transaction') await engine.transaction((tx) => takeEffect(unit, tx));
+    else await takeEffect(unit, unit.tx);
     await sleep(lateMs);
     return;
   }
   await engine.transaction(async (tx) => {
-    await write(unit, tx);
+    await takeEffect(unit, tx);
     await sleep(lateMs);
     await unit.guard(tx);
   });
 }
 
 async function act(unit: Unit): Promise<unknown> {
-  const { ms = 0, how: manner = 'well', times = 0, lateMs = 0 } = unit.payload as Partial<Orders>;
-  const how = unit.attempt <= times ? manner : 'well';
+  const { ms = 0, lateMs = 0 } = unit.payload as Partial<Orders>;
+  const how = mannerOf(unit);
   if (how === 'block' || how === 'block and throw') block(ms);
   else if (how === 'deaf') await sleep(ms);
   else if (ms > 0) await sleep(ms, undefined, { signal: unit.signal });
   if (how === 'die') process.kill(process.pid, 'SIGKILL');
   if (how === 'throw' || how === 'block and throw') throw new Error('as it was told to');
   if (how === 'refuse') throw new NoRetry('as it was told to');
-  await takeEffect(unit, lateMs);
+  await write(unit, lateMs);
   if (how === 'throw late') throw new Error('as it was told to, late');
   // oxlint-disable-next-line typescript/only-throw-error -- what handlers throw by mistake
   if (how === 'throw nothing') throw undefined;
   if (how === 'some') unit.jobs.forEach((job, at) => at % 2 === 1 && unit.fail(job, new Error('one of two')));
+  if (how === 'snooze one') unit.jobs.slice(-1).forEach((job) => unit.fail(job, snooze(SNOOZE_MS)));
+  const said = say(how);
+  // Each of them may be returned or thrown.
+  if (said !== undefined && unit.attempt % 2 === 0) throw said;
   const circle: { self?: object } = {};
   circle.self = circle;
-  return how === 'circle' ? circle : undefined;
+  return how === 'circle' ? circle : said;
+}
+
+function say(how: Manner): Verdict | undefined {
+  if (how === 'snooze') return snooze(SNOOZE_MS);
+  if (how === 'retry after') return retryAfter(RETRY_AFTER_MS);
+  if (how === 'cancel') return cancelled('as it was told to');
+  return how === 'discard' ? discard('as it was told to') : undefined;
+}
+
+/** How often a job was asked to wait in this process: that spends no attempt, by which it would end. */
+const snoozed = new Map<string, number>();
+
+function mannerOf({ attempt, payload, job: { id } }: Unit): Manner {
+  const { how = 'well', times = 0 } = payload as Partial<Orders>;
+  if (attempt > times) return 'well';
+  if (!how.startsWith('snooze')) return how;
+  const asked = snoozed.get(id) ?? 0;
+  snoozed.set(id, asked + 1);
+  return asked < times ? how : 'well';
 }
 
 async function handle(unit: Unit): Promise<unknown> {
-  const { kind, key, attempt, processId: process } = unit;
-  const ids = unit.jobs.map(({ id }) => id);
-  note<WorkerEvent>({ do: 'begin', process, ids, kind, key, attempt, token: unit.token.toString(), hold });
+  const { processId: process } = unit;
+  note<WorkerEvent>(beginOf(unit, hold));
   try {
     const result = await act(unit);
-    note<WorkerEvent>({ do: 'end', process, how: 'well' });
+    note<WorkerEvent>({ do: 'end', process, how: result instanceof Verdict ? nameOf(result) : 'well' });
     return result;
   } catch (error) {
-    note<WorkerEvent>({ do: 'end', process, how: error instanceof Error ? error.name : 'nothing' });
+    note<WorkerEvent>({ do: 'end', process, how: nameOf(error) });
     throw error;
   }
+}
+
+function nameOf(error: unknown): string {
+  if (error instanceof Verdict) return `asked for ${error.to}`;
+  return error instanceof Error ? error.name : 'nothing';
 }
 
 const kinds = Object.keys(declared.kinds);

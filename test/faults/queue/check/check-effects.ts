@@ -15,6 +15,7 @@ function checkEffect(effect: Effect, seen: Observation): Violation[] {
   const about = `job ${job}, attempt ${attempt}`;
   const [run] = seen.runsOf(process);
   const move = seen.movesOf(process).find((each) => each.job === job);
+  if (seen.isErased(job)) return [];
   // Jobs that are not done in the end are reported elsewhere.
   if (move === undefined && seen.job(job)?.status === 'in-progress') return [];
   if (move === undefined) return [seen.violation('what takes effect is of an attempt that is known', about, [job])];

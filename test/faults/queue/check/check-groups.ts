@@ -1,9 +1,8 @@
 import type { Violation } from '../../plan.ts';
 import type { Job, Request } from '../history.ts';
-import { FINAL } from './check-moves.ts';
 import { groupBy, type Observation } from './observation.ts';
 
-/** Jobs that belong together: children and parents, batches and what they call, dead letters, and those of which one is outstanding. */
+/** Jobs that belong together: children and parents, batches and what they call, dead letters. */
 export function checkGroups(seen: Observation): Violation[] {
   const byNumber = new Map(seen.history.jobs.map((job) => [job.n, job]));
   return [
@@ -13,13 +12,12 @@ export function checkGroups(seen: Observation): Violation[] {
       return request.group?.as === 'batch' ? checkBatch(request, request.group.callback, jobs, seen) : [];
     }),
     ...checkLetters(seen),
-    ...checkOutstanding(seen),
   ];
 }
 
-/** When the job ended for good, by the clock of the database. */
-function endedAt({ id }: Job, seen: Observation): number {
-  return seen.moves(id).findLast(({ to }) => FINAL.includes(to))?.committedAt ?? Infinity;
+/** When the job ended first, by the clock of the database: what is done with it by hand later does not count. */
+function endedAt(job: Job, seen: Observation): number {
+  return seen.outstanding(job)[0]?.to ?? Infinity;
 }
 
 /** The last job of a flow begins when all others have ended, however they did. */
@@ -67,18 +65,5 @@ function checkLetters(seen: Observation): Violation[] {
     if (left.length === errors.length && isTogether) return [];
     const about = `job ${id}, ${left.length} letters`;
     return [seen.violation('a job in error leaves one dead letter', about, [id, ...left.map((letter) => letter.id)])];
-  });
-}
-
-/** Of a key, the next one is enqueued when the one before it has ended. */
-function checkOutstanding(seen: Observation): Violation[] {
-  const only = groupBy(seen.history.jobs, ({ kind, key }) => (kind === 'only' ? [key ?? ''] : []));
-  return [...only].flatMap(([key, unsorted]) => {
-    const jobs = unsorted.toSorted((a, b) => a.committedAt - b.committedAt);
-    return jobs.flatMap((job, at) => {
-      const before = jobs[at - 1];
-      if (before === undefined || endedAt(before, seen) <= job.committedAt) return [];
-      return [seen.violation('one job is outstanding', `key ${key}`, [before.id, job.id])];
-    });
   });
 }

@@ -63,7 +63,8 @@ function checkBegins(name: string, runs: readonly Run[], jobs: readonly Job[], s
     if (run.hold === 'lease' && over !== undefined && over < run.begunAt - clockErrorMs) {
       return [seen.violation('nothing begins once its claim is over', `${name}, attempt ${run.attempt}`, run.ids)];
     }
-    if (run.key === null || over === undefined) return [];
+    // A client that claims by calls does not ask again before it begins.
+    if (run.key === null || over === undefined || over < run.begunAt - clockErrorMs) return [];
     return [...checkOrder(name, run, jobs, seen), ...checkAfter(name, run, jobs, seen)];
   });
 }
@@ -71,18 +72,23 @@ function checkBegins(name: string, runs: readonly Run[], jobs: readonly Job[], s
 /** What was committed before a job of the same kind was asked for has been settled, or is in the same unit, when that begins. */
 function checkOrder(name: string, run: Run, jobs: readonly Job[], seen: Observation): Violation[] {
   const first = seen.job(run.ids[0] ?? '');
-  if (first === undefined || first.isDelayed) return [];
-  const asked = askedAt(first, seen);
+  if (first === undefined || !hasPlace(first, seen)) return [];
+  const asked = seen.askedAt(first);
   const open = jobs.find(
     (job) =>
       job.kind === first.kind &&
-      !job.isDelayed &&
+      hasPlace(job, seen) &&
       Number(job.id) < Number(first.id) &&
       job.committedAt < asked - seen.history.clockErrorMs &&
       !isTogether(job, run, seen) &&
       !isDone(job, run, seen),
   );
   return open === undefined ? [] : [seen.violation('jobs of a key run in order', name, [open.id, ...run.ids])];
+}
+
+/** Whether its place in its key is that of its enqueue: not of what was due later, or is new again by hand. */
+function hasPlace(job: Job, seen: Observation): boolean {
+  return !job.isDelayed && seen.outstanding(job).length === 1;
 }
 
 /** What is to come after another kind begins when no such job, committed before it was claimed, is open. */
@@ -96,12 +102,6 @@ function checkAfter(name: string, run: Run, jobs: readonly Job[], seen: Observat
   return open === undefined
     ? []
     : [seen.violation('what comes after another kind waits for it', name, [open.id, ...run.ids])];
-}
-
-/** When its enqueue began: what was committed before then comes first. */
-function askedAt(job: Job, seen: Observation): number {
-  const request = seen.history.requests.find(({ numbers }) => numbers.includes(job.n));
-  return request?.askedAt ?? -Infinity;
 }
 
 /** Coalesced with it: one that is given up by itself is tried again after the others of its unit. */

@@ -1,7 +1,7 @@
 import type { Violation } from '../../plan.ts';
 import { ATTEMPTS } from '../declaration.ts';
 import type { Job, Move } from '../history.ts';
-import { groupBy, type Observation } from './observation.ts';
+import { FINAL, groupBy, type Observation } from './observation.ts';
 
 /** Whether a move spends the attempt that it ends; `perhaps` where only the next attempt's number tells. */
 type Charge = 'yes' | 'no' | 'perhaps';
@@ -20,17 +20,26 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'new: claimed too far ahead': 'no',
   'new: handed to a worker without a free slot': 'no',
   'new: another job of its unit was cancelled': 'no',
-  'new: another job of its unit was lost with its worker': 'no',
+  'new: another job of its unit was lost with its worker, or has expired': 'no',
+  'new: snoozed': 'no',
+  'new: released by its client': 'no',
+  'new: paused': 'no',
   'new: no handler': 'no',
   'error: attempts exhausted': 'yes',
   'error: no retry': 'yes',
   'error: worker lost': 'yes',
   'error: transaction lost': 'yes',
   'error: result refused': 'yes',
+  'error: discarded': 'yes',
+  // A client does not know how many attempts there are.
+  'error: failed': 'yes',
   'cancelled: cancel': 'yes',
+  'cancelled: cancelled by its handler': 'yes',
+  'cancelled: expired': 'yes',
 };
 
-export const FINAL: readonly string[] = ['complete', 'error', 'cancelled'];
+/** Reasons of an end after which no attempt is left. */
+const SPENT: readonly string[] = ['attempts exhausted', 'failed'];
 
 /** Each job goes one way, by moves that are declared, and each attempt is counted once. */
 export function checkMoves(seen: Observation): Violation[] {
@@ -53,13 +62,15 @@ function checkJob(job: Job, seen: Observation): Violation[] {
       found.add(`a move is declared (${move.from} to ${move.to}: ${move.reason})`);
       continue;
     }
+    // Of what is new again by hand all attempts are before it.
+    if (FINAL.includes(move.from) && move.to === 'new') [least, most] = [0, 0];
     if (move.from !== 'in-progress') continue;
     if (move.attempt < least + 1 || move.attempt > most + 1) found.add('an attempt is counted once');
     least = charge === 'yes' ? move.attempt : move.attempt - 1;
     most = charge === 'no' ? move.attempt - 1 : move.attempt;
   }
   const limit = ATTEMPTS[job.kind];
-  if (moves.some((move) => move.reason === 'attempts exhausted' && move.attempt < limit))
+  if (moves.some(({ to, reason, attempt }) => to === 'error' && SPENT.includes(reason) && attempt < limit))
     found.add('no attempt is withheld');
   if (seen.runs(job.id).some((run) => run.ids.length === 1 && run.attempt > limit))
     found.add('no attempt is granted beyond the limit');
@@ -68,14 +79,23 @@ function checkJob(job: Job, seen: Observation): Violation[] {
   return [...found].map((rule) => seen.violation(rule, `job ${job.id}`, [job.id]));
 }
 
-/** The reason, without the kind that a worker does not know: it may not know its name either. */
+/** The reason, without the kind that a worker does not know, whose name it may not know either, and without the part that is paused. */
 function nameOf({ reason }: Move): string {
-  return reason.replace(/ for kind .*/, '');
+  return reason.replace(/ for kind .*|(?<=^paused): .*/, '');
 }
 
-/** Moves of jobs that do not run: cancelled by hand. */
+/** Moves of jobs that do not run. */
+const AT_REST: readonly string[] = [
+  'new to cancelled: cancel',
+  'new to cancelled: expired',
+  'new to new: update',
+  'new to new: retry by hand',
+  'error to new: retry by hand',
+  'cancelled to new: retry by hand',
+];
+
 function chargeAtRest({ from, to, reason }: Move): Charge | undefined {
-  return from === 'new' && to === 'cancelled' && reason === 'cancel' ? 'no' : undefined;
+  return AT_REST.includes(`${from} to ${to}: ${reason}`) ? 'no' : undefined;
 }
 
 /** A worker that runs a job and is lost has spent the attempt: of the jobs of a key that were claimed together, one has. */
@@ -93,6 +113,8 @@ function checkLosses(seen: Observation): Violation[] {
 function isCharged(move: Move, seen: Observation): boolean {
   if (move.to !== 'new') return true;
   const moves = seen.moves(move.job);
-  const next = moves.slice(moves.indexOf(move) + 1).find(({ from }) => from === 'in-progress');
-  return next === undefined || next.attempt > move.attempt;
+  const later = moves.slice(moves.indexOf(move) + 1);
+  const next = later.find(({ from, to }) => from === 'in-progress' || FINAL.includes(to));
+  // Where it ended meanwhile by a hand, nothing tells any more.
+  return next === undefined || next.from !== 'in-progress' || next.attempt > move.attempt;
 }

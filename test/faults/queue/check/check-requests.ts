@@ -2,7 +2,7 @@ import type { Violation } from '../../plan.ts';
 import type { Request } from '../history.ts';
 import { groupBy, type Observation } from './observation.ts';
 
-/** What was acknowledged is there, what was rolled back is not, and a unique job is there once. */
+/** What was acknowledged is there, and what was rolled back is not. */
 export function checkRequests(seen: Observation): Violation[] {
   const byNumber = groupBy(seen.history.jobs, ({ n }) => [String(n)]);
   const found: Violation[] = [];
@@ -29,11 +29,11 @@ export function checkRequests(seen: Observation): Violation[] {
   for (const { id, n, kind } of seen.history.jobs) {
     if (kind !== 'letter' && !known.has(n)) found.push(seen.violation('a job was asked for', `job ${id}`, [id]));
   }
-  return [...found, ...checkUnique(seen)];
+  return found;
 }
 
 function misfit(
-  { outcome, how, ids, isDuplicate }: Request,
+  { outcome, how, ids, numbers, duplicates }: Request,
   at: number,
   jobs: readonly string[],
   seen: Observation,
@@ -44,24 +44,8 @@ function misfit(
   }
   if (outcome === 'unknown') return undefined;
   const id = ids[at] ?? '';
+  if (seen.isErased(id)) return undefined;
+  const isDuplicate = duplicates.has(numbers[at] ?? 0);
   if (isDuplicate) return seen.job(id) === undefined ? 'a duplicate is of a job that is there' : undefined;
   return jobs[0] === id ? undefined : 'what was acknowledged is there';
-}
-
-function checkUnique(seen: Observation): Violation[] {
-  const created = groupBy(
-    seen.history.jobs.filter(({ kind }) => kind === 'create'),
-    ({ key }) => [key ?? ''],
-  );
-  return [...created].flatMap(([key, jobs]) =>
-    jobs.length > 1
-      ? [
-          seen.violation(
-            'a unique job is there once',
-            `key ${key}`,
-            jobs.map(({ id }) => id),
-          ),
-        ]
-      : [],
-  );
 }

@@ -2,9 +2,12 @@ import type { Violation } from '../../plan.ts';
 import type { QueueHistory } from '../history.ts';
 import { checkEffects } from './check-effects.ts';
 import { checkGroups } from './check-groups.ts';
+import { checkHands } from './check-hands.ts';
 import { checkKeys } from './check-keys.ts';
 import { checkMoves } from './check-moves.ts';
 import { checkRequests } from './check-requests.ts';
+import { checkTimes } from './check-times.ts';
+import { checkUnique } from './check-unique.ts';
 import { Observation } from './observation.ts';
 
 /** What in the history cannot have come from a queue that keeps its promises. */
@@ -17,5 +20,8 @@ export function checkQueue(history: QueueHistory): Violation[] {
     ...checkEffects(seen),
     ...checkKeys(seen),
     ...checkGroups(seen),
+    ...checkUnique(seen),
+    ...checkTimes(seen),
+    ...checkHands(seen),
   ];
 }

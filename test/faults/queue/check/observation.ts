@@ -1,6 +1,15 @@
 import type { Violation } from '../../plan.ts';
 import type { Effect, Job, Move, QueueHistory, Run } from '../history.ts';
 
+/** From one moment to another, by the clock of the notes; the end may be Infinity. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Statuses that only a change by hand ends. */
+export const FINAL: readonly string[] = ['complete', 'error', 'cancelled'];
+
 /** A history by what its rules ask for. */
 export class Observation {
   readonly history: QueueHistory;
@@ -10,6 +19,8 @@ export class Observation {
   readonly #runs: ReadonlyMap<string, readonly Run[]>;
   readonly #runsOf: ReadonlyMap<string, readonly Run[]>;
   readonly #effects: ReadonlyMap<string, readonly Effect[]>;
+  readonly #askedAt: ReadonlyMap<number, number>;
+  readonly #erased: ReadonlySet<string>;
 
   constructor(history: QueueHistory) {
     this.history = history;
@@ -22,6 +33,9 @@ export class Observation {
     this.#runs = groupBy(runs, ({ ids }) => ids);
     this.#runsOf = groupBy(runs, ({ process }) => [process]);
     this.#effects = groupBy(history.effects, ({ job }) => [job]);
+    this.#askedAt = new Map(history.requests.flatMap(({ numbers, askedAt }) => numbers.map((n) => [n, askedAt])));
+    const asked = history.changes.filter(({ hand }) => hand.do === 'erase').map(({ id }) => id);
+    this.#erased = new Set(asked.filter((id) => !this.#jobs.has(id)));
   }
 
   job(id: string): Job | undefined {
@@ -49,6 +63,39 @@ export class Observation {
 
   effects(job: string): readonly Effect[] {
     return this.#effects.get(job) ?? [];
+  }
+
+  /** When its enqueue began; before everything for what no producer has asked for. */
+  askedAt({ n }: Job): number {
+    return this.#askedAt.get(n) ?? -Infinity;
+  }
+
+  /** Whether it was to be erased, and is not there: its history is gone with it. */
+  isErased(id: string): boolean {
+    return this.#erased.has(id);
+  }
+
+  /** When a job was outstanding: more than once where it was new again by hand. */
+  outstanding({ id, committedAt }: Job): Span[] {
+    const spans: Span[] = [];
+    let from: number | undefined = committedAt;
+    for (const move of this.moves(id)) {
+      if (FINAL.includes(move.to) && from !== undefined) {
+        spans.push({ from, to: move.committedAt });
+        from = undefined;
+      } else if (move.to === 'new') from ??= move.committedAt;
+    }
+    return from === undefined ? spans : [...spans, { from, to: Infinity }];
+  }
+
+  /** When a job did not wait: at work, at the earliest from then on and at the latest until then, or ended. */
+  busy(job: Job): Span[] {
+    const work = this.moves(job.id).flatMap(({ claimedAt, committedAt }) =>
+      claimedAt === null ? [] : [{ from: claimedAt, to: committedAt }],
+    );
+    const outstanding = this.outstanding(job);
+    const ended = outstanding.map(({ to }, nth) => ({ from: to, to: outstanding[nth + 1]?.from ?? Infinity }));
+    return [...work, ...ended];
   }
 
   /** Jobs by their keys; those without a key are left out. */

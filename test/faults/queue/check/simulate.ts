@@ -2,7 +2,9 @@ import { Draw } from '../../../support/random.ts';
 import { ATTEMPTS, type KindName } from '../declaration.ts';
 import type { Effect, Job, Move, QueueHistory, Request, Run } from '../history.ts';
 import type { Hold } from '../plan.ts';
-import { GROUP_BUGS, withGroups } from './simulate-groups.ts';
+import { HAND_BUGS, withHands } from './legal/by-hand.ts';
+import { GROUP_BUGS, withGroups } from './legal/groups.ts';
+import { UNIQUE_BUGS, withUnique } from './legal/unique.ts';
 
 /** What a queue that is broken may do. */
 const OWN_BUGS = [
@@ -23,9 +25,11 @@ const OWN_BUGS = [
   'a unit begins after its claim is lost',
 ] as const;
 
-export const BUGS: readonly Bug[] = [...OWN_BUGS, ...GROUP_BUGS];
+type MoreBugs = (typeof GROUP_BUGS)[number] | (typeof UNIQUE_BUGS)[number] | (typeof HAND_BUGS)[number];
 
-export type Bug = (typeof OWN_BUGS)[number] | (typeof GROUP_BUGS)[number];
+export type Bug = (typeof OWN_BUGS)[number] | MoreBugs;
+
+export const BUGS: readonly Bug[] = [...OWN_BUGS, ...GROUP_BUGS, ...UNIQUE_BUGS, ...HAND_BUGS];
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
@@ -71,7 +75,9 @@ export function simulate(seed: number, bug?: Bug): QueueHistory {
   const simulator = new Simulator(seed, bug);
   for (let step = 0; step < 60; step += 1) simulator.step();
   simulator.drain();
-  return withGroups(simulator.history(), new Draw(seed, 'groups'), bug);
+  let history = withGroups(simulator.history(), new Draw(seed, 'groups'), bug);
+  history = withUnique(history, new Draw(seed, 'unique'), bug);
+  return withHands(history, new Draw(seed, 'by hand'), bug);
 }
 
 class Simulator {
@@ -142,9 +148,15 @@ class Simulator {
     return {
       requests: this.#requests,
       runs: this.#runs,
-      jobs: this.#jobs.map((job) => ({ ...job, committedAt: moved(job.committedAt) })),
+      jobs: this.#jobs.map((job) => ({
+        ...job,
+        createdAt: moved(job.committedAt),
+        committedAt: moved(job.committedAt),
+      })),
+      changes: [],
       moves: this.#moves.map((move) => ({
         ...move,
+        at: moved(move.committedAt),
         committedAt: moved(move.committedAt),
         claimedAt: move.claimedAt === null ? null : moved(move.claimedAt),
       })),
@@ -174,7 +186,7 @@ class Simulator {
     const numbers = jobs.map(({ n }) => n);
     const base = { numbers, askedAt: this.#now, how };
     if (first !== undefined && how !== 'rolled back' && this.#bug !== 'a unique job is there twice') {
-      this.#requests.push({ ...base, outcome: 'acknowledged', ids: [first.id], isDuplicate: true });
+      this.#requests.push({ ...base, outcome: 'acknowledged', ids: [first.id], duplicates: new Set(numbers) });
       return;
     }
     const ids = jobs.map(({ id }) => id);
@@ -183,7 +195,8 @@ class Simulator {
         ? 'refused'
         : this.#draw.weighted({ acknowledged: 16, unknown: 2, 'unknown, and not there': 1, refused: 1 });
     const outcome = fate === 'unknown, and not there' ? 'unknown' : fate;
-    const request: Request = { ...base, outcome, ids: outcome === 'acknowledged' ? ids : [], isDuplicate: false };
+    const isKnown = outcome === 'acknowledged';
+    const request: Request = { ...base, outcome, ids: isKnown ? ids : [], duplicates: new Set() };
     const isThere = fate === 'acknowledged' || fate === 'unknown' || this.#bug === 'what was rolled back is there';
     this.#open.push({ request, jobs: isThere && !this.#isLost() ? jobs : [] });
   }
@@ -213,13 +226,17 @@ class Simulator {
       timed: 1,
       newer: 0,
       only: 0,
+      waiting: 0,
+      throttled: 0,
+      saved: 0,
       letter: 0,
       called: 0,
     });
     const key = kind === 'plain' || kind === 'timed' ? this.#draw.pick(null, 'k1', 'k2') : this.#draw.pick('k1', 'k2');
     const n = this.#next();
     const isDelayed = this.#draw.chance(0.05);
-    return { id: String(n), n, kind, key, isDelayed, committedAt: 0, status: 'new', spent: 0, isHeld: false };
+    const job = { id: String(n), n, kind, key, isDelayed, createdAt: 0, committedAt: 0, status: 'new' };
+    return { ...job, spent: 0, isHeld: false };
   }
 
   #cancel(): void {
@@ -235,6 +252,7 @@ class Simulator {
       attempt: job.spent,
       process: null,
       claimedAt,
+      at: this.#now,
       committedAt: this.#now,
       xid: this.#xid(),
     });
@@ -320,6 +338,7 @@ class Simulator {
       attempt,
       token,
       begunAt: this.#now,
+      versions: ids.map(() => 0),
     };
     this.#runs.push(unit.run);
   }
@@ -379,7 +398,7 @@ class Simulator {
     const attempt = job.spent + 1;
     if (outcome === 'exhausted') {
       const isSpent = job.spent >= LIMITS[job.kind];
-      const reason = isSpent ? 'worker lost' : 'another job of its unit was lost with its worker';
+      const reason = isSpent ? 'worker lost' : 'another job of its unit was lost with its worker, or has expired';
       return this.#move(job, isSpent ? 'error' : 'new', reason, { attempt, process, claimedAt, xid });
     }
     job.spent = attempt;
@@ -506,7 +525,8 @@ class Simulator {
   #move(job: SimJob, to: string, reason: string, of: Pick<Move, 'attempt' | 'process' | 'claimedAt' | 'xid'>): void {
     job.isHeld = false;
     job.status = to;
-    this.#moves.push({ job: job.id, from: 'in-progress', to, reason, committedAt: this.#now, ...of });
+    const now = this.#now;
+    this.#moves.push({ job: job.id, from: 'in-progress', to, reason, at: now, committedAt: now, ...of });
   }
 
   #drop(worker: SimWorker, holding: Holding): void {

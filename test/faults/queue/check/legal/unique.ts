@@ -1,0 +1,102 @@
+import type { Draw } from '../../../../support/random.ts';
+import { DEBOUNCE, THROTTLE_MS } from '../../declaration.ts';
+import type { Job, QueueHistory } from '../../history.ts';
+import { Addition } from './addition.ts';
+
+/** What a queue that is broken may do with jobs of which not all are taken, or that wait for rest. */
+export const UNIQUE_BUGS = [
+  'two are outstanding',
+  'a job is outstanding again next to another one',
+  'two wait',
+  'a throttled key has two jobs in its time',
+  'debounced jobs do not wait for rest',
+  'a debounced job is left behind',
+] as const;
+
+/** The history, with jobs of which not all are taken next to those that it has. */
+export function withUnique(history: QueueHistory, draw: Draw, bug: string | undefined): QueueHistory {
+  const more = new Unique(history, draw, bug);
+  more.addOutstanding();
+  more.addAgain();
+  more.addWaiting();
+  more.addThrottled();
+  more.addDebounced();
+  return more.history();
+}
+
+class Unique extends Addition {
+  readonly #bug: string | undefined;
+
+  constructor(before: QueueHistory, draw: Draw, bug: string | undefined) {
+    super(before, draw, 2_000_000);
+    this.#bug = bug;
+  }
+
+  addOutstanding(): void {
+    let at = 1000;
+    for (let n = this.draw.int(1, 4); n > 0; n -= 1) {
+      const job = this.add('only', at, 'only');
+      const ended = this.run(job, at + this.draw.int(6, 40));
+      this.ask([job]);
+      at = ended + (this.#bug === 'two are outstanding' ? -1 : this.draw.int(0, 20));
+    }
+  }
+
+  /** One that is cancelled, and new again by hand when no other one is outstanding. */
+  addAgain(): void {
+    const [first, second] = [this.add('only', 1000, 'again'), this.add('only', 1100, 'again')];
+    this.rest(first, 'new', 'cancelled', 'cancel', 1050);
+    const ended = this.run(second, 1110);
+    const again = ended + (this.#bug === 'a job is outstanding again next to another one' ? -3 : this.draw.int(0, 20));
+    this.rest(first, 'cancelled', 'new', 'retry by hand', again);
+    this.run(first, again + 10);
+    this.ask([first]);
+    this.ask([second]);
+  }
+
+  /** One may wait behind one that runs, and is there already for those that are enqueued meanwhile. */
+  addWaiting(): void {
+    const first = this.add('waiting', 1000, 'waiting');
+    const begun = 1000 + this.draw.int(10, 40);
+    const second = this.add('waiting', begun + (this.#bug === 'two wait' ? -7 : this.draw.int(0, 20)), 'waiting');
+    const ended = this.run(first, begun + (this.#bug === 'two wait' ? 12 : 0));
+    this.run(second, Math.max(ended, second.committedAt + 6));
+    const third = { ...this.job('waiting', second.committedAt + 5, 'waiting'), id: second.id };
+    for (const job of [first, second]) this.ask([job]);
+    this.ask([third], undefined, false, [third.n]);
+  }
+
+  addThrottled(): void {
+    let createdAt = 1000;
+    for (let n = this.draw.int(1, 3); n > 0; n -= 1) {
+      const job = this.put({ ...this.job('throttled', createdAt + this.draw.int(0, 9), 'throttled'), createdAt });
+      this.run(job, job.committedAt + 6);
+      this.ask([job]);
+      createdAt += this.#bug === 'a throttled key has two jobs in its time' ? THROTTLE_MS - 5 : THROTTLE_MS;
+    }
+  }
+
+  /** A burst, a unit; one that comes as the unit begins is in the next. */
+  addDebounced(): void {
+    const burst = this.#saves(1000, this.draw.int(2, 6));
+    const last = Math.max(...burst.map(({ createdAt }) => createdAt));
+    const isEarly = this.#bug === 'debounced jobs do not wait for rest';
+    // At the latest when the first has waited for long enough, whether there was rest or not.
+    const rested = Math.min(last + DEBOUNCE.wait, Math.max(1000 + DEBOUNCE.max, last + 1));
+    const begun = isEarly ? last + 20 : rested + this.draw.int(0, 50);
+    const left = this.#bug === 'a debounced job is left behind' ? burst.splice(0, 1) : [];
+    const ended = this.runAll(burst, { begunAt: begun, claimedMs: this.draw.int(0, 4) });
+    const more = [...left, ...this.#saves(begun, 1)];
+    this.runAll(more, { begunAt: Math.max(ended, begun + DEBOUNCE.wait) + 10 });
+  }
+
+  #saves(from: number, n: number): Job[] {
+    let createdAt = from;
+    return Array.from({ length: n }, () => {
+      const job = this.put({ ...this.job('saved', createdAt + 1, 'saved'), createdAt, isDelayed: true });
+      this.ask([job]);
+      createdAt += this.draw.int(3, DEBOUNCE.wait - 10);
+      return job;
+    });
+  }
+}
