@@ -2,7 +2,7 @@ import { type Definition, showTable } from './declare/source.ts';
 import type { ChangeRow } from './postgres/change.ts';
 
 /** One change of one row. */
-export interface Change {
+export interface CapturedChange {
   /** Ids rise: of two changes of one row, the later one has the higher id. */
   readonly id: string;
   /** When the statement ran, by the database's clock. */
@@ -23,7 +23,7 @@ export interface Change {
   readonly dbUser: string;
 }
 
-export function toChange(row: ChangeRow, { sources }: Definition): Change {
+export function toChange(row: ChangeRow, { sources }: Definition): CapturedChange {
   const source = sources.find(({ number }) => number === row.source);
   const { source: _number, ...rest } = row;
   return { ...rest, at: new Date(row.at), table: source === undefined ? '?' : showTable(source) };

@@ -9,7 +9,7 @@ import type { Duration } from '../base/time/duration.ts';
 import { FailureLog } from '../base/work/failure-log.ts';
 import { startWithRetries } from '../base/work/start-up.ts';
 import { BOTH, type PostgresEngine, type Transaction } from '../engine/postgres/index.ts';
-import { type Change, toChange } from './change.ts';
+import { type CapturedChange, toChange } from './change.ts';
 import { answerDeadlineMs, STOP_MS } from './deadlines.ts';
 import { otherDatabase } from './declare/options.ts';
 import type { Definition } from './declare/source.ts';
@@ -22,7 +22,7 @@ import { startLogPartitions } from './work/log-partitions.ts';
  * Handles changes. Its writes through `tx` are committed together with the acknowledgement. Other effects may happen again:
  * after a crash the handler is called with the same changes, which have the same ids.
  */
-export type ChangeHandler = (changes: readonly Change[], tx: Transaction) => Promise<void>;
+export type ChangeHandler = (changes: readonly CapturedChange[], tx: Transaction) => Promise<void>;
 
 export interface FollowOptions {
   /** The name of this consumer; its position in the log is stored under this name. */
@@ -184,7 +184,12 @@ export class Follower {
   }
 
   /** A batch may have been committed there although its acknowledgement was lost here; it is not written again. */
-  async #hand(to: PostgresEngine, delivery: Delivery, changes: readonly Change[], timeoutMs: number): Promise<void> {
+  async #hand(
+    to: PostgresEngine,
+    delivery: Delivery,
+    changes: readonly CapturedChange[],
+    timeoutMs: number,
+  ): Promise<void> {
     await to.server();
     await to.transaction(
       async (tx) => {
@@ -199,7 +204,7 @@ export class Follower {
   }
 
   /** The handler may write on other nodes of Citus. */
-  async #handle(engine: PostgresEngine, changes: readonly Change[], tx: Transaction): Promise<void> {
+  async #handle(engine: PostgresEngine, changes: readonly CapturedChange[], tx: Transaction): Promise<void> {
     if (engine.spansNodes) await tx.query(BOTH);
     await this.#handler(changes, tx);
   }

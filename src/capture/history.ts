@@ -2,7 +2,7 @@ import { InvalidInput } from '../base/errors.ts';
 import { checkOptions, custom, integer, optional, text } from '../base/options/options.ts';
 import { refusal } from '../base/options/refusal.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
-import { type Change, toChange } from './change.ts';
+import { type CapturedChange, toChange } from './change.ts';
 import { type Definition, linkNumber, showTable } from './declare/source.ts';
 import { readHistory } from './postgres/change.ts';
 
@@ -47,7 +47,7 @@ export async function searchHistory(
   engine: PostgresEngine,
   { capture, definition }: { capture: number; definition: Definition },
   options: HistoryOptions,
-): Promise<Change[]> {
+): Promise<CapturedChange[]> {
   const { table, ...given } = checkOptions('history', options, shape);
   const source = table === undefined ? undefined : definition.sources.find((one) => showTable(one) === table);
   if (table !== undefined && source === undefined) {

@@ -1,6 +1,6 @@
 import { type Duration, parseDuration } from '../base/time/duration.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
-import type { Change } from './change.ts';
+import type { CapturedChange } from './change.ts';
 import type { CaptureOptions, Difference } from './declare/definition.ts';
 import type { ProjectOptions, RunOptions } from './declare/options.ts';
 import { Follower, type FollowOptions } from './follower.ts';
@@ -11,7 +11,7 @@ import { Projection } from './projection.ts';
 import { CaptureWorker } from './worker.ts';
 
 export type { Duration } from '../base/time/duration.ts';
-export type { Change } from './change.ts';
+export type { CapturedChange } from './change.ts';
 export type {
   CaptureOptions,
   ColumnVia,
@@ -34,7 +34,7 @@ export {
 export type { HistoryOptions } from './history.ts';
 export { CaptureAdmin, type CaptureRecord, createCaptureAdmin } from './operate/admin.ts';
 export type { CapturePlan } from './operate/installer.ts';
-export type { Drift } from './operate/reconcile.ts';
+export type { ReconcileResult } from './operate/reconcile.ts';
 export type { Culprit, LineStatus } from './postgres/admin.ts';
 export type { Progress } from './postgres/sweep.ts';
 export { type BackfillOptions, Projection, type ReconcileOptions } from './projection.ts';
@@ -121,7 +121,7 @@ export class Capture {
    * Finds changes in the tables that have a history, newest first.
    * @throws InvalidInput, NotFound
    */
-  async history(options: HistoryOptions = {}): Promise<readonly Change[]> {
+  async history(options: HistoryOptions = {}): Promise<readonly CapturedChange[]> {
     return searchHistory(this.#engine, await this.#installer.requireCapture(), options);
   }
 

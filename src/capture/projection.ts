@@ -13,7 +13,7 @@ import {
 } from './declare/options.ts';
 import { type Definition, rootOf, type Source } from './declare/source.ts';
 import type { Installer } from './operate/installer.ts';
-import { type Drift, reconcile } from './operate/reconcile.ts';
+import { type ReconcileResult, reconcile } from './operate/reconcile.ts';
 import { copyStatements } from './postgres/copy.ts';
 import { takeOver } from './postgres/epoch.ts';
 import { CaptureStore } from './postgres/store.ts';
@@ -111,7 +111,7 @@ export class Projection {
    * Compares every entity with its row, page by page, and marks entities whose row differs as changed, so that they are
    * projected again. Entities whose change is still to be projected do not count as different.
    */
-  async reconcile(options: ReconcileOptions = {}): Promise<Drift> {
+  async reconcile(options: ReconcileOptions = {}): Promise<ReconcileResult> {
     const settings = checkOptions('reconcile', options, { ...pageShape, repair: bool({ default: true }) });
     return reconcile(this.#engine, await this.open(), settings);
   }

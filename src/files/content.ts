@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 
 /** The time limits of a transfer, all in milliseconds. */
-export interface Budget {
+export interface TransferLimits {
   /** Until the connection is open. */
   readonly connectMs: number;
   /** From the request to the first byte of the answer. */
@@ -82,7 +82,7 @@ export interface Content {
   /** For messages: the place of the store. */
   readonly where: string;
   /** Sets the time limits; called before any other method. */
-  useBudget?(budget: Budget): void;
+  useBudget?(budget: TransferLimits): void;
   /**
    * Writes an object durably, from chunks in order. The promise resolves when the store has all of them.
    * @throws Conflict  there is an object of that name with other bytes

@@ -28,7 +28,7 @@ import { PostgresFileStore } from './postgres/store.ts';
 import { type FileReading, Reader, type ReadOptions } from './reader.ts';
 import { verified } from './verify.ts';
 import type { FileVersion, PastVersion } from './version.ts';
-import { conflict, type Upload, type Written } from './write/publish.ts';
+import { conflict, type Upload, type WriteResult } from './write/publish.ts';
 import { checkSource, type FileSource } from './write/source.ts';
 import { beginCopy, beginUpload } from './write/upload.ts';
 import type { WriteContext } from './write/write-context.ts';
@@ -97,7 +97,7 @@ export class Files implements AsyncDisposable {
    * @throws VersionConflict  the document has another version than `ifVersion`
    * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused, UploadExpired, LeaseLost
    */
-  async write(id: string, source: FileSource, options: WriteOptions = {}): Promise<Written> {
+  async write(id: string, source: FileSource, options: WriteOptions = {}): Promise<WriteResult> {
     const given = parseWrite('write', options);
     const { tx } = given;
     const upload = await beginUpload(this.#writing, parseId('write', id), checkSource('write', source), given);
@@ -167,13 +167,13 @@ export class Files implements AsyncDisposable {
    * Makes an earlier version the next one. The bytes are copied, inside the store if it can do that. @throws NotFound, and as
    * write
    */
-  async restore(id: string, version: number, options: ChangeOptions = {}): Promise<Written> {
+  async restore(id: string, version: number, options: ChangeOptions = {}): Promise<WriteResult> {
     const name = parseId('restore', id);
     return this.#copy('restore', name, parseVersion('restore', version), name, options);
   }
 
   /** Makes a document's version, by default the live one, the next version of another document. @throws NotFound, and as write */
-  async copy(from: string, to: string, options: CopyOptions = {}): Promise<Written> {
+  async copy(from: string, to: string, options: CopyOptions = {}): Promise<WriteResult> {
     const { version, ...change } = options;
     const wanted = version === undefined ? undefined : parseVersion('copy', version);
     return this.#copy('copy', parseId('copy', from, 'from'), wanted, parseId('copy', to, 'to'), change);
@@ -317,7 +317,7 @@ export class Files implements AsyncDisposable {
     version: number | undefined,
     to: string,
     options: ChangeOptions,
-  ): Promise<Written> {
+  ): Promise<WriteResult> {
     const change = parseChange(what, options);
     const found = await this.#reader.row(from, version, undefined);
     const all = { start: 0, end: found.size };

@@ -3,7 +3,7 @@ import { Conflict, StoreRefused, StoreUnavailable } from '../base/errors.ts';
 import { Lazy } from '../base/lazy.ts';
 import type { Logger } from '../base/logger.ts';
 import { Breaker } from './breaker.ts';
-import type { Budget, Content, ContentCall, StoreProbe } from './content.ts';
+import type { Content, ContentCall, StoreProbe, TransferLimits } from './content.ts';
 import { type Marker, readMarkerText, toMarkerText } from './marker.ts';
 import type { CollectorPass, FileStore, StoreRow } from './store.ts';
 import { TransferTimeout } from './transfer-timeout.ts';
@@ -11,7 +11,7 @@ import { TransferTimeout } from './transfer-timeout.ts';
 /** The content store for the rest of this folder: with time limits, and behind a circuit breaker. */
 export class GuardedContent {
   readonly content: Content;
-  readonly budget: Budget;
+  readonly budget: TransferLimits;
   readonly breaker: Breaker;
   readonly #store: FileStore;
   readonly #namespace: string;
@@ -20,7 +20,7 @@ export class GuardedContent {
   /** The id of the store, once marker and database have agreed on it. */
   #is: string | undefined;
 
-  constructor(content: Content, budget: Budget, store: FileStore, namespace: string, logger: Logger) {
+  constructor(content: Content, budget: TransferLimits, store: FileStore, namespace: string, logger: Logger) {
     this.content = content;
     this.budget = budget;
     this.breaker = new Breaker(`${content.kind} ${content.where}`);

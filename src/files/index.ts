@@ -10,7 +10,6 @@ export {
 } from '../base/errors.ts';
 export type { Duration } from '../base/time/duration.ts';
 export type {
-  Budget,
   Content,
   ContentCall,
   DeleteCall,
@@ -20,6 +19,7 @@ export type {
   PutCall,
   Range,
   StoreProbe,
+  TransferLimits,
 } from './content.ts';
 export { disk } from './disk/index.ts';
 export { type CopyOptions, createFiles, Files, type FilesEvents, type RemoveOptions } from './files.ts';
@@ -34,5 +34,5 @@ export type { FileReading, ReadOptions } from './reader.ts';
 export { type S3Options, s3 } from './s3/index.ts';
 export type { DocumentLock, Reload, UploadFate } from './store.ts';
 export type { FileState, FileVersion, PastVersion } from './version.ts';
-export type { PublishOptions, Upload, Written } from './write/publish.ts';
+export type { PublishOptions, Upload, WriteResult } from './write/publish.ts';
 export type { FileSource } from './write/source.ts';

@@ -15,7 +15,7 @@ import { refusal } from '../base/options/refusal.ts';
 import { isObject } from '../base/options/shape.ts';
 import { type Duration, formatDuration } from '../base/time/duration.ts';
 import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
-import type { Budget, Content } from './content.ts';
+import type { Content, TransferLimits } from './content.ts';
 
 /** Options of {@link createFiles}. */
 export interface FilesOptions {
@@ -64,7 +64,7 @@ export interface ParsedOptions {
   readonly tombstone: number;
   readonly history: number;
   readonly maxBytes: number;
-  readonly budget: Budget;
+  readonly budget: TransferLimits;
 }
 
 /** The part of a lock of `pawl/lock` that a publication under the lock needs. */

@@ -8,7 +8,7 @@ import type { GuardedContent } from './guarded-content.ts';
 import { parseId, parseVersion } from './options.ts';
 import type { FileStore } from './store.ts';
 import { TransferTimeout } from './transfer-timeout.ts';
-import { blocksAround, type Check, cut, verified } from './verify.ts';
+import { blocksAround, type CheckLevel, cut, verified } from './verify.ts';
 import type { FileVersion, Readable } from './version.ts';
 
 /** Options of a read. */
@@ -42,7 +42,7 @@ export interface FileReading {
 /** A stream of bytes, and how to check them. */
 export interface ContentBody {
   readonly stream: Stream;
-  readonly check: Check;
+  readonly check: CheckLevel;
 }
 
 /** Opens bytes of a version, in the store or in a hot copy. */

@@ -14,7 +14,7 @@ export function blocksAround(range: Range, size: number): Range {
  * How closely bytes are checked. `hash`: each block, and the SHA-256 of the whole if all of it is read. `blocks`: each block.
  * `length`: only the length, since the bytes were checked elsewhere.
  */
-export type Check = 'hash' | 'blocks' | 'length';
+export type CheckLevel = 'hash' | 'blocks' | 'length';
 
 /**
  * Passes on the bytes of an object: each block after its check, the last one after the check of the whole. Wrong bytes are
@@ -26,7 +26,7 @@ export async function* verified(
   chunks: AsyncIterable<Buffer>,
   print: Fingerprint,
   range: Range,
-  check: Check,
+  check: CheckLevel,
 ): AsyncGenerator<Buffer, void> {
   if (check === 'length') return yield* measured(chunks, range);
   const { start, end } = range;

@@ -18,7 +18,7 @@ export {
 } from './adapters.ts';
 export { hashPassword } from './auth/password.ts';
 export type { Peer } from './auth/peer.ts';
-export { type Grant, PERMISSIONS, type Permission, ROLES, type Role } from './auth/permission.ts';
+export { type Identity, PERMISSIONS, type Permission, ROLES, type Role } from './auth/permission.ts';
 export type { DevControl, DevStage } from './dev.ts';
 export type { LinkOptions } from './links.ts';
 export type {

@@ -21,7 +21,7 @@ import type { Files } from '../files/index.ts';
 import type { Queue } from '../queue/index.ts';
 import { isPasswordHash } from './auth/password.ts';
 import { isThisMachine } from './auth/peer.ts';
-import { type Grant, isPermission, type Permission, ROLES, type Role } from './auth/permission.ts';
+import { type Identity, isPermission, type Permission, ROLES, type Role } from './auth/permission.ts';
 import type { DevStage } from './dev.ts';
 import { type LinkOptions, links } from './links.ts';
 import { type Program, programShape } from './program.ts';
@@ -91,7 +91,9 @@ export interface AuthOptions {
   readonly dangerouslyTrustLoopback?: Role | undefined;
 }
 
-export type Authorize = (request: Request) => Grant | Response | undefined | Promise<Grant | Response | undefined>;
+export type Authorize = (
+  request: Request,
+) => Identity | Response | undefined | Promise<Identity | Response | undefined>;
 
 export interface RedactOptions {
   /** Values under these keys, at any depth and in any case, are shown as "[redacted]". */
@@ -177,8 +179,8 @@ export interface HttpSettings extends Program {
 }
 
 export interface AuthSettings {
-  readonly tokens: readonly (Grant & { readonly token: string; readonly inUrl: boolean })[];
-  readonly users: readonly (Grant & { readonly password: string })[];
+  readonly tokens: readonly (Identity & { readonly token: string; readonly inUrl: boolean })[];
+  readonly users: readonly (Identity & { readonly password: string })[];
   readonly jwt: JwtSettings | undefined;
   readonly authorize: Authorize | undefined;
   readonly secret: string | undefined;

@@ -9,8 +9,8 @@ import type { AnyQueueAdmin, QueueRecord } from '../queue/index.ts';
 import { Authenticator } from './auth/authenticator.ts';
 import { Effects, type Writers } from './auth/effects.ts';
 import type { Principal } from './auth/permission.ts';
+import { backendOf } from './backend.ts';
 import { BulkActions } from './bulk/actions.ts';
-import { groundOf } from './ground.ts';
 import { Feeds } from './live/feed.ts';
 import { JobWatch } from './live/job-watch.ts';
 import { Live } from './live/live.ts';
@@ -50,7 +50,7 @@ export class Services {
   #records: { readonly at: number; readonly list: Promise<QueueRecord[]> } | undefined;
 
   constructor(given: PostgresEngine | DynamoEngine, settings: HttpSettings) {
-    const ground = groundOf(given, settings);
+    const ground = backendOf(given, settings);
     const { engine, writes: queues } = ground;
     this.settings = settings;
     this.engine = engine;

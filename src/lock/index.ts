@@ -23,8 +23,8 @@ export {
   type RowId,
 } from './rows/lock.ts';
 export { extendRows, type SettleOptions, type SettleResult, settle } from './rows/settle.ts';
-export type { ColumnValue, Handle, TableName } from './rows/table.ts';
-export { type ColumnConditions, type Comparison, type SqlCondition, sql, type Where } from './rows/where.ts';
+export type { ColumnValue, EngineOrTransaction, TableName } from './rows/table.ts';
+export { type ColumnComparison, type ColumnConditions, type SqlCondition, sql, type Where } from './rows/where.ts';
 export type { PermitOptions, Semaphore } from './semaphore.ts';
 export type {
   BlockedBackend,

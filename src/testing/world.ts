@@ -3,10 +3,10 @@ import { checkOptions, custom, duration, func, list, oneOf, optional, text } fro
 import { type Duration, parseDuration } from '../base/time/duration.ts';
 import { type PostgresEngine, type PostgresOptions, postgres } from '../engine/postgres/index.ts';
 import { Crash, POINTS } from './crash.ts';
-import { Machine } from './machine.ts';
 import { PostgresWorld } from './postgres.ts';
 import { DatabaseClaim } from './postgres-claim.ts';
 import { snapshot } from './snapshot.ts';
+import { WorldProcess } from './world-process.ts';
 
 export interface WorldOptions {
   /** What lives in it. */
@@ -129,7 +129,7 @@ export class World implements AsyncDisposable {
     await claim?.take();
     const database = new PostgresWorld(engine);
     await database.clear();
-    const machine = new Machine(() => postgres(url, QUIET), this.#actors, database, crash);
+    const machine = new WorldProcess(() => postgres(url, QUIET), this.#actors, database, crash);
     try {
       await machine.start();
       const actors = createActors(engine, this.#actors);

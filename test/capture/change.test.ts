@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { Conflict, InvalidInput, LockNotAvailable } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
-import { type Capture, type Change, createCapture, sql } from '../../src/capture/index.ts';
+import { type Capture, type CapturedChange, createCapture, sql } from '../../src/capture/index.ts';
 import { maintainLogPartitions } from '../../src/capture/postgres/log-partitions.ts';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
@@ -191,7 +191,7 @@ test('while a month is dropped, a writer waits no longer than one try takes, eve
 
 interface FollowerScene {
   readonly scene: Scene;
-  readonly seen: Change[];
+  readonly seen: CapturedChange[];
   readonly next: () => Promise<number>;
   readonly capture: Capture;
   readonly rebase: () => Promise<number>;
@@ -199,7 +199,7 @@ interface FollowerScene {
 
 async function follow(): Promise<FollowerScene> {
   const scene = await openScene();
-  const seen: Change[] = [];
+  const seen: CapturedChange[] = [];
   const capture = createCapture(scene.engine, {
     entity: 'followed',
     root: 'orders',
@@ -295,7 +295,8 @@ test('two processes share a follower: one at a time receives changes, and none c
   const scene = await openScene();
   const seen: string[] = [];
   const make = (): Capture => createCapture(scene.engine, { entity: 'followed', root: 'orders' });
-  const handler = async (changes: readonly Change[]): Promise<void> => void seen.push(...changes.map(({ id }) => id));
+  const handler = async (changes: readonly CapturedChange[]): Promise<void> =>
+    void seen.push(...changes.map(({ id }) => id));
   const followers = [make(), make()].map((capture) => ({
     capture,
     follower: capture.follow({ name: 'copy', handler }),

@@ -36,7 +36,7 @@ function safe(name: string): string {
 
 const BOX = { width: 150, height: 40, gapX: 40, gapY: 54, pad: 24 } as const;
 
-interface StatePlace {
+interface BoxPosition {
   readonly x: number;
   readonly y: number;
   readonly row: number;
@@ -48,7 +48,7 @@ export function svg(machine: Machine, { counts, current }: DiagramOptions = {}):
   const widest = rows.reduce((most, row) => Math.max(most, row.length), 0);
   const width = BOX.pad * 2 + widest * (BOX.width + BOX.gapX) - BOX.gapX + 60;
   const height = BOX.pad * 2 + rows.length * (BOX.height + BOX.gapY) - BOX.gapY;
-  const places = new Map<string, StatePlace>();
+  const places = new Map<string, BoxPosition>();
   for (const [index, row] of rows.entries()) {
     const used = row.length * (BOX.width + BOX.gapX) - BOX.gapX;
     for (const [column, name] of row.entries()) {
@@ -56,7 +56,7 @@ export function svg(machine: Machine, { counts, current }: DiagramOptions = {}):
       places.set(name, { x, y: BOX.pad + index * (BOX.height + BOX.gapY), row: index });
     }
   }
-  const named = (names: readonly string[]): StatePlace[] =>
+  const named = (names: readonly string[]): BoxPosition[] =>
     [...places].filter(([name]) => names.includes(name)).map(([, place]) => place);
   const edges = Object.entries(machine.states).flatMap(([name, { to, giveUp }]) =>
     named([name]).flatMap((from) =>
@@ -97,7 +97,7 @@ function rowsOf({ initial, states }: Machine): string[][] {
 
 function box(
   name: string,
-  { x, y }: StatePlace,
+  { x, y }: BoxPosition,
   count: number | undefined,
   isCurrent: boolean,
   isInitial: boolean,
@@ -113,7 +113,7 @@ function box(
 }
 
 /** @param isForced  after failures, and not because the body says so: dashed */
-function edge(a: StatePlace, b: StatePlace, isForced: boolean): string {
+function edge(a: BoxPosition, b: BoxPosition, isForced: boolean): string {
   const path = (d: string): string => line(d, isForced);
   const middle = BOX.width / 2;
   if (a === b) {
@@ -142,6 +142,6 @@ function line(d: string, isDashed: boolean): string {
   return `<path d="${d}" fill="none" stroke="#667"${dashes} marker-end="url(#arrow)"/>`;
 }
 
-function note(place: StatePlace, semaphore: string): string {
+function note(place: BoxPosition, semaphore: string): string {
   return `<text x="${place.x + BOX.width / 2}" y="${place.y - 8}" text-anchor="middle" font-size="11" fill="#a33">always: ${escapeHtml(semaphore)}</text>`;
 }

@@ -6,7 +6,7 @@ import { type OptionPath, refusal, subject } from './refusal.ts';
 import { type Check, isObject, missing, type OptionValues, readShape, type Shape, within } from './shape.ts';
 
 /** What every kind can have: a default makes the option one that may be left out. It is checked like a given value. */
-export interface Kind<T> {
+export interface OptionKind<T> {
   readonly default?: T | undefined;
 }
 
@@ -17,7 +17,7 @@ export interface Range {
 }
 
 /** Bounds are lengths in characters. */
-export interface TextKind extends Kind<string>, Range {
+export interface TextKind extends OptionKind<string>, Range {
   /** The longest that it may be in UTF-8, instead of `max`: what the database counts. */
   readonly maxBytes?: number | undefined;
   /** What the text has to match, and how to say that after "must be": `[/^[a-z]+$/, 'lower-case letters']`. */
@@ -26,7 +26,7 @@ export interface TextKind extends Kind<string>, Range {
   readonly secret?: boolean | undefined;
 }
 
-export interface DurationKind extends Kind<Duration> {
+export interface DurationKind extends OptionKind<Duration> {
   /** Default 0. */
   readonly min?: Duration | undefined;
   /** Default 100 years. */
@@ -36,14 +36,14 @@ export interface DurationKind extends Kind<Duration> {
 }
 
 /** A whole number. */
-export function integer(kind: Kind<number> & Range = {}): Check<number> {
+export function integer(kind: OptionKind<number> & Range = {}): Check<number> {
   const words = `a whole number${rangeWords(kind)}`;
   const fits = (value: unknown): value is number => Number.isSafeInteger(value) && isInRange(Number(value), kind);
   return check(words, fits, kind);
 }
 
 /** A finite number. */
-export function number(kind: Kind<number> & Range = {}): Check<number> {
+export function number(kind: OptionKind<number> & Range = {}): Check<number> {
   const words = `a number${rangeWords(kind)}`;
   const fits = (value: unknown): value is number => Number.isFinite(value) && isInRange(Number(value), kind);
   return check(words, fits, kind);
@@ -73,12 +73,15 @@ function hidden(place: OptionPath, words: string): InvalidInput {
 }
 
 /** `true` or `false`. */
-export function bool(kind: Kind<boolean> = {}): Check<boolean> {
+export function bool(kind: OptionKind<boolean> = {}): Check<boolean> {
   return check('true or false', (value) => typeof value === 'boolean', kind);
 }
 
 /** One of the given words or numbers. */
-export function oneOf<const T extends string | number>(values: readonly T[], kind: Kind<NoInfer<T>> = {}): Check<T> {
+export function oneOf<const T extends string | number>(
+  values: readonly T[],
+  kind: OptionKind<NoInfer<T>> = {},
+): Check<T> {
   const words = `one of ${values.map((value) => JSON.stringify(value)).join(', ')}`;
   return check(words, (value): value is T => values.some((known) => known === value), kind);
 }
@@ -94,7 +97,7 @@ export function duration(kind: DurationKind = {}): Check<number> {
 }
 
 /** A function. Its type is what the caller of this builder says; only that it is a function can be checked. */
-export function func<F extends (...args: never[]) => unknown>(kind: Kind<F> = {}): Check<F> {
+export function func<F extends (...args: never[]) => unknown>(kind: OptionKind<F> = {}): Check<F> {
   return check('a function', (value): value is F => typeof value === 'function', kind);
 }
 
@@ -119,7 +122,7 @@ export function logger(): Check<Logger> {
 const LOGS = ['debug', 'info', 'warn', 'error'] as const;
 
 /** A list, every item of one kind. Bounds are its length. */
-export function list<T>(of: Check<T>, kind: Kind<readonly unknown[]> & Range = {}): Check<readonly T[]> {
+export function list<T>(of: Check<T>, kind: OptionKind<readonly unknown[]> & Range = {}): Check<readonly T[]> {
   const words = `an array${rangeWords(kind, ' items')}`;
   const read = (value: unknown, place: OptionPath): readonly T[] => {
     if (!Array.isArray(value) || !isInRange(value.length, kind)) throw refusal(place, value, words);
@@ -134,7 +137,7 @@ export function list<T>(of: Check<T>, kind: Kind<readonly unknown[]> & Range = {
  */
 export function record<T>(
   of: Check<T>,
-  kind: Kind<Readonly<Record<string, unknown>>> = {},
+  kind: OptionKind<Readonly<Record<string, unknown>>> = {},
 ): Check<Readonly<Record<string, T>>> {
   const read = (value: unknown, place: OptionPath): Readonly<Record<string, T>> => {
     if (!isObject(value)) throw refusal(place, value, 'an object');
@@ -167,12 +170,12 @@ export function optional<T>(of: Check<T>): Check<T | undefined> {
 export function custom<T>(
   words: string,
   read: (value: unknown, place: OptionPath) => T,
-  kind: Kind<unknown> = {},
+  kind: OptionKind<unknown> = {},
 ): Check<T> {
   return kindOf(read, words, kind.default);
 }
 
-function check<T>(words: string, fits: (value: unknown) => value is T, kind: Kind<T>): Check<T> {
+function check<T>(words: string, fits: (value: unknown) => value is T, kind: OptionKind<T>): Check<T> {
   const read = (value: unknown, place: OptionPath): T => {
     if (!fits(value)) throw refusal(place, value, words);
     return value;

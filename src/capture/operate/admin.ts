@@ -2,7 +2,7 @@ import { NotFound } from '../../base/errors.ts';
 import { suggest } from '../../base/options/options.ts';
 import { sleep } from '../../base/time/clock.ts';
 import { id, type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
-import { type Change, toChange } from '../change.ts';
+import { type CapturedChange, toChange } from '../change.ts';
 import type { Difference } from '../declare/definition.ts';
 import { type Definition, rootOf, showTable } from '../declare/source.ts';
 import { type HistoryOptions, searchHistory } from '../history.ts';
@@ -106,7 +106,7 @@ export class CaptureAdmin {
   }
 
   /** @throws NotFound, InvalidInput */
-  async history(entity: string, options: HistoryOptions = {}): Promise<Change[]> {
+  async history(entity: string, options: HistoryOptions = {}): Promise<CapturedChange[]> {
     const { state, definition } = await this.#find(entity);
     return searchHistory(this.#engine, { capture: state.capture?.id ?? 0, definition }, options);
   }
@@ -117,7 +117,7 @@ export class CaptureAdmin {
   async *tail(
     entity: string,
     { signal, pollMs = 250 }: { readonly signal: AbortSignal; readonly pollMs?: number },
-  ): AsyncGenerator<Change> {
+  ): AsyncGenerator<CapturedChange> {
     const { definition } = await this.#find(entity);
     let from = await readSnapshot(this.#engine);
     while (!signal.aborted) {

@@ -4,7 +4,7 @@ import type { Page, Progress, SweepStore } from '../postgres/sweep.ts';
 import type { Destination } from '../work/destination.ts';
 
 /** The result of comparing entities with their rows. */
-export interface Drift {
+export interface ReconcileResult {
   /** How many entities were compared, plus rows without an entity. */
   readonly checked: number;
   /** Entities whose row differs although the log has no change of them that is still to be projected. */
@@ -36,7 +36,7 @@ const MOST_SUSPECTS = 100_000;
  * Goes through the pages, and asks the log only now and then which of the keys that differ are dirty: no index finds a key there, so
  * that each question reads all that is waiting. Each is for twice as many keys as the one before it.
  */
-export async function reconcile(engine: PostgresEngine, parts: Parts, settings: Settings): Promise<Drift> {
+export async function reconcile(engine: PostgresEngine, parts: Parts, settings: Settings): Promise<ReconcileResult> {
   let [checked, drifted, room] = [0, 0, settings.batch];
   const keys: string[] = [];
   let suspects: string[] = [];

@@ -100,7 +100,7 @@ select ${HAS_LINKS} as unknown,
 );
 
 /** The kinds of work that are waiting. */
-export interface Look {
+export interface WaitingWork {
   readonly links: boolean;
   readonly keys: boolean;
   readonly retries: boolean;
@@ -154,8 +154,8 @@ export class CaptureStore {
   }
 
   /** Whether there is anything to do. One round trip; an idle worker mostly makes no other. */
-  async look(deadlineMs: number): Promise<Look> {
-    const [look] = await this.#engine.query<Look>(LOOK, [this.#line], { deadlineMs });
+  async look(deadlineMs: number): Promise<WaitingWork> {
+    const [look] = await this.#engine.query<WaitingWork>(LOOK, [this.#line], { deadlineMs });
     return look ?? { links: false, keys: false, retries: false, sweep: false };
   }
 

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { Change, Culprit, Difference, LineStatus, Projection } from '../../capture/index.ts';
+import type { CapturedChange, Culprit, Difference, LineStatus, Projection } from '../../capture/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 import { type Field, json } from '../output/output.ts';
 import { startProgress } from '../output/progress.ts';
@@ -135,7 +135,7 @@ async function tail(cli: Cli, entity: string): Promise<number> {
   return EXIT.done;
 }
 
-function line({ at, table, op, key, oldKey, after, before, actor, dbUser }: Change): string {
+function line({ at, table, op, key, oldKey, after, before, actor, dbUser }: CapturedChange): string {
   const moved = oldKey === null ? '' : ` from ${oldKey}`;
   const who = actor === null ? dbUser : `${actor} (${dbUser})`;
   return `${at.toISOString()}  ${op} ${table} ${key ?? ''}${moved}  by ${who}  ${json(after ?? before ?? {})}`;

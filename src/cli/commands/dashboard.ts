@@ -75,14 +75,14 @@ async function serveIt(cli: Cli, flags: Flags): Promise<number> {
   return EXIT.done;
 }
 
-interface Ground extends HttpOptions {
+interface DashboardParts extends HttpOptions {
   readonly engine: PostgresEngine | DynamoEngine;
   /** What it is, in words. */
   readonly what: string;
 }
 
 /** The database or the table. What cannot be reached is said now, and not by every page. */
-async function open(cli: Cli, flags: Flags, config: Config | undefined, options: HttpOptions): Promise<Ground> {
+async function open(cli: Cli, flags: Flags, config: Config | undefined, options: HttpOptions): Promise<DashboardParts> {
   if (cli.table !== undefined) {
     const table = await openTable(cli, cli.table, flags);
     if (await table.isMigrated()) return { engine: table, what: `the table "${cli.table}" of DynamoDB` };

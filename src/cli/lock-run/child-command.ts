@@ -11,7 +11,7 @@ const DYING_MS = 1000;
  * the group: whatever it starts is ended with it. At a terminal it stays in ours, or it could not read from there, and Ctrl-C
  * reaches it by itself; there only the command itself is looked after.
  */
-export class Charge {
+export class ChildCommand {
   /**
    * Its exit code, or 128 plus the number of the signal that ended it; once no process of its group is left.
    * @throws Failure when it cannot be started

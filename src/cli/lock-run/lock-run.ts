@@ -8,7 +8,7 @@ import { durationOption } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { addLockFlags, type LockFlags, lockCommand, openLocks } from '../setup/open-locks.ts';
 import { type Cli, run } from '../setup/run.ts';
-import { Charge } from './child-command.ts';
+import { ChildCommand } from './child-command.ts';
 
 /** How long it waits without a word. */
 const SILENCE_MS = 1000;
@@ -105,7 +105,11 @@ async function tellWhy({ talk }: Cli, locks: Locks, name: string): Promise<void>
 
 /** Runs the command to its end; a signal to us is passed on, and losing the lock ends it. */
 async function follow(cli: Cli, lock: Lock, words: readonly string[], killAfterMs: number): Promise<number> {
-  const charge = new Charge(words, { PAWL_LOCK_NAME: lock.name, PAWL_LOCK_TOKEN: String(lock.token) }, killAfterMs);
+  const charge = new ChildCommand(
+    words,
+    { PAWL_LOCK_NAME: lock.name, PAWL_LOCK_TOKEN: String(lock.token) },
+    killAfterMs,
+  );
   const onLost = (): void => {
     cli.talk.warn(`the command is ended: ${messageOf(lock.signal.reason)}`);
     charge.end();

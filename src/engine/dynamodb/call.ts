@@ -40,7 +40,7 @@ const LONGEST_TRY_MS = 5000;
 const LONGEST_PAUSE_MS = 1000;
 
 /** Sends requests: each may be repeated, so its sender must recognise what an earlier try has written. */
-export class Caller {
+export class RequestSender {
   readonly #client: DynamoClient;
   readonly #table: string;
   readonly #clock: ServiceClock;

@@ -71,7 +71,7 @@ export function readList(item: Item | undefined, name: string): readonly Attribu
 }
 
 /** The texts of one request, and what its placeholders stand for. */
-export interface Written {
+export interface RequestTexts {
   readonly UpdateExpression?: string;
   readonly ConditionExpression?: string;
   readonly ExpressionAttributeNames?: Record<string, string>;
@@ -93,13 +93,13 @@ export type WriteOutcome =
 /** One write of several that are made together or not at all. */
 export interface PartialWrite {
   readonly key: Key;
-  readonly written: Written;
+  readonly written: RequestTexts;
 }
 
 /** The removal of a row, or the check of one, together with such writes. It has the condition of `removed` or `checked`. */
 export type PartialCondition =
-  | { readonly key: Key; readonly removed: Written }
-  | { readonly key: Key; readonly checked: Written };
+  | { readonly key: Key; readonly removed: RequestTexts }
+  | { readonly key: Key; readonly checked: RequestTexts };
 
 /** Rows of one `pk`. */
 export interface Page {

@@ -1,4 +1,4 @@
-import type { Attribute, Written } from './client.ts';
+import type { Attribute, RequestTexts } from './client.ts';
 
 /** Of these no word is reserved. */
 const PLAIN = /^[a-z]\d?$/;
@@ -63,9 +63,9 @@ export class Expression {
     return this.when(`attribute_not_exists(${this.name(attribute)})`);
   }
 
-  write(): Written {
+  write(): RequestTexts {
     const all = this.#conditions;
-    const written: { -readonly [K in keyof Written]: Written[K] } = {};
+    const written: { -readonly [K in keyof RequestTexts]: RequestTexts[K] } = {};
     if (this.#set !== '' || this.#removed !== '') written.UpdateExpression = `${this.#set} ${this.#removed}`.trim();
     if (all.length > 0) written.ConditionExpression = all.length > 1 ? `(${all.join(') AND (')})` : (all[0] ?? '');
     if (this.#places.size > 0) written.ExpressionAttributeNames = this.#names;

@@ -10,13 +10,13 @@ import {
 import { isObject } from '../../base/options/shape.ts';
 
 /** Where a call went. */
-export interface Call {
+export interface FailedCall {
   readonly operation: string;
   readonly table: string;
 }
 
 /** Turns what the SDK threw into one of Pawl's errors, which names operation, table and request, with the SDK's as `cause`. */
-export function failure(error: unknown, call: Call): unknown {
+export function failure(error: unknown, call: FailedCall): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
   const where = `${call.operation} on table "${call.table}"${requestId(error)}`;
   const cause = { cause: error };

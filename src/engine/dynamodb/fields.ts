@@ -1,6 +1,6 @@
 /** How the fields of a row become attributes, and changes become requests. */
 import type { Change, Fields } from './change.ts';
-import { type Attribute, type Item, num, text, type Written } from './client.ts';
+import { type Attribute, type Item, num, type RequestTexts, text } from './client.ts';
 import { Expression } from './expression.ts';
 import { TTL } from './table.ts';
 
@@ -23,7 +23,7 @@ export function fieldsOf(item: Item | undefined): Fields {
 }
 
 /** The request of a change. */
-export function written({ expect, set, add = {} }: Change): Written {
+export function written({ expect, set, add = {} }: Change): RequestTexts {
   const request = new Expression();
   for (const [name, value] of Object.entries(expect)) {
     if (value === null) request.whenAbsent(name);
@@ -41,7 +41,7 @@ export function written({ expect, set, add = {} }: Change): Written {
 }
 
 /** Makes a row that is not there. @param ttlAt  when it may be removed, in milliseconds since 1970 */
-export function creation(fields: Readonly<Record<string, string | number | undefined>>, ttlAt?: number): Written {
+export function creation(fields: Readonly<Record<string, string | number | undefined>>, ttlAt?: number): RequestTexts {
   const request = new Expression().whenAbsent('pk');
   for (const [name, value] of Object.entries(fields)) if (value !== undefined) request.set(name, attribute(value));
   if (ttlAt !== undefined && Number.isFinite(ttlAt)) request.set(TTL, num(Math.ceil(ttlAt / 1000)));

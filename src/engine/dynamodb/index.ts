@@ -5,7 +5,7 @@ import type { Logger } from '../../base/logger.ts';
 import { checkOptions, duration, logger, optional, text } from '../../base/options/options.ts';
 import { isObject } from '../../base/options/shape.ts';
 import type { Duration } from '../../base/time/duration.ts';
-import { Caller, ConditionRefusal } from './call.ts';
+import { ConditionRefusal, RequestSender } from './call.ts';
 import type {
   Attribute,
   CallLimits,
@@ -15,8 +15,8 @@ import type {
   Page,
   PartialCondition,
   PartialWrite,
+  RequestTexts,
   WriteOutcome,
-  Written,
 } from './client.ts';
 import { isTransient } from './failure.ts';
 import { ServiceClock } from './service-clock.ts';
@@ -33,6 +33,7 @@ export {
   type Page,
   type PartialCondition,
   type PartialWrite,
+  type RequestTexts,
   readBig,
   readList,
   readMap,
@@ -40,7 +41,6 @@ export {
   readText,
   text,
   type WriteOutcome,
-  type Written,
 } from './client.ts';
 export { Expression } from './expression.ts';
 export { attribute, creation, digits, fieldsOf, written } from './fields.ts';
@@ -106,14 +106,14 @@ export class DynamoEngine {
   /** @internal */
   readonly logger: Logger;
   readonly #clock = new ServiceClock();
-  readonly #caller: Caller;
+  readonly #caller: RequestSender;
 
   /** @internal */
   constructor(client: DynamoClient, { table, clockSkew, logger }: Settings) {
     this.table = table;
     this.clockSkewMs = clockSkew;
     this.logger = logger;
-    this.#caller = new Caller(client, table, this.#clock);
+    this.#caller = new RequestSender(client, table, this.#clock);
   }
 
   /** Creates the table unless it is there. Safe to call from many processes at once. */
@@ -157,7 +157,7 @@ export class DynamoEngine {
   /** Changes a row, or makes it. @param returns  what of it to give back @internal */
   async update(
     key: Key,
-    written: Written,
+    written: RequestTexts,
     returns: 'ALL_NEW' | 'UPDATED_OLD' | 'NONE',
     limits: CallLimits,
   ): Promise<WriteOutcome> {
@@ -171,7 +171,7 @@ export class DynamoEngine {
   }
 
   /** Removes a row if the condition holds; that there is none is no failure. @internal */
-  async remove(key: Key, written: Written, limits: CallLimits): Promise<WriteOutcome> {
+  async remove(key: Key, written: RequestTexts, limits: CallLimits): Promise<WriteOutcome> {
     try {
       const { isRepeated } = await this.#caller.send(
         'DeleteItem',
@@ -239,7 +239,7 @@ export class DynamoEngine {
   }
 
   /** A condition on a row, of names and texts, as a part of somebody's own transaction. @internal */
-  check(key: Key, written: Written): ConditionCheckItem {
+  check(key: Key, written: RequestTexts): ConditionCheckItem {
     const { ConditionExpression = '', ExpressionAttributeNames: names, ExpressionAttributeValues: values } = written;
     const texts = Object.entries(values ?? {}).map(([place, value]) => [place, { S: 'S' in value ? value.S : '' }]);
     return {

@@ -1,7 +1,16 @@
 import { Throttled } from '../../base/errors.ts';
 import { sleep } from '../../base/time/clock.ts';
 import type { Change, Fields } from './change.ts';
-import type { CallLimits, Item, Key, Page, PartialCondition, PartialWrite, WriteOutcome, Written } from './client.ts';
+import type {
+  CallLimits,
+  Item,
+  Key,
+  Page,
+  PartialCondition,
+  PartialWrite,
+  RequestTexts,
+  WriteOutcome,
+} from './client.ts';
 import { fieldsOf, written } from './fields.ts';
 
 /** What became of a change. `fields`: the row after it, or the one that has refused it. */
@@ -17,11 +26,11 @@ export interface RowRequests {
   get(key: Key, limits: CallLimits): Promise<Item | undefined>;
   update(
     key: Key,
-    written: Written,
+    written: RequestTexts,
     returns: 'ALL_NEW' | 'UPDATED_OLD' | 'NONE',
     limits: CallLimits,
   ): Promise<WriteOutcome>;
-  remove(key: Key, written: Written, limits: CallLimits): Promise<WriteOutcome>;
+  remove(key: Key, written: RequestTexts, limits: CallLimits): Promise<WriteOutcome>;
   transact(writes: readonly (PartialWrite | PartialCondition)[], limits: CallLimits): Promise<WriteOutcome>;
   page(pk: string, from: string, to: string, limit: number, limits: CallLimits): Promise<Page>;
 }

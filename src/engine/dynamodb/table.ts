@@ -1,7 +1,7 @@
 import { SchemaMismatch, TimedOut } from '../../base/errors.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { sleep } from '../../base/time/clock.ts';
-import type { Caller } from './call.ts';
+import type { RequestSender } from './call.ts';
 
 /** The attribute by which DynamoDB may remove a row. Rows of waiters have it; what holds a token never does. */
 export const TTL = 'ttl';
@@ -77,7 +77,7 @@ function terraformOf(name: string): Readonly<Record<string, unknown>> {
  * Creates the table unless it is there, waits until it can be used, and switches on the removal of old waiters. Safe to call
  * from many processes at once.
  */
-export async function createTable(caller: Caller, name: string): Promise<TableReport> {
+export async function createTable(caller: RequestSender, name: string): Promise<TableReport> {
   let isCreated = false;
   if ((await describe(caller, name)) === undefined) {
     try {
@@ -93,7 +93,7 @@ export async function createTable(caller: Caller, name: string): Promise<TableRe
 }
 
 /** Whether it is there, and as it has to be. @throws SchemaMismatch  when it has other keys */
-export async function isTableThere(caller: Caller, name: string): Promise<boolean> {
+export async function isTableThere(caller: RequestSender, name: string): Promise<boolean> {
   const found = await describe(caller, name);
   if (found === undefined) return false;
   const wanted = JSON.stringify(tableOf(name)['KeySchema']);
@@ -103,7 +103,7 @@ export async function isTableThere(caller: Caller, name: string): Promise<boolea
   );
 }
 
-async function untilActive(caller: Caller, name: string): Promise<void> {
+async function untilActive(caller: RequestSender, name: string): Promise<void> {
   const deadline = performance.now() + READY_MS;
   for (let pauseMs = 20; ; pauseMs = Math.min(pauseMs * 2, 2000)) {
     if ((await isTableThere(caller, name)) && (await describe(caller, name))?.['TableStatus'] === 'ACTIVE') return;
@@ -112,7 +112,7 @@ async function untilActive(caller: Caller, name: string): Promise<void> {
   }
 }
 
-async function expireRows(caller: Caller, name: string): Promise<void> {
+async function expireRows(caller: RequestSender, name: string): Promise<void> {
   try {
     const { output } = await caller.send('DescribeTimeToLive', { TableName: name }, LIMITS);
     const found = output['TimeToLiveDescription'];
@@ -126,7 +126,7 @@ async function expireRows(caller: Caller, name: string): Promise<void> {
   }
 }
 
-async function describe(caller: Caller, name: string): Promise<Readonly<Record<string, unknown>> | undefined> {
+async function describe(caller: RequestSender, name: string): Promise<Readonly<Record<string, unknown>> | undefined> {
   try {
     const { output } = await caller.send('DescribeTable', { TableName: name }, LIMITS);
     return isObject(output['Table']) ? output['Table'] : undefined;

@@ -1,4 +1,4 @@
-import type { Types } from './types.ts';
+import type { TypeParsers } from './types.ts';
 
 /**
  * The part of node-postgres that Pawl uses, described by shape so that a user's own pool fits without this package
@@ -47,7 +47,7 @@ export interface QueryConfig {
   /** Name of the prepared statement; left out when prepared statements are switched off. */
   name?: string;
   /** How the answer is read. Default: as the program has set it. */
-  types?: Types;
+  types?: TypeParsers;
 }
 
 /** What one statement answered. */

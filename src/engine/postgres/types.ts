@@ -1,5 +1,5 @@
 /** What node-postgres asks for the parser of each column. */
-export interface Types {
+export interface TypeParsers {
   getTypeParser(oid: number, format?: string): (text: string) => unknown;
 }
 
@@ -13,7 +13,7 @@ const asText = (text: string): string => text;
  * is, and `extra_float_digits` may leave one digit of a float8. A time is told as {@link instant}, and numeric is used for
  * nothing else; any other number with a fraction is made of numeric, too, and told as JSON.
  */
-export const ownTypes: Types = { getTypeParser: (oid) => PARSERS.get(oid) ?? asText };
+export const ownTypes: TypeParsers = { getTypeParser: (oid) => PARSERS.get(oid) ?? asText };
 
 const PARSERS: ReadonlyMap<number, (text: string) => unknown> = new Map<number, (text: string) => unknown>([
   [16, (text) => text === 't'], // boolean

@@ -52,17 +52,17 @@ export async function openFile(path: string, part: Part): Promise<Readable> {
 }
 
 /** Checks the file before a piece is passed on; throws to refuse the piece. */
-export type Look = (file: fs.FileHandle) => void;
+export type PieceCheck = (file: fs.FileHandle) => void;
 
 /** Reads ahead while a piece is being checked. Closes the file at the end. */
 export class FileStream extends Readable {
   readonly #file: fs.FileHandle;
   readonly #part: Part;
-  readonly #look: Look | undefined;
+  readonly #look: PieceCheck | undefined;
   readonly #ahead: Promise<Buffer>[] = [];
   #at: number;
 
-  constructor(file: fs.FileHandle, part: Part, look?: Look) {
+  constructor(file: fs.FileHandle, part: Part, look?: PieceCheck) {
     // Object mode keeps pieces as they are: a stream of bytes would join waiting pieces, which is a copy.
     super({ objectMode: true, highWaterMark: 1 });
     this.#file = file;

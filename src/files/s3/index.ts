@@ -2,7 +2,7 @@ import type * as AwsSdk from '@aws-sdk/client-s3';
 import { InvalidInput, NotSupported } from '../../base/errors.ts';
 import { bool, checkOptions, integer, object, optional, text } from '../../base/options/options.ts';
 import { isObject } from '../../base/options/shape.ts';
-import type { Budget, Content } from '../content.ts';
+import type { Content, TransferLimits } from '../content.ts';
 import type { S3Api, S3Operation, S3Output, S3SendOptions } from './api.ts';
 import { S3Content } from './content.ts';
 import { s3Failure } from './failure.ts';
@@ -38,7 +38,7 @@ export function s3(options: S3Options): Content {
   const { bucket, prefix } = checked;
   const api = new SdkApi(checked);
   return Object.assign(new S3Content(api, prefix === '' ? bucket : `${bucket}/${prefix}`), {
-    useBudget: (budget: Budget) => api.useBudget(budget),
+    useBudget: (budget: TransferLimits) => api.useBudget(budget),
   });
 }
 
@@ -75,7 +75,7 @@ class SdkApi implements S3Api {
   readonly bucket: string;
   readonly prefix: string;
   readonly #options: S3Settings;
-  #budget: Budget | undefined;
+  #budget: TransferLimits | undefined;
   #opening: Promise<{ readonly sdk: Sdk; readonly client: InstanceType<Sdk['S3Client']> }> | undefined;
 
   constructor(options: S3Settings) {
@@ -84,7 +84,7 @@ class SdkApi implements S3Api {
     this.prefix = options.prefix === '' ? '' : `${options.prefix}/`;
   }
 
-  useBudget(budget: Budget): void {
+  useBudget(budget: TransferLimits): void {
     this.#budget = budget;
   }
 

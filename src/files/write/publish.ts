@@ -16,7 +16,7 @@ import type { FileVersion } from '../version.ts';
 import { abandon, type WriteContext } from './write-context.ts';
 
 /** A version that was just written. */
-export interface Written extends FileVersion {
+export interface WriteResult extends FileVersion {
   /** The version it replaced; null when there was none. */
   readonly previous: number | null;
 }
@@ -64,7 +64,7 @@ export class Upload implements AsyncDisposable {
    * @throws UploadExpired  the collector has deleted the bytes; nothing was changed
    * @throws LeaseLost  the lock of the upload is lost; nothing was changed
    */
-  async publish(options: PublishOptions = {}): Promise<Written> {
+  async publish(options: PublishOptions = {}): Promise<WriteResult> {
     const { tx, ifVersion = this.#given.ifVersion } = parsePublish(options);
     this.#isLetGo = true;
     return tx === undefined ? this.#publishAlone(ifVersion) : this.#publishIn(tx, ifVersion);
@@ -88,7 +88,7 @@ export class Upload implements AsyncDisposable {
     if (!this.#isLetGo) await this.abandon();
   }
 
-  async #publishAlone(ifVersion: number | undefined): Promise<Written> {
+  async #publishAlone(ifVersion: number | undefined): Promise<WriteResult> {
     let lost: ConnectionFailed | undefined;
     for (let attempt = 1; ; attempt++) {
       try {
@@ -109,13 +109,13 @@ export class Upload implements AsyncDisposable {
   }
 
   /** One statement that is committed by itself; under a lock, a transaction that checks the lock first. */
-  #publishOnce(ifVersion: number | undefined): Promise<Written> {
+  #publishOnce(ifVersion: number | undefined): Promise<WriteResult> {
     if (this.#given.lock === undefined) return this.#publishIn(undefined, ifVersion);
     return this.#w.engine.transaction((tx) => this.#publishIn(tx, ifVersion));
   }
 
   /** Reads the outcome from the row, after an answer was lost. @returns undefined when nothing was committed */
-  async #lookAgain(error: ConnectionFailed): Promise<Written | undefined> {
+  async #lookAgain(error: ConnectionFailed): Promise<WriteResult | undefined> {
     const fate = await this.outcome().catch(() => {
       throw error;
     });
@@ -125,7 +125,7 @@ export class Upload implements AsyncDisposable {
     return { ...fate.version, previous: version > 1 ? version - 1 : null };
   }
 
-  async #publishIn(tx: unknown, ifVersion: number | undefined): Promise<Written> {
+  async #publishIn(tx: unknown, ifVersion: number | undefined): Promise<WriteResult> {
     const { store, options } = this.#w;
     const { contentType, meta, author, lock } = this.#given;
     await guard(lock, tx);

@@ -8,7 +8,7 @@ import { JwtVerifier } from './jwt.ts';
 import { KnownDevices } from './known-devices.ts';
 import { verifyPassword } from './password.ts';
 import { isLoopback, type Peer } from './peer.ts';
-import { type Grant, type IdentitySource, isRole, type Principal, principalOf } from './permission.ts';
+import { type Identity, type IdentitySource, isRole, type Principal, principalOf } from './permission.ts';
 import { Seal } from './seal.ts';
 import { type Credential, type Login, Sessions } from './sessions.ts';
 
@@ -111,7 +111,7 @@ export class Authenticator {
     return { who, cookie: this.#sessions.issue(login, this.#provider, request, who.until) };
   }
 
-  #begin(token: Grant & { readonly token: string }, request: Request): LoggedIn {
+  #begin(token: Identity & { readonly token: string }, request: Request): LoggedIn {
     const cookie = this.#sessions.issue({ by: 'token', name: token.name }, token.token, request);
     return { who: this.#admit(token, 'session'), cookie };
   }

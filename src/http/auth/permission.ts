@@ -99,7 +99,7 @@ export interface Principal {
   readonly until: number | undefined;
 }
 
-export interface Grant {
+export interface Identity {
   /** 1 to 100 characters, as the audit has it. */
   readonly name: string;
   /** Either this or permissions. */

@@ -11,7 +11,7 @@ const MOST = 1000;
 const AFTER_FAILURE = ['run', 'error', 'cancel'] as const;
 
 /** A job as a request has it. */
-export interface Job {
+export interface JobBody {
   readonly kind: string;
   readonly payload: unknown;
   readonly key: string | undefined;
@@ -32,7 +32,7 @@ export interface Job {
 }
 
 type AfterFailure = (typeof AFTER_FAILURE)[number];
-type JobFields = { readonly [N in keyof Job]: Field<Job[N]> };
+type JobFields = { readonly [N in keyof JobBody]: Field<JobBody[N]> };
 
 const waiting = {
   wait: maybe(duration({ min: 0, max: '30s', about: 'for one job: until it is settled, at most so long' })),
@@ -119,7 +119,7 @@ export function locationOf({ settings }: Services, answer: unknown): Record<stri
 export async function check(
   services: Services,
   queue: string,
-  { kind, payload, key, runAt, delay }: Job,
+  { kind, payload, key, runAt, delay }: JobBody,
 ): Promise<void> {
   if (key !== undefined && Buffer.byteLength(key) > 1000) {
     throw new InvalidInput('key must be at most 1000 bytes', { field: 'key' });
@@ -134,7 +134,7 @@ export async function check(
 export async function checkPayload(
   { program }: Services,
   queue: string,
-  { kind, payload, key }: Pick<Job, 'kind' | 'payload' | 'key'>,
+  { kind, payload, key }: Pick<JobBody, 'kind' | 'payload' | 'key'>,
 ): Promise<void> {
   const declared = program.queues.find(({ name }) => name === queue);
   try {
@@ -159,7 +159,7 @@ export async function within(index: number | undefined, checking: Promise<void>)
 /** What is said of a job next to its payload, as `pawl.enqueue()` takes it. */
 export function requestOf(
   queue: string | undefined,
-  { payload: _payload, runAt, delay, expiresAt, unique, after, ...rest }: Job,
+  { payload: _payload, runAt, delay, expiresAt, unique, after, ...rest }: JobBody,
 ): object {
   // A text: to the database "10m" could be months.
   const wait = delay === undefined ? {} : { delay: `${delay} milliseconds` };

@@ -1,5 +1,5 @@
 import { InvalidInput, NotFound } from '../../base/errors.ts';
-import type { Capture, Change, Difference, LineStatus, Projection } from '../../capture/index.ts';
+import type { Capture, CapturedChange, Difference, LineStatus, Projection } from '../../capture/index.ts';
 import { flag, id, integer, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
 import { errorOf, payloadOf } from '../redaction/hidden.ts';
@@ -199,7 +199,7 @@ export const captureRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-function shown({ before, after, ...change }: Change): object {
+function shown({ before, after, ...change }: CapturedChange): object {
   const of = { queue: 'capture', kind: change.table };
   return { ...change, before: payloadOf(before, of, null), after: payloadOf(after, of, null) };
 }

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import type { PastVersion, Written } from '../../files/index.ts';
+import type { PastVersion, WriteResult } from '../../files/index.ts';
 import type { Effects } from '../auth/effects.ts';
 import type { Principal } from '../auth/permission.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
@@ -46,7 +46,7 @@ export async function readFileBytes({ query, request, who, services, effects }: 
 }
 
 /** Passes the body on to the content store as it comes. @throws HttpRefusal  it is too long, or broke off */
-export async function writeFileBytes({ query, request, who, services, effects }: WriteCall): Promise<Written> {
+export async function writeFileBytes({ query, request, who, services, effects }: WriteCall): Promise<WriteResult> {
   const { namespace = '', id, ifVersion, sha256 } = query;
   const files = effects.files(namespace);
   const { uploadLimit } = services.settings;

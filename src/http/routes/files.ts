@@ -1,5 +1,5 @@
 import { InvalidInput } from '../../base/errors.ts';
-import type { DocumentLock, Files, PastVersion, Written } from '../../files/index.ts';
+import type { DocumentLock, Files, PastVersion, WriteResult } from '../../files/index.ts';
 import { pageOf, readCursor, writeCursor } from '../protocol/cursor.ts';
 import { integer, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
@@ -253,7 +253,7 @@ function standing({ pid, mode, since, applicationName, blockedBy }: DocumentLock
   return { pid, mode, since: since ?? null, application: applicationName, blockedBy };
 }
 
-function written({ id: of, version: number, previous, size, sha256 }: Written): object {
+function written({ id: of, version: number, previous, size, sha256 }: WriteResult): object {
   return { id: of, version: number, previous, size, sha256 };
 }
 

@@ -203,7 +203,7 @@ export interface TakenBulk {
   readonly takes: number;
 }
 
-export type ChangeOutcome = 'done' | 'refused' | 'settled' | 'busy' | 'lost';
+export type BulkOutcome = 'done' | 'refused' | 'settled' | 'busy' | 'lost';
 
 /** Bulk actions in the database. What answers undefined, or `lost`, found that another process has the action by now. */
 export class BulkStore {
@@ -273,8 +273,8 @@ export class BulkStore {
     return row;
   }
 
-  async change(id: string, n: number, holder: string): Promise<ChangeOutcome> {
-    const [row] = await this.#writes.query<{ outcome: ChangeOutcome }>(CHANGE, [id, n, holder]);
+  async change(id: string, n: number, holder: string): Promise<BulkOutcome> {
+    const [row] = await this.#writes.query<{ outcome: BulkOutcome }>(CHANGE, [id, n, holder]);
     return row?.outcome ?? 'lost';
   }
 

@@ -8,7 +8,7 @@ import { slotOf, waitsForEntry, whileHeld } from './items/holder.ts';
 import { headOf, lockKey, shortNonce, waiterOf } from './items/key.ts';
 import { readWaiter } from './items/waiter.ts';
 import type { LocalWaiter } from './local-waiters.ts';
-import type { Queue } from './queue.ts';
+import type { WaiterQueue } from './waiter-queue.ts';
 
 /** A place in a queue, and the path of the search to it. */
 interface WaitSpot {
@@ -33,10 +33,10 @@ const MOST_AHEAD = 100;
 export class DeadlockDetector {
   readonly #engine: DynamoEngine;
   readonly #heads: Heads;
-  readonly #queue: Queue;
+  readonly #queue: WaiterQueue;
   readonly #grants: Grants;
 
-  constructor(engine: DynamoEngine, heads: Heads, queue: Queue, grants: Grants) {
+  constructor(engine: DynamoEngine, heads: Heads, queue: WaiterQueue, grants: Grants) {
     this.#engine = engine;
     this.#grants = grants;
     this.#heads = heads;

@@ -24,7 +24,7 @@ import type {
   Snapshot,
   WakeUp,
 } from '../store.ts';
-import { Attempt } from './attempt.ts';
+import { AcquireAttempt } from './acquire-attempt.ts';
 import { DeadlockDetector } from './deadlock.ts';
 import { Grants } from './grants.ts';
 import { ended, MOST_HOLDERS } from './head.ts';
@@ -33,9 +33,9 @@ import { LockInspector, toPastHolder } from './inspect.ts';
 import { whileHeld } from './items/holder.ts';
 import { headOf, lockKey, shortNonce } from './items/key.ts';
 import { LocalWaiters } from './local-waiters.ts';
-import { Queue } from './queue.ts';
-import type { Parts } from './running-call.ts';
+import type { CallParts } from './running-call.ts';
 import { Staleness } from './staleness.ts';
+import { WaiterQueue } from './waiter-queue.ts';
 
 const OPERATOR: CallLimits = { timeoutMs: 10_000 };
 /** A set takes two writes for each name, and a transaction has a hundred. */
@@ -53,7 +53,7 @@ const BEATS_AT_ONCE = 40;
 export class DynamoLockStore implements LockStore {
   readonly mostPermits: number = MOST_HOLDERS;
   readonly #engine: DynamoEngine;
-  readonly #parts: Parts;
+  readonly #parts: CallParts;
   readonly #survey: LockInspector;
   /** Claims that found the lock held: they read the head before they try again. */
   readonly #refused = new Set<string>();
@@ -68,7 +68,7 @@ export class DynamoLockStore implements LockStore {
       () => waiters.size > 0,
     );
     const staleness = new Staleness();
-    const queue = new Queue(engine, heads, staleness);
+    const queue = new WaiterQueue(engine, heads, staleness);
     const grants = new Grants(engine, self, heads, staleness);
     const deadlocks = new DeadlockDetector(engine, heads, queue, grants);
     this.#parts = { engine, self, heads, queue, deadlocks, staleness, waiters, grants };
@@ -97,7 +97,7 @@ export class DynamoLockStore implements LockStore {
   async #attempt(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer> {
     const { nonce, isRetry } = call;
     const isKnown = isRetry || this.#refused.has(nonce) || this.#parts.waiters.get(nonce) !== undefined;
-    const answer = await new Attempt(this.#parts, call, options).run(!isKnown && call.names.length === 1);
+    const answer = await new AcquireAttempt(this.#parts, call, options).run(!isKnown && call.names.length === 1);
     if (answer.kind === 'held') this.#noteRefused(nonce);
     else this.#refused.delete(nonce);
     return answer;

@@ -7,7 +7,7 @@ import type { Heads } from './heads.ts';
 import { readHead } from './items/head.ts';
 import { HEAD, lockKey, nameIn, spacePrefix } from './items/key.ts';
 import { readWaiter, type WaiterRow } from './items/waiter.ts';
-import type { Queue } from './queue.ts';
+import type { WaiterQueue } from './waiter-queue.ts';
 
 const LIMITS: CallLimits = { timeoutMs: 10_000 };
 const MOST_WAITERS = 1000;
@@ -17,10 +17,10 @@ const MOST_NAMES = 100;
 export class LockInspector {
   readonly #engine: DynamoEngine;
   readonly #heads: Heads;
-  readonly #queue: Queue;
+  readonly #queue: WaiterQueue;
   readonly #deadlocks: DeadlockDetector;
 
-  constructor(engine: DynamoEngine, heads: Heads, queue: Queue, deadlocks: DeadlockDetector) {
+  constructor(engine: DynamoEngine, heads: Heads, queue: WaiterQueue, deadlocks: DeadlockDetector) {
     this.#engine = engine;
     this.#heads = heads;
     this.#queue = queue;

@@ -5,8 +5,8 @@ import { headOf } from './items/key.ts';
 import { takeTicket } from './items/requests.ts';
 import type { NewWaiter } from './items/waiter.ts';
 import type { LocalWaiter } from './local-waiters.ts';
-import { renewInMs } from './queue.ts';
 import type { RunningCall } from './running-call.ts';
+import { renewInMs } from './waiter-queue.ts';
 
 // Only waiters this near to the front watch it often; those farther behind rely on them.
 const NEAR = 25;

@@ -8,15 +8,15 @@ import type { Head } from './head.ts';
 import type { Heads } from './heads.ts';
 import { lockKey, shortNonce } from './items/key.ts';
 import type { LocalWaiter, LocalWaiters } from './local-waiters.ts';
-import type { Queue } from './queue.ts';
 import type { Staleness } from './staleness.ts';
+import type { WaiterQueue } from './waiter-queue.ts';
 
 /** The state that all attempts of one process share. */
-export interface Parts {
+export interface CallParts {
   readonly engine: DynamoEngine;
   readonly self: ProcessIdentity;
   readonly heads: Heads;
-  readonly queue: Queue;
+  readonly queue: WaiterQueue;
   readonly deadlocks: DeadlockDetector;
   readonly staleness: Staleness;
   readonly waiters: LocalWaiters;
@@ -25,14 +25,14 @@ export interface Parts {
 
 /** One call of `acquire`: its request, its time, and its place if it has one. */
 export class RunningCall {
-  readonly parts: Parts;
+  readonly parts: CallParts;
   readonly request: AcquireCall;
   readonly options: CallOptions;
   readonly pks: readonly string[];
   readonly nonce: string;
   readonly #start = moment();
 
-  constructor(parts: Parts, request: AcquireCall, options: CallOptions) {
+  constructor(parts: CallParts, request: AcquireCall, options: CallOptions) {
     this.parts = parts;
     this.request = request;
     this.options = options;

@@ -4,7 +4,7 @@ import { refusal } from '../../base/options/refusal.ts';
 import { checkTimeout, heldError, type IfLocked, ifLockedShape, type LockCallOutcome } from './lock.ts';
 import {
   callFunction,
-  type Handle,
+  type EngineOrTransaction,
   type PawlSchema,
   pawlSchema,
   placeOf,
@@ -40,7 +40,7 @@ const LONGEST_NAME = 255;
  * @throws LockNotAvailable  with `ifLocked: 'fail'`
  * @throws TimedOut  after `timeout`
  */
-export async function lockKey(tx: Handle, name: string, options: LockKeyOptions = {}): Promise<boolean> {
+export async function lockKey(tx: EngineOrTransaction, name: string, options: LockKeyOptions = {}): Promise<boolean> {
   const what = 'lockKey';
   const {
     mode,

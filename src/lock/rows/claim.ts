@@ -6,7 +6,7 @@ import {
   type ColumnValue,
   callFunction,
   callOn,
-  type Handle,
+  type EngineOrTransaction,
   type PawlSchema,
   parseTable,
   placeOf,
@@ -93,7 +93,7 @@ export interface RowClaim {
  * @throws SerializationFailed  another transaction changed a row, and yours has isolation repeatable read or above
  */
 export async function captureRows<Row extends object = Record<string, unknown>>(
-  handle: Handle,
+  handle: EngineOrTransaction,
   table: TableName,
   options: CaptureOptions<NoInfer<Row>>,
 ): Promise<CapturedRow<Row>[]> {

@@ -8,7 +8,7 @@ import { formatDuration } from '../../base/time/duration.ts';
 import {
   type ColumnValue,
   callFunction,
-  type Handle,
+  type EngineOrTransaction,
   type PawlSchema,
   parseTable,
   pawlSchema,
@@ -74,7 +74,7 @@ export const LONGEST_TIMEOUT = '24d';
  * @throws TimedOut  after `timeout`, the error has the ids that are held; no row was locked
  */
 export async function lockRows<const Id extends RowId>(
-  tx: Handle,
+  tx: EngineOrTransaction,
   table: TableName,
   ids: readonly Id[],
   options: LockRowsOptions = {},

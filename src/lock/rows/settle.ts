@@ -9,7 +9,7 @@ import type { CapturedRow, RowClaim } from './claim.ts';
 import {
   type ColumnValue,
   callFunction,
-  type Handle,
+  type EngineOrTransaction,
   parseTable,
   pawlSchema,
   placeOf,
@@ -45,7 +45,7 @@ export interface SettleResult<Row extends object> {
  * @throws InvalidInput  an unknown table, column or value, or rows that captureRows did not return; nothing is written
  */
 export async function settle<Row extends object>(
-  handle: Handle,
+  handle: EngineOrTransaction,
   table: TableName,
   rows: readonly CapturedRow<Row>[],
   status: Exclude<ColumnValue, null>,
@@ -85,7 +85,7 @@ export async function settle<Row extends object>(
  * @throws InvalidInput  rows that were captured without a lease
  */
 export async function extendRows<Row extends object>(
-  handle: Handle,
+  handle: EngineOrTransaction,
   table: TableName,
   rows: readonly CapturedRow<Row>[],
   lease: Duration,
@@ -114,7 +114,7 @@ interface RowChange extends ColumnLookups {
  * statement.
  */
 async function writeRows<Row extends object>(
-  handle: Handle,
+  handle: EngineOrTransaction,
   table: TableName,
   rows: readonly CapturedRow<Row>[],
   change: (claim: RowClaim) => RowChange,

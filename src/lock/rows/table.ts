@@ -32,11 +32,11 @@ export interface TableParts {
 export type ColumnValue = string | number | bigint | boolean | Date | Uint8Array | null;
 
 /** An engine, where each call is a transaction of its own, or an open transaction of any known library. */
-export type Handle = PostgresEngine | OpenTransaction;
+export type EngineOrTransaction = PostgresEngine | OpenTransaction;
 
 /** Where a call is made, and which schema has the functions for it. */
 export interface CallTarget {
-  readonly handle: Handle;
+  readonly handle: EngineOrTransaction;
   readonly schema: SchemaName;
 }
 
@@ -53,7 +53,7 @@ export interface PawlSchema {
 export const pawlSchema: Check<SchemaName | undefined> = optional(schemaName);
 
 /** Engines and transactions of Pawl's know their schema. */
-export function placeOf(handle: Handle, given: SchemaName | undefined): CallTarget {
+export function placeOf(handle: EngineOrTransaction, given: SchemaName | undefined): CallTarget {
   const isOwn = handle instanceof PostgresEngine || handle instanceof Transaction;
   return { handle, schema: given ?? (isOwn ? handle.schema : new SchemaName('pawl')) };
 }
@@ -174,7 +174,7 @@ export async function callFunction<Answer extends object>(
 }
 
 /** @throws InvalidInput  for an engine: the locks would end before the call returns */
-export function requireTransaction(what: string, handle: Handle): void {
+export function requireTransaction(what: string, handle: EngineOrTransaction): void {
   if (handle instanceof PostgresEngine) {
     throw new InvalidInput(
       `${what} locks until the end of a transaction, and tx is an engine; use engine.transaction((tx) => ${what}(tx, …))`,

@@ -9,7 +9,7 @@ import { type ColumnValue, isName, toText } from './table.ts';
 export type Column<Row> = keyof Row & string;
 
 /** Comparisons of one column; all must be true. A null column is neither less nor greater. */
-export interface Comparison {
+export interface ColumnComparison {
   /** Equals one of these; null may be among them. */
   readonly in?: readonly ColumnValue[] | undefined;
   /** Equals none of these. A null column does not match. */
@@ -23,7 +23,7 @@ export interface Comparison {
 }
 
 /** A condition for each column: a value, null, or a comparison. All must be true. */
-export type ColumnConditions<Row> = { readonly [C in Column<Row>]?: ColumnValue | Comparison };
+export type ColumnConditions<Row> = { readonly [C in Column<Row>]?: ColumnValue | ColumnComparison };
 
 /** Conditions for columns, or a condition in SQL, or several of them, which must all be true. */
 export type Where<Row> = ColumnConditions<Row> | SqlCondition | readonly (ColumnConditions<Row> | SqlCondition)[];
@@ -74,7 +74,7 @@ export type WireCondition =
 /** One comparison of one column. */
 export interface ColumnCondition {
   readonly column: string;
-  readonly op: keyof Comparison;
+  readonly op: keyof ColumnComparison;
   readonly values: readonly (string | null)[];
 }
 
@@ -127,12 +127,20 @@ export function lookUpColumn(
   return column;
 }
 
-const OPERATORS = ['in', 'notIn', 'not', 'lt', 'lte', 'gt', 'gte'] as const satisfies readonly (keyof Comparison)[];
+const OPERATORS = [
+  'in',
+  'notIn',
+  'not',
+  'lt',
+  'lte',
+  'gt',
+  'gte',
+] as const satisfies readonly (keyof ColumnComparison)[];
 
 /** Reads one comparison of a column, and adds its values to `lookups`. @throws InvalidInput */
 export function compare(
   column: string,
-  op: keyof Comparison,
+  op: keyof ColumnComparison,
   operand: unknown,
   place: OptionPath,
   lookups: ColumnLookups,

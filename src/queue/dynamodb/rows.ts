@@ -1,5 +1,5 @@
 /** The rows of a queue: their keys, and how jobs become fields. */
-import { creation, digits, fieldsOf, type Item, type Key, type Written } from '../../engine/dynamodb/index.ts';
+import { creation, digits, fieldsOf, type Item, type Key, type RequestTexts } from '../../engine/dynamodb/index.ts';
 import type { Origin, OwnOptions } from '../job-options.ts';
 import { JOBS } from './heads/place.ts';
 
@@ -57,7 +57,7 @@ export function pieceOf(pk: string, piece: number): Key {
 }
 
 /** Fills the number of a producer that was given up, or that does not use it. */
-export function emptyPiece(at: number): Written {
+export function emptyPiece(at: number): RequestTexts {
   return creation({ n: 0, o: 'given up', t: at });
 }
 

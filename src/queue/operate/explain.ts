@@ -66,7 +66,7 @@ export interface Facts {
   readonly tags: readonly string[];
   /** It waits until a part of the queue is resumed. */
   readonly isSetAside: boolean;
-  readonly worker: ShardPlace | null;
+  readonly worker: WorkerAddress | null;
   /** The jobs that it comes after and that have not ended. */
   readonly parents: { readonly jobs: number; readonly first: string | null } | null;
   /** It ended in error, and its key stands still. */
@@ -82,13 +82,13 @@ export interface Facts {
   readonly others?: number;
   readonly slots: number;
   readonly running: number;
-  readonly holder: ShardPlace | null;
+  readonly holder: WorkerAddress | null;
   readonly isHeld: boolean;
   /** What was asked for this job alone; missing or null where nothing was. */
   readonly own?: Pick<OwnOptions, 'attempts' | 'timeout' | 'backoff' | 'expiresAt'> | null;
 }
 
-interface ShardPlace {
+interface WorkerAddress {
   readonly host: string;
   readonly pid: number;
   /** The time of its last heartbeat, if that was too long ago. */
@@ -307,7 +307,7 @@ function count(jobs: number): string {
   return jobs === 1 ? '1 job is' : `${jobs} jobs are`;
 }
 
-function where({ host, pid }: ShardPlace): string {
+function where({ host, pid }: WorkerAddress): string {
   return `${host}:${pid}`;
 }
 

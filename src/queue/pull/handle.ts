@@ -3,17 +3,17 @@ import { show } from '../../base/options/refusal.ts';
 import type { PulledKey } from '../postgres/pull.ts';
 
 /** What a handle says: which unit, and in which attempt it is. */
-export interface Handle extends PulledKey {
+export interface UnitHandle extends PulledKey {
   readonly attempt: number;
 }
 
 /** A text that stands for a claimed unit, so that another process or program can settle it. */
-export function writeHandle({ shard, worker, claim, job, process, attempt }: Handle): string {
+export function writeHandle({ shard, worker, claim, job, process, attempt }: UnitHandle): string {
   return Buffer.from(JSON.stringify([shard, worker, claim, job, process, attempt])).toString('base64url');
 }
 
 /** @throws InvalidInput */
-export function readHandle(text: unknown): Handle {
+export function readHandle(text: unknown): UnitHandle {
   const [shard, worker, claim, job, process, attempt] = typeof text === 'string' ? parts(text) : [];
   const numbers = [shard, worker, claim, job, attempt];
   if (!numbers.every((one) => Number.isSafeInteger(one)) || typeof process !== 'string' || !UUID.test(process)) {

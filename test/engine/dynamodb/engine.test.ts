@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import type { HttpHandlerOptions, MiddlewareStack } from '@smithy/types';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { dynamodb, Expression, num, text, type Written } from '../../../src/engine/dynamodb/index.ts';
+import { dynamodb, Expression, num, type RequestTexts, text } from '../../../src/engine/dynamodb/index.ts';
 import { ServiceClock } from '../../../src/engine/dynamodb/service-clock.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { atTestEnd, together } from '../../support/together.ts';
@@ -182,7 +182,7 @@ describe('requests', () => {
     own.config.requestHandler = Object.assign(Object.create(requestHandler), { handle });
     const engine = dynamodb(own, { table: table() });
     await engine.migrate();
-    const setting = (n: number): Written => new Expression().set('n', num(n)).write();
+    const setting = (n: number): RequestTexts => new Expression().set('n', num(n)).write();
     const key = { pk: 'a', sk: 'b' };
     expect(await engine.update(key, setting(1), 'NONE', LIMITS)).toMatchObject({ isDone: true, isRepeated: false });
     faultsLeft = 1;

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
-import { createFiles, type FileReading, type Written } from '../../../src/files/index.ts';
+import { createFiles, type FileReading, type WriteResult } from '../../../src/files/index.ts';
 import { note, plant, ready, url } from '../member/member-side.ts';
 import { bytesOf, hashOf } from './bytes.ts';
 import type { ClientEvent } from './history.ts';
@@ -61,15 +61,15 @@ async function expectation(op: string, { id, isGuarded }: Operation): Promise<{ 
   return { ifVersion: version };
 }
 
-async function inTransaction(op: string, work: (tx: Transaction) => Promise<Written>): Promise<Written> {
-  const run = async (tx: Transaction): Promise<Written> => {
+async function inTransaction(op: string, work: (tx: Transaction) => Promise<WriteResult>): Promise<WriteResult> {
+  const run = async (tx: Transaction): Promise<WriteResult> => {
     await tx.query(COMMITTED, [op]);
     return work(tx);
   };
   return engine.transaction(run, { retries: 0 });
 }
 
-async function write(op: string, operation: Operation): Promise<Written | undefined> {
+async function write(op: string, operation: Operation): Promise<WriteResult | undefined> {
   const { deed, id, from, size, lateMs } = operation;
   const over = await expectation(op, operation);
   if (deed === 'write') return files.write(id, source(bytesOf(op, size)), over);

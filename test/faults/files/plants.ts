@@ -3,7 +3,7 @@ import type pg from 'pg';
 import type { Content, Part } from '../../../src/files/content.ts';
 import { GuardedContent } from '../../../src/files/guarded-content.ts';
 import { Reader } from '../../../src/files/reader.ts';
-import { Upload, type Written } from '../../../src/files/write/publish.ts';
+import { Upload, type WriteResult } from '../../../src/files/write/publish.ts';
 import { plantSql } from '../plants/plant.ts';
 import { type Deed, type FilesPlan, type Operation, planFiles, type StoreFaulting } from './plan.ts';
 
@@ -112,7 +112,7 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
 
 /** Each publication is committed by itself, whatever transaction it is given. */
 function publishAlone(): void {
-  const publish: () => Promise<Written> = Reflect.get(Object(Upload.prototype), 'publish');
+  const publish: () => Promise<WriteResult> = Reflect.get(Object(Upload.prototype), 'publish');
   const value: Upload['publish'] = function (this: Upload, options) {
     return Reflect.apply(publish, this, [{ ...options, tx: undefined }]);
   };

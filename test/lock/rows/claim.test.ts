@@ -6,7 +6,7 @@ import { InvalidInput, SerializationFailed } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
 import { type CapturedRow, type CaptureOptions, captureRows } from '../../../src/lock/rows/claim.ts';
 import { extendRows, settle } from '../../../src/lock/rows/settle.ts';
-import type { Handle } from '../../../src/lock/rows/table.ts';
+import type { EngineOrTransaction } from '../../../src/lock/rows/table.ts';
 import { sql } from '../../../src/lock/rows/where.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
@@ -65,7 +65,7 @@ function ids(rows: readonly CapturedRow<object>[]): unknown[] {
 function capture(
   table: string,
   options: Partial<CaptureOptions<Task>> = {},
-  handle: Handle = engine,
+  handle: EngineOrTransaction = engine,
 ): Promise<CapturedRow<Task>[]> {
   return captureRows<Task>(handle, table, { ...move, limit: 10, ...options });
 }

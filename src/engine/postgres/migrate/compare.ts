@@ -9,7 +9,7 @@ export interface AppliedSchema {
 }
 
 /** How the schema in the database compares with the one of this version. */
-export interface Comparison {
+export interface SchemaComparison {
   readonly pending: readonly Migration[];
   readonly outdated: readonly FunctionSet[];
   /** What a newer version applied, in words. */
@@ -18,7 +18,7 @@ export interface Comparison {
   readonly changed: string | undefined;
 }
 
-export function compare(applied: AppliedSchema, known: Schema): Comparison {
+export function compare(applied: AppliedSchema, known: Schema): SchemaComparison {
   return {
     pending: known.migrations.filter((migration) => find(applied.migrations, migration) === undefined),
     outdated: known.functions.filter((set) => applied.functions.find(isOf(set.line))?.checksum !== checksum(set.sql)),
@@ -32,7 +32,7 @@ export function outstanding(
   applied: AppliedSchema,
   known: Schema,
   wanted: Schema,
-): Pick<Comparison, 'pending' | 'outdated'> {
+): Pick<SchemaComparison, 'pending' | 'outdated'> {
   const { newer, changed } = compare(applied, known);
   const problem = changed ?? newer;
   if (problem !== undefined) {

@@ -3,11 +3,11 @@ import {
   Expression,
   type Item,
   num,
+  type RequestTexts,
   readBig,
   readNumber,
   readText,
   text,
-  type Written,
 } from '../../../engine/dynamodb/index.ts';
 import { EMPTY, type Head, type HeadHolder, type HeadPast, PAST } from '../head.ts';
 import { ANY_TRACE, holderEntry, MOST_CAPACITY, readHolders, removeHolder, slotOf } from './holder.ts';
@@ -84,7 +84,7 @@ function readFields(item: Item, name: string): readonly (string | number)[] {
  * The request that turns one head into the next one, on condition that nothing was decided meanwhile and that no removed
  * holder has renewed.
  */
-export function rewrite(before: Head, after: Head): Written {
+export function rewrite(before: Head, after: Head): RequestTexts {
   const request = new Expression();
   whenStill(request, A.fence, before.fence, 0n);
   whenStill(request, A.load, before.load, 0);

@@ -1,4 +1,4 @@
-import { Expression, num, text, type Written } from '../../../engine/dynamodb/index.ts';
+import { Expression, num, type RequestTexts, text } from '../../../engine/dynamodb/index.ts';
 import { type HeadHolder, type HeadPast, MOST_HOLDERS, weightOf } from '../head.ts';
 import { A, pastEntry } from './head.ts';
 import { holderEntry, removeHolder, slotOf, type Trace, type Who, whileHeld } from './holder.ts';
@@ -8,7 +8,7 @@ import { holderEntry, removeHolder, slotOf, type Trace, type Who, whileHeld } fr
  * evaluates.
  * @param dueAt  the last run that `oncePer` counted must have begun before this
  */
-export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | undefined): Written {
+export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | undefined): RequestTexts {
   const { capacity } = holder;
   const request = new Expression();
   const [zero, one] = [request.value(num(0)), request.value(num(1))];
@@ -40,7 +40,7 @@ export function takeFree(holder: Omit<HeadHolder, 'token'>, dueAt: number | unde
 /**
  * Renews a lease. Never creates a row, and changes nothing if the lock was lost. @param beat  a text that is new to the row
  */
-export function renew(who: Who, beat: string): Written {
+export function renew(who: Who, beat: string): RequestTexts {
   return whileHeld(new Expression().set(slotOf(who).beat, text(beat)), who).write();
 }
 
@@ -48,7 +48,7 @@ export function renew(who: Who, beat: string): Written {
  * Removes the lease of a grant. The beat changes with it; else a client that saw the lease run out could still remove the
  * holder. A repeated grant that was made meanwhile has another token.
  */
-export function makePermanent(holder: Omit<HeadHolder, 'leaseMs'>, beat: string): Written {
+export function makePermanent(holder: Omit<HeadHolder, 'leaseMs'>, beat: string): RequestTexts {
   const { holder: entry, token, beat: sign } = slotOf(holder);
   const request = new Expression().set(entry, holderEntry({ ...holder, leaseMs: Infinity })).set(sign, text(beat));
   request.whenIs(holder.capacity === 1 ? A.fence : token, num(holder.token));
@@ -56,7 +56,7 @@ export function makePermanent(holder: Omit<HeadHolder, 'leaseMs'>, beat: string)
 }
 
 /** Releases a lock and adds it to the past holders. @param ranAt  counts the run for `oncePer` */
-export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: number | undefined): Written {
+export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: number | undefined): RequestTexts {
   const { token, capacity } = past;
   const who = { nonce, capacity };
   const request = new Expression();
@@ -69,7 +69,7 @@ export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: numb
 }
 
 /** Takes the next ticket, once: a repetition is refused until another claim has taken a ticket. */
-export function takeTicket(nonce: string): Written {
+export function takeTicket(nonce: string): RequestTexts {
   const request = new Expression();
   const [zero, one, taker] = [request.value(num(0)), request.value(num(1)), request.name(A.taker)];
   const orZero = (name: string): string => `if_not_exists(${request.name(name)}, ${zero})`;

@@ -3,11 +3,11 @@ import {
   Expression,
   type Item,
   num,
+  type RequestTexts,
   readNumber,
   readText,
   TTL,
   text,
-  type Written,
 } from '../../../engine/dynamodb/index.ts';
 import { type QueuedAt, readPlaces, ticketIn, writePlaces } from './key.ts';
 
@@ -36,7 +36,7 @@ const KEEP_S = 86_400;
 const W = { nonce: 'o', beats: 'b', gone: 'g' } as const;
 
 /** Takes the place, unless others gave it up as dead before it was taken. It may be repeated. */
-export function takePlace(waiter: NewWaiter, now: number): Written {
+export function takePlace(waiter: NewWaiter, now: number): RequestTexts {
   const { nonce, capacity, leaseMs, host, pid, since, others } = waiter;
   const request = new Expression();
   request
@@ -51,7 +51,7 @@ export function takePlace(waiter: NewWaiter, now: number): Written {
 }
 
 /** Renews the place. Does not revive a place that was given up. */
-export function renewPlace(nonce: string, now: number): Written {
+export function renewPlace(nonce: string, now: number): RequestTexts {
   const request = new Expression();
   const beats = request.name(W.beats);
   return request
@@ -63,7 +63,7 @@ export function renewPlace(nonce: string, now: number): Written {
 }
 
 /** Gives the place up, also one that was never taken, so that it cannot be taken late. */
-export function leavePlace(nonce: string, now: number): Written {
+export function leavePlace(nonce: string, now: number): RequestTexts {
   const request = new Expression();
   const place = request.name(W.nonce);
   return request
@@ -74,7 +74,7 @@ export function leavePlace(nonce: string, now: number): Written {
 }
 
 /** Marks a place as passed over, if its row is unchanged since it was read, or, if there was no row, is still missing. */
-export function buryPlace(seen: WaiterRow | undefined, now: number): Written {
+export function buryPlace(seen: WaiterRow | undefined, now: number): RequestTexts {
   const request = new Expression().set(W.gone, num(1)).set(TTL, ttl(now));
   if (seen === undefined) return request.whenAbsent(W.nonce).write();
   return request.whenIs(W.nonce, text(seen.nonce)).whenIs(W.beats, num(seen.beats)).write();

@@ -1,5 +1,12 @@
 import { now } from '../../../base/time/clock.ts';
-import { attribute, Expression, fieldsOf, type Item, type Written, written } from '../../../engine/dynamodb/index.ts';
+import {
+  attribute,
+  Expression,
+  fieldsOf,
+  type Item,
+  type RequestTexts,
+  written,
+} from '../../../engine/dynamodb/index.ts';
 import type { QueueRows } from '../database.ts';
 import { added, backName, type ShardHead } from '../heads/head.ts';
 import { type Span } from '../heads/spans.ts';
@@ -72,7 +79,7 @@ export function cancelledIn(item: Item): number[] {
 }
 
 /** That it is there, and none of its jobs was cancelled since it was read. */
-export function unchanged(item: Item): Written {
+export function unchanged(item: Item): RequestTexts {
   const request = new Expression().when('attribute_exists(pk)');
   const cancelled = fieldsOf(item)['x'];
   if (cancelled === undefined) request.whenAbsent('x');

@@ -27,7 +27,7 @@ export interface FrontView {
 }
 
 /** The rows of waiters: their order, their renewals, and passing over dead ones. */
-export class Queue {
+export class WaiterQueue {
   readonly #engine: DynamoEngine;
   readonly #heads: Heads;
   readonly #staleness: Staleness;

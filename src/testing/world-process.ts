@@ -10,7 +10,7 @@ const LOOK_MS = 10;
 const LEASE = '1m';
 
 /** The process that runs turns in a world: it dies at the crash, and another one takes its place. */
-export class Machine {
+export class WorldProcess {
   readonly #connect: () => PostgresEngine;
   readonly #actors: readonly AnyActorDefinition[];
   readonly #database: PostgresWorld;

@@ -8,7 +8,7 @@ import { AbsentDatabase } from './table/absent-database.ts';
 import { TableStore } from './table/store.ts';
 
 /** What a server of this surface stands on: a database, or a table of DynamoDB. */
-export interface Ground {
+export interface HttpBackend {
   /** On a table: what refuses all that needs a database. */
   readonly engine: PostgresEngine;
   /** The same, with a limit to how long a statement may take. */
@@ -19,7 +19,10 @@ export interface Ground {
   readonly table: DynamoEngine | undefined;
 }
 
-export function groundOf(engine: PostgresEngine | DynamoEngine, { statementTimeout, audit }: HttpSettings): Ground {
+export function backendOf(
+  engine: PostgresEngine | DynamoEngine,
+  { statementTimeout, audit }: HttpSettings,
+): HttpBackend {
   if (engine instanceof DynamoEngine) {
     const absent = new AbsentDatabase(engine);
     const admin = createQueueAdmin(engine);

@@ -8,16 +8,16 @@ import { headOf } from './items/key.ts';
 import { renew } from './items/requests.ts';
 import { takeHint } from './local-waiters.ts';
 import { Place } from './place.ts';
-import { type Parts, RunningCall } from './running-call.ts';
+import { type CallParts, RunningCall } from './running-call.ts';
 
 const CIRCLE_MS = 25;
 
 /** One call of `acquire`: takes the lock, takes a place, or checks its place. */
-export class Attempt {
+export class AcquireAttempt {
   readonly #call: RunningCall;
   readonly #place: Place;
 
-  constructor(parts: Parts, request: AcquireCall, options: CallOptions) {
+  constructor(parts: CallParts, request: AcquireCall, options: CallOptions) {
     this.#call = new RunningCall(parts, request, options);
     this.#place = new Place(this.#call);
   }
