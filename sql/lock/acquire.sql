@@ -98,6 +98,9 @@ end $$;
 -- A waiter's call may wait here for its turn and be carried out after its process has died. So what grants to a waiter, or to the
 -- repetition of its call, grants for as long as its place would have been kept, as a direct hand-off does. The first heartbeat
 -- brings the whole lease. A call that takes no place asks for the whole lease.
+--
+-- In three functions, one for what a request has and one for a place, it would be shorter, and a waiter's turn would cost a fifth more:
+-- see docs/decisions/009-planner-settings.md.
 create or replace function pawl.lock_acquire(
   p_space text, p_names text[], p_nonce uuid, p_capacity int, p_lease_ms bigint, p_process text, p_host text, p_pid int,
   p_waiter_ms int default null, p_ticket bigint default null, p_again boolean default false,
@@ -121,7 +124,8 @@ begin
   perform pawl.lock_latch(p_space, p_names);
   v_now := clock_timestamp();
 
-  -- The first call may come after its repetition: what that has got is found, and nothing is taken twice.
+  -- 1. What this request has by now: a lock, a place, or neither. The first call may come after its repetition: what that has got is
+  -- found, and nothing is taken twice.
   if not p_again and p_ticket is null then
     p_again := exists (select from pawl.lock_waiter w where w.nonce = p_nonce)
       or exists (
@@ -169,6 +173,7 @@ begin
     end if;
   end if;
 
+  -- 2. Whether the last run of oncePer was long enough ago.
   if p_period_ms is not null then
     select ceil(extract(epoch from p.started_at - v_now) * 1000 + p_period_ms) into retry_ms
     from pawl.lock_period p where p.space = p_space and p.name = p_names[1];
@@ -178,6 +183,7 @@ begin
     retry_ms := null;
   end if;
 
+  -- 3. Whether it fits together with the holders, and with the waiters before it. The dead ones go.
   foreach v_name in array p_names loop
     loop
       -- No more rows than decide: as many others as the capacity, and it does not fit.
@@ -200,6 +206,7 @@ begin
     end if;
   end loop;
 
+  -- 4. The lock; or, without waiting, who is in the way; or a place.
   if v_fits then
     token := nextval('pawl.lock_token');
     place_ms := v_term_ms;
@@ -270,6 +277,7 @@ begin
     end if;
   end if;
 
+  -- 5. Waiters that fit now that dead holders are gone.
   foreach v_name in array coalesce(v_evicted, '{}') loop
     perform pawl.lock_grant_next(p_space, v_name, '');
   end loop;

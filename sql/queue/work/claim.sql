@@ -24,34 +24,17 @@ create or replace function pawl.queue_claim(
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_claim bigint;
-  v_process uuid;
-  v_seen int;
-  v_priorities smallint[];
-  v_ids bigint[];
-  v_keyed int;
-  v_taken int;
-  v_mixed boolean := true;
-  v_tids tid[]; v_lo bigint[]; v_n int[]; v_take int[]; v_kinds smallint[]; v_attempts smallint[]; v_losts smallint[]; v_alones boolean[];
-  v_kkeys text[]; v_kepochs bigint[]; v_clear text[];
-  v_runs text := '';
-  v_keys text := '';
-  v_chains text;
-  v_processes text := '';
-  v_alone text := '';
-  v_state text;
-  v_part record;
+  v_state text := pawl.queue_prepare(p_queue, p_shard, p_worker);
   v_near record;
   v_one record;
-  v_fit bigint;
-  v_locked boolean;
+  v_claim bigint;
+  v_process uuid;
 begin
-  v_state := pawl.queue_prepare(p_queue, p_shard, p_worker);
   if v_state = 'paused' then
     return '{"paused":true,"runs":[],"keys":[],"seen":0}';
   end if;
 
-  -- Nothing, or one row without a key: what an idle worker finds. The long way below costs five times as much.
+  -- Nothing, or one row without a key: what an idle worker finds. The long way costs five times as much.
   select count(*) as rows, count(r.key) as keyed into v_near from (
     select r.key from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.priority <= p_upto
@@ -87,13 +70,41 @@ begin
         select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
         where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
   end if;
+  return pawl.queue_claim_many(p_queue, p_shard, p_worker, p_limit, p_slots, p_rows, p_chain, p_priority, p_after, p_kinds, p_upto, v_state,
+    v_now, v_near.keyed = 2);
+end $$;
 
-  -- Whether the queue is paused is asked in the statements that see jobs, too: where the preparation waited, it may have been paused
-  -- since, and what was enqueued then would be taken.
+-- The long way of queue_claim, whose parameters and answer it has: two rows or more, or one that is not simply taken. p_state is what
+-- queue_prepare() has answered; p_keyed: the first two rows have a key. Under the planner settings of its caller: its own would cost a
+-- microsecond each.
+create or replace function pawl.queue_claim_many(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
+  p_priority smallint, p_after bigint, p_kinds smallint[], p_upto smallint, p_state text, p_now timestamptz, p_keyed boolean
+) returns text
+language plpgsql as $$
+declare
+  v_seen int;
+  v_priorities smallint[];
+  v_ids bigint[];
+  v_keyed int;
+  v_taken int;
+  v_mixed boolean := true;
+  v_tids tid[]; v_lo bigint[]; v_n int[]; v_take int[]; v_kinds smallint[]; v_attempts smallint[]; v_losts smallint[]; v_alones boolean[];
+  v_kkeys text[]; v_kepochs bigint[]; v_clear text[];
+  v_runs text := '';
+  v_keys text := '';
+  v_chains text;
+  v_processes text := '';
+  v_alone text := '';
+  v_fit bigint;
+  v_locked boolean;
+begin
+  -- 1. What to take. Whether the queue is paused is asked in the statements that see jobs, too: where the preparation waited, it may have
+  -- been paused since, and what was enqueued then would be taken.
   --
-  -- Where the first two have a key, all usually have, and nothing is to be locked or shared here: a fifth of the cost of the long way
-  -- (2,100 rows).
-  if v_near.keyed = 2 then
+  -- Where the first two rows have a key, all usually have, and nothing is to be locked or shared here: a fifth of the cost of the pick
+  -- below (2,100 rows).
+  if p_keyed then
     select count(*), array_agg(r.priority), array_agg(r.id), count(r.key), array_agg(r.key), array_agg(r.epoch), bool_or(r.key is null or r.lost > 1)
     into v_seen, v_priorities, v_ids, v_keyed, v_kkeys, v_kepochs, v_mixed from (
       select r.priority, r.id, r.key, r.epoch, r.lost from pawl.queue_ready r
@@ -159,48 +170,18 @@ begin
     end if;
   end if;
 
+  -- 2. Jobs without a key.
   if v_taken > 0 or v_keyed > 0 then
     perform pawl.queue_require_worker(p_worker);
   end if;
   if v_taken > 0 then
-    delete from pawl.queue_ready r where r.ctid = any (array(
-      select u.tid from unnest(v_tids, v_n, v_take) u (tid, n, take) where u.take = u.n));
-    if v_take <> v_n then
-      update pawl.queue_ready r set id = r.id + u.take, n = r.n - u.take
-      from unnest(v_tids, v_n, v_take) u (tid, n, take) where u.take < u.n and r.ctid = u.tid;
-    end if;
-    -- One claim for all jobs in the same attempt; one each for those that were lost, so that a crash tells them apart.
-    for v_part in
-      select case when u.lost > 0 then u.lo end as lo, u.attempt, u.lost, u.alone, range_agg(int8range(u.lo, u.lo + u.take)) as ids
-      from unnest(v_lo, v_take, v_attempts, v_losts, v_alones) u (lo, take, attempt, lost, alone) group by 1, 2, 3, 4 order by 2, 1
-    loop
-      v_claim := nextval('pawl.queue_claim_id');
-      v_process := gen_random_uuid();
-      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
-      values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_part.attempt + 1, v_part.lost, false, v_part.ids);
-      if v_part.alone then
-        v_alone := v_alone || ',' || v_claim;
-      end if;
-      v_processes := v_processes || ',"' || v_claim || '":"' || v_process || '"';
-      v_runs := v_runs || (
-        -- format() takes half as long as concat() here: each piece of text is an argument of that, too.
-        select string_agg(format(',{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}',
-          v_claim, u.lo, u.take, u.kind, u.attempt + 1,
-          -- Of the first: the jobs of a run have the same, and a job with options is no run.
-          (select pawl.queue_origin(o.created_at, o.options) from pawl.queue_job o where o.shard = p_shard and o.id = u.lo), j.payloads),
-          '' order by u.ord)
-        from unnest(v_lo, v_take, v_kinds, v_attempts, v_losts, v_alones) with ordinality u (lo, take, kind, attempt, lost, alone, ord)
-        cross join lateral (
-          select string_agg(j.payload::text, ',') as payloads from (
-            select j.payload from pawl.queue_job j where j.shard = p_shard and j.id >= u.lo and j.id < u.lo + u.take order by j.id
-          ) j
-        ) j
-        where case when v_part.lo is null then u.attempt = v_part.attempt and u.lost = 0 and u.alone = v_part.alone else u.lo = v_part.lo end);
-    end loop;
+    select r.runs, r.processes, r.alone into v_runs, v_processes, v_alone
+    from pawl.queue_start_runs(p_queue, p_shard, p_worker, p_now, v_tids, v_lo, v_n, v_take, v_kinds, v_attempts, v_losts, v_alones) r;
   end if;
 
-  if v_keyed > 0 and v_state = 'promoted' and exists (
-    select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now
+  -- 3. Jobs with a key.
+  if v_keyed > 0 and p_state = 'promoted' and exists (
+    select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= p_now
   ) then
     v_clear := pawl.queue_promote_keys(p_queue, p_shard, v_kkeys, 1000);
     if not v_kkeys <@ v_clear then
@@ -212,9 +193,10 @@ begin
   if v_keyed > 0 then
     select k.chains, k.rest, v_processes || k.processes, v_taken + k.taken, case when k.complete then v_ids end
     into v_chains, v_keys, v_processes, v_taken, v_ids
-    from pawl.queue_claim_keys(p_queue, p_shard, p_worker, p_limit - v_taken, p_chain, v_now, v_kkeys, v_kepochs, true) k;
+    from pawl.queue_claim_keys(p_queue, p_shard, p_worker, p_limit - v_taken, p_chain, p_now, v_kkeys, v_kepochs, true) k;
   end if;
 
+  -- 4. The answer.
   return '{"runs":[' || substr(v_runs, 2) || '],"keys":[' || substr(v_keys, 2) || ']' || coalesce(',"chains":' || v_chains, '') || ',"alone":[' || substr(v_alone, 2) || '],"processes":{' || substr(v_processes, 2) || '},"seen":' || v_seen
     || ',"last":{"priority":' || coalesce(v_priorities[cardinality(v_ids)], p_priority) || ',"id":' || coalesce(v_ids[cardinality(v_ids)], p_after) || '}'
     || case when v_taken > 0 then
@@ -226,6 +208,57 @@ begin
         select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
         where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '') end
     || '}';
+end $$;
+
+-- Takes jobs without a key, which queue_claim_many has picked and locked: p_take jobs of the p_n of each row. "runs", "processes" and
+-- "alone" are what the claim answers, each piece behind a comma. Under the planner settings of its caller.
+create or replace function pawl.queue_start_runs(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_now timestamptz, p_tids tid[], p_lo bigint[], p_n int[], p_take int[],
+  p_kinds smallint[], p_attempts smallint[], p_losts smallint[], p_alones boolean[], out runs text, out processes text, out alone text
+)
+language plpgsql as $$
+declare
+  v_claim bigint;
+  v_process uuid;
+  v_part record;
+begin
+  runs := '';
+  processes := '';
+  alone := '';
+  delete from pawl.queue_ready r where r.ctid = any (array(
+    select u.tid from unnest(p_tids, p_n, p_take) u (tid, n, take) where u.take = u.n));
+  if p_take <> p_n then
+    update pawl.queue_ready r set id = r.id + u.take, n = r.n - u.take
+    from unnest(p_tids, p_n, p_take) u (tid, n, take) where u.take < u.n and r.ctid = u.tid;
+  end if;
+  -- One claim for all jobs in the same attempt; one each for those that were lost, so that a crash tells them apart.
+  for v_part in
+    select case when u.lost > 0 then u.lo end as lo, u.attempt, u.lost, u.alone, range_agg(int8range(u.lo, u.lo + u.take)) as ids
+    from unnest(p_lo, p_take, p_attempts, p_losts, p_alones) u (lo, take, attempt, lost, alone) group by 1, 2, 3, 4 order by 2, 1
+  loop
+    v_claim := nextval('pawl.queue_claim_id');
+    v_process := gen_random_uuid();
+    insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
+    values (v_claim, p_worker, p_now, v_process, p_shard, p_queue, v_part.attempt + 1, v_part.lost, false, v_part.ids);
+    if v_part.alone then
+      alone := alone || ',' || v_claim;
+    end if;
+    processes := processes || ',"' || v_claim || '":"' || v_process || '"';
+    runs := runs || (
+      -- format() takes half as long as concat() here: each piece of text is an argument of that, too.
+      select string_agg(format(',{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}',
+        v_claim, u.lo, u.take, u.kind, u.attempt + 1,
+        -- Of the first: the jobs of a run have the same, and a job with options is no run.
+        (select pawl.queue_origin(o.created_at, o.options) from pawl.queue_job o where o.shard = p_shard and o.id = u.lo), j.payloads),
+        '' order by u.ord)
+      from unnest(p_lo, p_take, p_kinds, p_attempts, p_losts, p_alones) with ordinality u (lo, take, kind, attempt, lost, alone, ord)
+      cross join lateral (
+        select string_agg(j.payload::text, ',') as payloads from (
+          select j.payload from pawl.queue_job j where j.shard = p_shard and j.id >= u.lo and j.id < u.lo + u.take order by j.id
+        ) j
+      ) j
+      where case when v_part.lo is null then u.attempt = v_part.attempt and u.lost = 0 and u.alone = v_part.alone else u.lo = v_part.lo end);
+  end loop;
 end $$;
 
 -- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at least. p_n: how many stand in

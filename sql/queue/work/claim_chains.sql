@@ -23,6 +23,7 @@ declare
   v_missing boolean := false;
 begin
   processes := '';
+  -- 1. The oldest jobs of each key, as many as one answer can carry.
   select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.lost), array_agg(s.tid), array_agg(s.parked), count(*), max(s.nth), max(greatest(s.attempt, s.lost))
   into v_nths, v_ids, v_kinds, v_attempts, v_losts, v_tids, v_parked, taken, v_last, v_again
   from (
@@ -56,6 +57,7 @@ begin
     end if;
   end if;
 
+  -- 2. Jobs that have failed or were lost before: of a key, such a job alone, or the jobs before the first of them.
   if v_again > 0 then
     select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.lost), array_agg(s.tid), array_agg(s.parked), count(*)
     into v_nths, v_ids, v_kinds, v_attempts, v_losts, v_tids, v_parked, taken
@@ -65,24 +67,12 @@ begin
       window w as (partition by u.nth) order by u.id
     ) s
     where s.again is null or s.id < s.again or (s.id = s.again and s.again = s.first);
-    with again as materialized (
-      select u.*, nextval('pawl.queue_claim_id') as claim, gen_random_uuid() as process
-      from unnest(v_nths, v_ids, v_kinds, v_attempts, v_losts) u (nth, id, kind, attempt, lost) where u.attempt > 0 or u.lost > 0
-    ), running as (
-      insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
-      select a.claim, p_worker, p_now, a.process, p_shard, p_queue, a.attempt + 1, a.lost, false, int8multirange(int8range(a.id, a.id + 1)) from again a
-    )
-    select
-      string_agg(concat(',{"key":', to_json(p_keys[a.nth])::text, ',"epoch":', p_epoch, ',"ids":[', a.id, '],"claims":[', a.claim,
-        '],"kinds":[', a.kind, '],"attempts":[', a.attempt + 1, '],"origins":[', pawl.queue_origin(o.created_at, o.options),
-        '],"payloads":[', o.payload::text, ']}'), '' order by a.id),
-      string_agg(concat(',"', a.claim, '":"', a.process, '"'), ''), count(*) < (select count(*) from again)
-    into rest, processes, v_missing
-    from again a cross join lateral (
-      select o.created_at, o.options, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
+    select a.rest, a.processes, a.is_missing into rest, processes, v_missing
+    from pawl.queue_start_again(p_queue, p_shard, p_worker, p_now, p_epoch, p_keys, v_nths, v_ids, v_kinds, v_attempts, v_losts) a;
   end if;
 
-  -- Not "on conflict": that costs half as much again, and only the owner of a key's lock adds a row for it. We have that lock.
+  -- 3. The keys are held, and the jobs wait no more. Not "on conflict": that costs half as much again, and only the owner of a key's lock
+  -- adds a row for it. We have that lock.
   if p_waiting is not null then
     update pawl.queue_key k set epoch = p_epoch, held = true
     where k.shard = p_shard and k.queue = p_queue and k.key = any (p_waiting) and k.key = any (array(select p_keys[u.nth] from unnest(v_nths) u (nth)));
@@ -97,6 +87,7 @@ begin
     delete from pawl.queue_parked p where p.ctid = any (array(select u.tid from unnest(v_tids, v_parked) u (tid, parked) where u.parked));
   end if;
 
+  -- 4. One claim for all first attempts.
   if rest is not null or v_missing then
     select array_agg(u.nth order by u.id), array_agg(u.id order by u.id), array_agg(u.kind order by u.id) into v_nths, v_ids, v_kinds
     from unnest(v_nths, v_ids, v_kinds, v_attempts, v_losts) u (nth, id, kind, attempt, lost) where u.attempt = 0 and u.lost = 0;
@@ -128,6 +119,32 @@ begin
     select true, 0, null, '', '' into cut, taken, chains, rest, processes
     from pawl.queue_drop_orphans(p_queue, p_shard, p_worker, p_epoch, p_now, p_keys);
   end if;
+end $$;
+
+-- A claim of its own for each of these jobs that has failed or was lost before. "rest" and "processes" are what the claim answers, each piece
+-- behind a comma; "is_missing": some are not in queue_job. Under the planner settings of its caller.
+create or replace function pawl.queue_start_again(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_now timestamptz, p_epoch bigint, p_keys text[],
+  p_nths int[], p_ids bigint[], p_kinds smallint[], p_attempts smallint[], p_losts smallint[],
+  out rest text, out processes text, out is_missing boolean
+)
+language plpgsql as $$
+begin
+  with again as materialized (
+    select u.*, nextval('pawl.queue_claim_id') as claim, gen_random_uuid() as process
+    from unnest(p_nths, p_ids, p_kinds, p_attempts, p_losts) u (nth, id, kind, attempt, lost) where u.attempt > 0 or u.lost > 0
+  ), running as (
+    insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
+    select a.claim, p_worker, p_now, a.process, p_shard, p_queue, a.attempt + 1, a.lost, false, int8multirange(int8range(a.id, a.id + 1)) from again a
+  )
+  select
+    string_agg(concat(',{"key":', to_json(p_keys[a.nth])::text, ',"epoch":', p_epoch, ',"ids":[', a.id, '],"claims":[', a.claim,
+      '],"kinds":[', a.kind, '],"attempts":[', a.attempt + 1, '],"origins":[', pawl.queue_origin(o.created_at, o.options),
+      '],"payloads":[', o.payload::text, ']}'), '' order by a.id),
+    string_agg(concat(',"', a.claim, '":"', a.process, '"'), ''), count(*) < (select count(*) from again)
+  into rest, processes, is_missing
+  from again a cross join lateral (
+    select o.created_at, o.options, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
 end $$;
 
 -- Some of the jobs that were just claimed under p_epoch are not in queue_job: something other than Pawl has deleted rows. Their other

@@ -21,13 +21,8 @@ declare
   v_free text[];
   v_busy text[];
   v_waiting text[];
-  v_kept text[];
   v_epoch bigint;
   v_related boolean;
-  v_got pawl.queue_unit_job[];
-  v_large int[];
-  v_lasts bigint[];
-  v_last int;
 begin
   rest := '';
   processes := '';
@@ -37,7 +32,7 @@ begin
   if p_limit <= 0 then
     return;
   end if;
-  -- Keys in the order of their first job. 256 at most: each takes a slot of the server's lock table for a moment.
+  -- 1. The locks of keys, in the order of their first job. 256 at most: each takes a slot of the server's lock table for a moment.
   with first as materialized (
     select u.key, min(u.ord) as ord, max(u.epoch) as head from unnest(p_keys, p_epochs) with ordinality u (key, epoch, ord) group by u.key
   ), near as materialized (
@@ -52,8 +47,8 @@ begin
     return;
   end if;
   tried := true;
-  -- A new statement, which sees what was committed before the locks were granted. A waiting key may be taken by the claim that found
-  -- its head; any other key with a row is busy.
+  -- 2. Which of them are free. A new statement, which sees what was committed before the locks were granted. A waiting key may be taken by
+  -- the claim that found its head; any other key with a row is busy.
   select
     array_agg(t.key order by t.ord) filter (where h.epoch is null or (not h.held and h.epoch = t.head)),
     array_agg(t.key order by t.ord) filter (where h.epoch is not null and (h.held or h.epoch is distinct from t.head)),
@@ -71,25 +66,48 @@ begin
     return;
   end if;
 
+  -- 3. Jobs of the free ones.
   select coalesce(bool_or(k.coalesce <> 'none' or cardinality(k.after) > 0), false) into v_related
   from pawl.queue_kind k where k.queue = p_queue;
   v_epoch := nextval('pawl.queue_claim_id');
-  if not v_related then
+  if v_related then
+    select u.rest, u.processes, u.taken, complete and not u.cut into rest, processes, taken, complete
+    from pawl.queue_claim_units(p_queue, p_shard, p_worker, p_limit, p_now, v_epoch, v_free, p_parks) u;
+  else
     select c.chains, coalesce(c.rest, ''), c.processes, c.taken, complete and not c.cut into chains, rest, processes, taken, complete
     from pawl.queue_claim_chains(p_queue, p_shard, p_worker, p_limit, p_chain, p_now, v_epoch, v_free, v_waiting) c;
-    return;
   end if;
-  v_got := array(select row(g.*)::pawl.queue_unit_job from pawl.queue_next_units(p_queue, p_shard, v_free) g);
+end $$;
+
+-- The next unit of each of these free keys, in a queue of which a kind coalesces or has predecessors: as many as there is room for. "cut"
+-- says that some are left. Under the planner settings of its caller.
+create or replace function pawl.queue_claim_units(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_now timestamptz, p_epoch bigint, p_keys text[], p_parks boolean,
+  out rest text, out processes text, out taken int, out cut boolean
+)
+language plpgsql as $$
+declare
+  v_got pawl.queue_unit_job[];
+  v_large int[];
+  v_lasts bigint[];
+  v_kept text[];
+  v_last int;
+begin
+  rest := '';
+  processes := '';
+  taken := 0;
+  cut := true;
+  -- 1. The next unit of each key.
+  v_got := array(select row(g.*)::pawl.queue_unit_job from pawl.queue_next_units(p_queue, p_shard, p_keys) g);
   -- Asked after the jobs were read: among them may be some that were enqueued after a pause.
   if (select d.paused_at is not null from pawl.queue_definition d where d.id = p_queue) then
-    complete := false;
     return;
   end if;
   if p_parks then
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
-    from unnest(v_free) u (key) where u.key not in (select g.key from unnest(v_got) g);
+    from unnest(p_keys) u (key) where u.key not in (select g.key from unnest(v_got) g);
   end if;
-  -- A unit ends where its payloads pass 16 MB, as they are stored, and never before its first job: what is left of it is the next
+  -- 2. A unit ends where its payloads pass 16 MB, as they are stored, and never before its first job: what is left of it is the next
   -- unit. Its answer could not come in time, however often it was asked for. Eight thousand payloads that stand in their rows have less.
   if cardinality(v_got) > 8000 or pawl.queue_has_large_payloads() then
     select array_agg(c.nth), array_agg(c.last) into v_large, v_lasts from (
@@ -107,26 +125,28 @@ begin
         where not exists (select from unnest(v_large, v_lasts) c (nth, last) where c.nth = g.nth and g.id > c.last));
     end if;
   end if;
-  -- Whole keys, in order: as many units as there is room for, however many jobs each has, but no more when there are two thousand
+  -- 3. Whole keys, in order: as many units as there is room for, however many jobs each has, but no more when there are two thousand
   -- jobs. The first one comes in any case.
   select array_agg(c.key order by c.nth), max(c.nth) into v_kept, v_last from (
     select g.nth, g.key, row_number() over (order by g.nth) as units, sum(g.n) over (order by g.nth) - g.n as before
     from (select g.nth, min(g.key) as key, count(*) as n from unnest(v_got) g group by g.nth) g
   ) c where c.units <= p_limit and c.before < 2000;
   if v_kept is null then
+    cut := false;
     return;
   end if;
-  if cardinality(v_kept) < cardinality(v_free) then
-    complete := false;
+  cut := cardinality(v_kept) < cardinality(p_keys);
+  if cut then
     v_got := array(select g from unnest(v_got) g where g.nth <= v_last);
   end if;
+  taken := cardinality(v_got);
 
+  -- 4. Their claims.
   insert into pawl.queue_key as k (shard, queue, key, epoch, held)
-  select p_shard, p_queue, u.key, v_epoch, true from unnest(v_kept) u (key)
+  select p_shard, p_queue, u.key, p_epoch, true from unnest(v_kept) u (key)
   on conflict (shard, queue, key) do update set epoch = excluded.epoch, held = true;
   delete from pawl.queue_ready r where r.ctid = any (array(select g.tid from unnest(v_got) g where not g.parked));
   delete from pawl.queue_parked p where p.ctid = any (array(select g.tid from unnest(v_got) g where g.parked));
-  taken := cardinality(v_got);
 
   -- What belongs together is found by numbers: with the texts of keys this took twice as long (2,000 jobs of 100 units, 21 ms).
   with job as materialized (
@@ -161,7 +181,7 @@ begin
     (select string_agg(',"' || c.claim || '":"' || c.process || '"', '') from claim c),
     (select string_agg(k.object, '' order by k.nth) from (
       select j.nth, concat(
-        ',{"key":', to_json(min(j.key))::text, ',"epoch":', v_epoch,
+        ',{"key":', to_json(min(j.key))::text, ',"epoch":', p_epoch,
         ',"ids":[', string_agg(j.id::text, ','),
         '],"claims":[', string_agg(j.claim::text, ','),
         '],"kinds":[', string_agg(j.kind::text, ','),

@@ -15,26 +15,11 @@ create or replace function pawl.queue_claim_one(
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_claim bigint;
-  v_state text;
-  v_first record;
-  v_last record;
-  v_row record;
-  v_got record;
-  v_seen int := 0;
-  v_priority smallint := p_priority;
-  v_after bigint := p_after;
   v_answer text;
   v_n int;
-  v_suspects bigint[];
-  v_keys text[];
-  v_epochs bigint[];
-  v_clear text[];
-  v_blocked_by text;
-  v_run constant text := '{"runs":[],"keys":[],"seen":1,"again":true,"blockedBy":"run"}';
 begin
   -- The usual case in one statement: a job without a key comes first. Step by step it costs twice as much, most of it for
-  -- opening the same tables again and again. Each block undoes what it has locked where that is not what is claimed.
+  -- opening the same tables again and again. The block undoes what it has locked where that is not what is claimed.
   begin
     with first as materialized (
       select r.key is null as plain from pawl.queue_ready r
@@ -63,24 +48,49 @@ begin
       raise exception using errcode = 'PW000';
     end if;
   exception when sqlstate 'PW000' then
-    return v_run;
+    return pawl.queue_blocked_by_run();
   end;
-  if v_answer is not null then
-    return v_answer;
-  end if;
-  v_state := pawl.queue_prepare(p_queue, p_shard, p_worker, false);
+  return coalesce(v_answer, pawl.queue_search_one(p_queue, p_shard, p_worker, p_rows, p_priority, p_after, p_unblocked, v_now));
+end $$;
+
+-- What a claim of one answers where a run comes first: it has to be split before a job of it can be claimed alone.
+create or replace function pawl.queue_blocked_by_run() returns text
+language sql immutable as $$ select '{"runs":[],"keys":[],"seen":1,"again":true,"blockedBy":"run"}' $$;
+
+-- The long way of queue_claim_one, whose parameters and answer it has. Under the planner settings of its caller.
+create or replace function pawl.queue_search_one(
+  p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_unblocked boolean, p_now timestamptz
+) returns text
+language plpgsql as $$
+declare
+  v_state text := pawl.queue_prepare(p_queue, p_shard, p_worker, false);
+  v_suspects bigint[];
+  v_first record;
+  v_last record;
+  v_row record;
+  v_got record;
+  v_seen int := 0;
+  v_priority smallint := p_priority;
+  v_after bigint := p_after;
+  v_keys text[];
+  v_epochs bigint[];
+  v_clear text[];
+  v_blocked_by text;
+begin
   if v_state = 'paused' then
     return '{"paused":true,"runs":[],"keys":[],"seen":0}';
   elsif v_state = 'due' and not p_unblocked then
     return '{"runs":[],"keys":[],"seen":0,"again":true,"blockedBy":"due"}';
   end if;
 
-  -- Jobs that dead workers ran are left to the rescue, which charges them: see queue_note_suspects.
+  -- 1. Which sort of row comes first: with a key, or without. Jobs that dead workers ran are left to the rescue, which charges them: see
+  -- queue_note_suspects.
   select d.suspects into v_suspects from pawl.queue_definition d where d.id = p_queue;
-  -- Of the two sorts of rows, the one that comes first; the other only when none of the first can be claimed.
   select r.key is not null as keyed into v_first from pawl.queue_ready r
   where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.id <> all (v_suspects)
   order by r.priority, r.id limit 1;
+  -- 2. A job of that sort; one of the other sort only when none of the first can be claimed. Each block undoes what it has locked where that
+  -- is not what is claimed.
   for v_step in 1..2 loop
     exit when v_first.keyed is null;
     if v_first.keyed = (v_step = 1) then
@@ -106,7 +116,7 @@ begin
       if v_keys is not null then
         begin
           select k.chains, k.rest, k.processes, k.taken, k.tried into v_got
-          from pawl.queue_claim_keys(p_queue, p_shard, p_worker, 1, 1, v_now, v_keys, v_epochs, false) k;
+          from pawl.queue_claim_keys(p_queue, p_shard, p_worker, 1, 1, p_now, v_keys, v_epochs, false) k;
           if v_got.taken > 0 then
             return concat('{"runs":[],"keys":[', substr(v_got.rest, 2), ']', ',"chains":' || v_got.chains, ',"processes":{', substr(v_got.processes, 2), '},"seen":', v_seen,
               ',"last":{"priority":', p_priority, ',"id":', p_after, '}',
@@ -128,20 +138,21 @@ begin
           raise exception using errcode = 'PW000';
         elsif found then
           delete from pawl.queue_ready r where r.ctid = v_row.tid;
-          v_claim := nextval('pawl.queue_claim_id');
           return (
             select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
               '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s%s%s}',
-              v_claim, j.id, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.options), j.payload::text,
-              v_claim, gen_random_uuid(), j.priority, j.id, to_json(v_now), ',"blockedBy":"' || v_blocked_by || '"',
+              c.id, j.id, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.options), j.payload::text,
+              c.id, gen_random_uuid(), j.priority, j.id, to_json(p_now), ',"blockedBy":"' || v_blocked_by || '"',
               ',"pausedParts":' || (select d.paused_parts from pawl.queue_definition d where d.id = p_queue))
-            from pawl.queue_job j where j.shard = p_shard and j.id = v_row.id);
+            from pawl.queue_job j cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c
+            where j.shard = p_shard and j.id = v_row.id);
         end if;
       exception when sqlstate 'PW000' then
-        return v_run;
+        return pawl.queue_blocked_by_run();
       end;
     end if;
   end loop;
+  -- 3. Nothing.
   return concat('{"runs":[],"keys":[],"seen":', v_seen, ',"last":{"priority":', v_priority, ',"id":', v_after, '}',
     ',"blockedBy":"' || coalesce(v_state, v_blocked_by) || '"',
     case when v_state = 'due' or exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
