@@ -1,7 +1,7 @@
 // Writes sql/ into one TypeScript module, so that no file is looked for at run time: sql/<line>/tables/<number>_<name>.sql one by one,
 // and the other files of sql/<line>/, the functions and views, as one text for each line. Views come last, since they call functions. The planner
 // settings that a function names are written out: see sql/planner.sql.
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 
 const root = new URL('../', import.meta.url);
 const lines = readdirSync(new URL('sql/', root), { withFileTypes: true })
@@ -51,8 +51,10 @@ const { version } = JSON.parse(readFileSync(new URL('package.json', root), 'utf8
 
 const target = new URL('src/engine/postgres/schema.gen.ts', root);
 mkdirSync(new URL('.', target), { recursive: true });
+// As a file next to it first: what reads it meanwhile gets the old one or the new one, and never half of one.
+const draft = new URL('schema.gen.draft.ts', target);
 writeFileSync(
-  target,
+  draft,
   `// Written by scripts/embed-sql.mjs from sql/. Do not edit.
 
 /** One numbered file of a line: tables, types, indexes, moves of data. Applied once. */
@@ -79,3 +81,4 @@ export interface Schema {
 export const schema: Schema = ${JSON.stringify({ version, migrations, functions }, null, 2)};
 `,
 );
+renameSync(draft, target);
