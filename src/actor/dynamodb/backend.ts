@@ -5,8 +5,8 @@ import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ActorBackend } from '../backend.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { KeeperPort, LeaseHolder, RescueListener, TurnWriter } from '../work/ports.ts';
-import { DynamoActorOperator, dynamoOperator } from './operator.ts';
-import { DynamoActorReader } from './reader.ts';
+import { DynamoActorOperator, dynamoOperator } from './operate/operator.ts';
+import { DynamoActorReader } from './operate/reader.ts';
 import { DynamoActorStore } from './store.ts';
 
 const RESCUE_MS = 5000;

@@ -26,15 +26,15 @@ import type {
 } from '../store.ts';
 import type { Effects } from '../turn/effects.ts';
 import type { TurnStore } from '../work/ports.ts';
-import { Claiming, type HeldTurn } from './claiming.ts';
 import { ActorRows, lineFor, wakeWrite } from './database.ts';
 import { ALONE, F } from './heads/head.ts';
-import { Notes } from './notes.ts';
 import { Producing } from './producing.ts';
-import { Rescuing } from './rescue.ts';
 import { actorKey, effectOf, headOf, MESSAGES, sortKey, WORKERS } from './rows.ts';
-import { Settling } from './settling.ts';
 import { Types } from './types.ts';
+import { Claiming, type HeldTurn } from './work/claiming.ts';
+import { Notes } from './work/notes.ts';
+import { Rescuing } from './work/rescue.ts';
+import { Settling } from './work/settling.ts';
 
 const TIMEOUT_MS = 30_000;
 

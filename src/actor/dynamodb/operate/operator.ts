@@ -1,10 +1,10 @@
-import { NotFound, NotSupported } from '../../base/errors.ts';
-import { creation, written } from '../../engine/dynamodb/index.ts';
-import type { ActorBackend } from '../backend.ts';
-import { lineFor, wakeWrite } from './database.ts';
-import { type ActorHead, ALONE, F } from './heads/head.ts';
-import { headOf, transitionOf } from './rows.ts';
-import type { DynamoActorStore } from './store.ts';
+import { NotFound, NotSupported } from '../../../base/errors.ts';
+import { creation, written } from '../../../engine/dynamodb/index.ts';
+import type { ActorBackend } from '../../backend.ts';
+import { lineFor, wakeWrite } from '../database.ts';
+import { type ActorHead, ALONE, F } from '../heads/head.ts';
+import { headOf, transitionOf } from '../rows.ts';
+import type { DynamoActorStore } from '../store.ts';
 
 /** What operators do to single actors on DynamoDB. */
 export class DynamoActorOperator {

@@ -1,13 +1,13 @@
-import { ConnectionFailed, NotSupported } from '../../base/errors.ts';
-import { creation, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
-import type { CommitAnswer, TurnCommit } from '../store.ts';
-import type { Effects } from '../turn/effects.ts';
+import { ConnectionFailed, NotSupported } from '../../../base/errors.ts';
+import { creation, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import type { CommitAnswer, TurnCommit } from '../../store.ts';
+import type { Effects } from '../../turn/effects.ts';
+import { type ActorRows, lineFor, requireFits, wakeFields, wakeKey } from '../database.ts';
+import { ALONE, committed, F, isCommitted, type TurnEnd } from '../heads/head.ts';
+import type { Producing } from '../producing.ts';
+import { headOf, messageOf, transitionOf } from '../rows.ts';
 import type { HeldTurn } from './claiming.ts';
-import { type ActorRows, lineFor, requireFits, wakeFields, wakeKey } from './database.ts';
-import { ALONE, committed, F, isCommitted, type TurnEnd } from './heads/head.ts';
 import type { Notes } from './notes.ts';
-import type { Producing } from './producing.ts';
-import { headOf, messageOf, transitionOf } from './rows.ts';
 
 /** Rows of one transaction, the head and the transition not counted. */
 const MOST_PARTS = 98;

@@ -1,4 +1,4 @@
-import type { ActorClaim, ClaimAnswer } from '../store.ts';
+import type { ActorClaim, ClaimAnswer } from '../../store.ts';
 import {
   type ActorRows,
   freshName,
@@ -8,7 +8,7 @@ import {
   type SeenActor,
   wakeFields,
   wakeKey,
-} from './database.ts';
+} from '../database.ts';
 import {
   type ActorHead,
   absorbedFrom,
@@ -18,11 +18,11 @@ import {
   isFree,
   readHead,
   type Semaphores,
-} from './heads/head.ts';
-import { type Look, looked } from './heads/wake.ts';
+} from '../heads/head.ts';
+import { type Look, looked } from '../heads/wake.ts';
+import { headOf, inboxOf, lineFrom, lineOf, messageOf } from '../rows.ts';
+import { backoffOf, type TypeRow, type Types } from '../types.ts';
 import type { Notes } from './notes.ts';
-import { headOf, inboxOf, lineFrom, lineOf, messageOf } from './rows.ts';
-import { backoffOf, type TypeRow, type Types } from './types.ts';
 
 /** The facts of a claim that its commit needs. */
 export interface HeldTurn {

@@ -1,13 +1,13 @@
-import { NotFound, NotSupported } from '../../base/errors.ts';
-import { fieldsOf } from '../../engine/dynamodb/index.ts';
-import type { ActorFilter, ActorHealth, TypeRecord } from '../postgres/reader.ts';
-import type { ActorRecord, ActorSummary, ActorTransition } from '../record.ts';
-import { ALONE, absorbedFrom, F } from './heads/head.ts';
+import { NotFound, NotSupported } from '../../../base/errors.ts';
+import { fieldsOf } from '../../../engine/dynamodb/index.ts';
+import type { ActorFilter, ActorHealth, TypeRecord } from '../../postgres/reader.ts';
+import type { ActorRecord, ActorSummary, ActorTransition } from '../../record.ts';
+import { ALONE, absorbedFrom, F } from '../heads/head.ts';
+import { ACTORS, actorKey, MESSAGES, sortKey, transitionsFrom, WORKERS } from '../rows.ts';
+import type { DynamoActorStore } from '../store.ts';
+import type { TypeRow } from '../types.ts';
 import type { DynamoActorOperator } from './operator.ts';
-import { ACTORS, actorKey, MESSAGES, sortKey, transitionsFrom, WORKERS } from './rows.ts';
-import type { DynamoActorStore } from './store.ts';
 import { date, isWanted, json, summaryOf, timersOf } from './summary.ts';
-import type { TypeRow } from './types.ts';
 
 const NONE = 'there are no pages on DynamoDB';
 const MESSAGES_COUNTED = 1000;

@@ -1,9 +1,9 @@
-import type { Fields } from '../../engine/dynamodb/index.ts';
-import type { ActorFilter } from '../postgres/reader.ts';
-import type { ActorStatus, ActorSummary } from '../record.ts';
-import type { SeenActor } from './database.ts';
-import { type ActorHead, F, type InboxRow } from './heads/head.ts';
-import type { TypeRow } from './types.ts';
+import type { Fields } from '../../../engine/dynamodb/index.ts';
+import type { ActorFilter } from '../../postgres/reader.ts';
+import type { ActorStatus, ActorSummary } from '../../record.ts';
+import type { SeenActor } from '../database.ts';
+import { type ActorHead, F, type InboxRow } from '../heads/head.ts';
+import type { TypeRow } from '../types.ts';
 
 export function isWanted({ type, state, status, parent, id }: ActorSummary, filter: ActorFilter): boolean {
   if (!filter.final && status === 'final') return false;

@@ -1,9 +1,9 @@
-import { creation, type Liveness, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
-import { type ActorRows, lineFor, wakeFields, wakeKey } from './database.ts';
-import { type ActorHead, ALONE, F, type Rescue, rescued } from './heads/head.ts';
+import { creation, type Liveness, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import { type ActorRows, lineFor, wakeFields, wakeKey } from '../database.ts';
+import { type ActorHead, ALONE, F, type Rescue, rescued } from '../heads/head.ts';
+import { headOf, transitionOf } from '../rows.ts';
+import type { Types } from '../types.ts';
 import type { Note, Notes } from './notes.ts';
-import { headOf, transitionOf } from './rows.ts';
-import type { Types } from './types.ts';
 
 const LOST = 'the worker was lost during the turn';
 const POISON = 'its process died or stood still three times in a row';

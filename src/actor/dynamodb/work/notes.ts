@@ -1,6 +1,6 @@
-import { fieldsOf, type Item } from '../../engine/dynamodb/index.ts';
-import { type ActorRows, freshName } from './database.ts';
-import { NOTES, noteOf, sortKey } from './rows.ts';
+import { fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
+import { type ActorRows, freshName } from '../database.ts';
+import { NOTES, noteOf, sortKey } from '../rows.ts';
 
 /** An actor, and the epoch at which a worker is about to claim it. */
 export type NotedActor = readonly [actor: number, epoch: number];
