@@ -1,4 +1,4 @@
-import { Conflict, InvalidInput, NotFound, NotSupported } from '../base/errors.ts';
+import { Conflict, InvalidInput, NotFound } from '../base/errors.ts';
 import { Lazy } from '../base/lazy.ts';
 import { checkOptions, integer, text } from '../base/options/options.ts';
 import { show } from '../base/options/refusal.ts';
@@ -188,9 +188,6 @@ export class Actors extends ActorAdmin {
       if (!this.#definitions.has(name)) throw unknownName('actor type', name, [...this.#definitions.keys()], 'types');
     }
     requireNames(channels);
-    if (channels.length > 0 && this.#backend.notices === undefined) {
-      throw new NotSupported('there are no pages on DynamoDB, and nothing to tell channels: leave out channels');
-    }
     const holds = [...this.#definitions.values()].filter(({ name }) => types?.includes(name) ?? true).flatMap(holding);
     return new Dispatcher({
       engine: this.store.engine,

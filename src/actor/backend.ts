@@ -6,13 +6,21 @@ import type { TurnStore, WorkPorts } from './work/ports.ts';
 /** What producers and operators ask. */
 type CallerStore = Pick<PostgresActorStore, 'register' | 'create' | 'incr' | 'send' | 'openPage' | 'resolvePage'>;
 
+/** What ends a subscription. */
+export interface EndsListening {
+  stop(): Promise<void>;
+}
+
 /** Actors, as one engine has them. */
 export interface ActorBackend {
   readonly store: TurnStore & CallerStore;
   readonly reader: Pick<PostgresActorReader, Exclude<keyof PostgresActorReader, 'engine'>>;
-  readonly operator: Pick<PostgresActorOperator, keyof PostgresActorOperator>;
-  /** Delivers notifications of pages; undefined where there are none. */
-  readonly notices: PostgresActorReader | undefined;
+  readonly operator: Pick<PostgresActorOperator, Exclude<keyof PostgresActorOperator, 'listen'>> & {
+    /** Calls back with each question that is answered; `onReconnect`: any of them may have been. */
+    listen(channel: string, handler: (message: string) => void, onReconnect: () => void): Promise<EndsListening>;
+  };
+  /** Delivers notifications of pages. */
+  readonly notices: Pick<PostgresActorReader, 'takeNotices' | 'noteDelivery'>;
   /** That bodies with hold: 'transaction' share. */
   readonly connections: number;
   /** Those of a dispatcher. */

@@ -1,32 +1,11 @@
-import { expect, onTestFinished, test } from 'vitest';
-import {
-  type Actors,
-  type AnyActorDefinition,
-  actor,
-  type Dispatcher,
-  type RunOptions,
-  state,
-} from '../../src/actor/index.ts';
+import { expect, test } from 'vitest';
+import { actor, state } from '../../src/actor/index.ts';
 import { Conflict, InvalidInput, NotFound } from '../../src/base/errors.ts';
 import { eventually, until } from '../support/eventually.ts';
-
-/** Actors of these types, on an engine, for one test. */
-export type OpenActors = (definitions: readonly AnyActorDefinition[]) => Promise<Actors>;
-
-let made = 0;
-/** A name of a type that no other test has. */
-function fresh(name: string): string {
-  made += 1;
-  return `${name}${made}`;
-}
-
-/** Starts a dispatcher that is stopped at the end of the test. */
-export async function start(actors: Actors, options: RunOptions = {}): Promise<Dispatcher> {
-  const dispatcher = actors.run({ poll: '200ms', ...options });
-  onTestFinished(() => dispatcher.stop({ timeout: 0 }));
-  await dispatcher.started;
-  return dispatcher;
-}
+import { familyContract } from './contract/family.ts';
+import { fresh, type OpenActors, start } from './contract/open.ts';
+import { pageContract } from './contract/pages.ts';
+import { questionContract } from './contract/questions.ts';
 
 /** Counts what was raised until it is told to end. */
 function counter() {
@@ -49,6 +28,10 @@ function counter() {
 
 /** The promises of actors, whatever their engine: called once for each. */
 export function actorContract(open: OpenActors): void {
+  questionContract(open);
+  pageContract(open);
+  familyContract(open);
+
   test('what is raised is counted once, and a declared transition leads to the end', async () => {
     const Counter = counter();
     const actors = await open([Counter]);

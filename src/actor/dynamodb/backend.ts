@@ -1,5 +1,6 @@
 import { NotSupported } from '../../base/errors.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
+import { now } from '../../base/time/clock.ts';
 import { LeaseKeeper } from '../../base/work/lease-keeper.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ActorBackend } from '../backend.ts';
@@ -7,9 +8,12 @@ import type { ActorDefinition } from '../definition.ts';
 import type { KeeperPort, LeaseHolder, RescueListener, TurnWriter } from '../work/ports.ts';
 import { DynamoActorOperator, dynamoOperator } from './operate/operator.ts';
 import { DynamoActorReader } from './operate/reader.ts';
+import { sweepPages } from './pages/sweep.ts';
 import { DynamoActorStore } from './store.ts';
 
 const RESCUE_MS = 5000;
+/** How often pages are looked for that are over. */
+const SWEEP_MS = 60_000;
 
 /** Actors on DynamoDB. @throws NotSupported  a type declares what it does not have */
 export function dynamoBackend(
@@ -28,8 +32,8 @@ export function dynamoBackend(
   return {
     store,
     reader,
-    notices: undefined,
-    operator: dynamoOperator(operator),
+    notices: reader,
+    operator: dynamoOperator(operator, store),
     connections: Infinity,
     ports: (leaseMs) => ({ store, keeper: new DynamoKeeper(store, leaseMs), writer }),
     byHand: (leaseMs) => ({ store, keeper: new DynamoKeeper(store, leaseMs), writer }),
@@ -43,7 +47,6 @@ function refuse({ name, states, indexes, fieldHistoryMs }: ActorDefinition): voi
   if (fieldHistoryMs !== undefined) throw no('fieldHistory', 'only transitions are kept there');
   for (const state of states.values()) {
     if (state.hold === 'transaction') throw no("hold: 'transaction'", 'no transaction stays open there: use a lease');
-    if (state.deadlineMs !== undefined) throw no('deadline', 'there are no pages there: use a.timer()');
   }
 }
 
@@ -54,6 +57,8 @@ class DynamoKeeper implements KeeperPort {
   readonly #lease: LeaseKeeper<LeaseHolder, { readonly alive: readonly number[] }>;
   readonly #listeners = new Set<RescueListener>();
   #chores: Loop | undefined;
+  #deadlines: Loop | undefined;
+  #sweptAt: number = now() - SWEEP_MS / 2;
 
   constructor(store: DynamoActorStore, leaseMs: number) {
     this.#store = store;
@@ -81,12 +86,14 @@ class DynamoKeeper implements KeeperPort {
     this.#listeners.add(watcher);
     const onError = (error: unknown): void => this.#lease.report(error);
     this.#chores ??= startLoop({ name: 'actor.rescue', run: () => this.#runChores(), onError, unref: true });
+    this.#deadlines ??= startLoop({ name: 'actor.deadlines', run: () => this.#checkDeadlines(), onError, unref: true });
   }
 
   async remove(worker: LeaseHolder): Promise<void> {
     if (!this.#lease.remove(worker)) return;
-    const ending = [this.#lease, this.#chores];
+    const ending = [this.#lease, this.#chores, this.#deadlines];
     this.#chores = undefined;
+    this.#deadlines = undefined;
     this.#listeners.clear();
     await Promise.all(ending.map(async (one) => one?.stop()));
   }
@@ -97,6 +104,14 @@ class DynamoKeeper implements KeeperPort {
       if (suspects.length > 0) watcher.suspected(suspects);
       if (actors > 0) watcher.rescued();
     }
+    if (now() - this.#sweptAt > SWEEP_MS) {
+      await sweepPages(this.#store.rows, this.#store.pages);
+      this.#sweptAt = now();
+    }
     return Math.min(RESCUE_MS, this.#leaseMs / 2) * (0.75 + Math.random() / 2);
+  }
+
+  async #checkDeadlines(): Promise<number> {
+    return Math.min(await this.#store.deadlines.check(), RESCUE_MS) * (0.75 + Math.random() / 2);
   }
 }

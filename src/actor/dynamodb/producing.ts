@@ -1,11 +1,15 @@
-import { InvalidInput, NotFound } from '../../base/errors.ts';
-import { creation, fieldsOf, type PartialWrite } from '../../engine/dynamodb/index.ts';
+import { Conflict, InvalidInput, NotFound } from '../../base/errors.ts';
+import { creation, fieldsOf, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
+import type { Effects } from '../turn/effects.ts';
 import { type ActorRows, freshName, inboxWrite, lineFor, requireFits, wakeWrite } from './database.ts';
 import { type ActorHead, ALONE, F } from './heads/head.ts';
 import type { WakeRow } from './heads/wake.ts';
-import { ACTORS, boxOf, headOf, IDS, keyOf, messageOf, transitionOf } from './rows.ts';
+import { ACTORS, boxOf, childOf, headOf, IDS, keyOf, messageOf, questionOf, transitionOf } from './rows.ts';
 import type { TypeRow, Types } from './types.ts';
+import { deadlineOf, lateWrite } from './work/deadlines.ts';
 
+/** How long rows of a question outlast the wait of its sender: no machine's view of the service's clock is as wrong. */
+const KEPT_MS = 3_600_000;
 /** Numbers that a process takes at once: gaps mean nothing. */
 const IDS_AT_ONCE = 50;
 
@@ -13,6 +17,7 @@ export interface NewActor {
   readonly type: string;
   readonly version: number;
   readonly key: string | undefined;
+  readonly parent?: number | undefined;
 }
 
 /** What others want of an actor: create it, raise a semaphore, send a message. Each in one transaction with the row that wakes it. */
@@ -41,7 +46,8 @@ export class Producing {
     const type = await this.#types.named(wish.type);
     const id = await this.allocate();
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
-    if (await this.#rows.together(newActor({ id, type, wish, fields, now }))) {
+    const parent = wish.parent === undefined ? [] : [await this.#adoption(wish.parent)];
+    if (await this.#rows.together([...newActor({ id, type, wish, fields, now }), ...parent])) {
       return { id: String(id), created: true, state: type.machine.initial };
     }
     // The key is taken; or an earlier try of this request has come through.
@@ -49,6 +55,42 @@ export class Producing {
     const head = there === undefined ? undefined : await this.#rows.head(there);
     if (head === undefined) return this.create(wish, fields);
     return { id: String(there), created: there === id, state: head.state };
+  }
+
+  /** It has a child more, as long as it is not final. @throws NotFound, Conflict */
+  async #adoption(parent: number): Promise<PartialWrite> {
+    const head = await this.#rows.head(parent);
+    if (head === undefined) throw new NotFound(`there is no actor ${parent}, which was to be the parent`);
+    if (head.isFinal) throw new Conflict(`actor ${parent}, which was to be the parent, is final`);
+    const expect = { [F.createdAt]: head.fields[F.createdAt] ?? null, [F.finishedAt]: null };
+    return { key: headOf(parent), written: written({ expect, set: {}, add: { [F.children]: 1 } }) };
+  }
+
+  /** The children of a turn, which its commit counts. @throws InvalidInput  there is an actor of this type and key */
+  async births(parent: number, children: Effects['children']): Promise<PartialWrite[]> {
+    const now = await this.#rows.engine.serviceTime(this.#rows.limits);
+    const parts: PartialWrite[] = [];
+    for (const { id, type: name, version, key, fields } of children) {
+      requireFits('fields', fields);
+      const type = await this.#types.named(name);
+      const known = key === undefined ? undefined : await this.find(type.id, key);
+      // It may be the child itself: an earlier try of the commit has come through.
+      if (known !== undefined && known !== id) throw childIsThere(name, key, known, parent);
+      parts.push(...newActor({ id, type, wish: { type: name, version, key, parent }, fields, now }));
+    }
+    return parts;
+  }
+
+  /** Tells a parent that its child is final, in the transaction that makes it so. */
+  async ended(child: number, parent: number): Promise<PartialWrite[]> {
+    const head = await this.#rows.head(parent);
+    if (head === undefined || head.isFinal) return [];
+    const type = await this.#types.withId(head.type);
+    const now = await this.#rows.engine.serviceTime(this.#rows.limits);
+    // A child ends once: the name is never used again.
+    const name = `end${child}`;
+    const row = inboxWrite(parent, { name, semaphore: undefined, n: 1 });
+    return [row, wake({ actor: parent, type, head, now }, 'child', name)];
   }
 
   async find(type: number, key: string): Promise<number | undefined> {
@@ -68,12 +110,23 @@ export class Producing {
 
   /** @param payload  JSON @returns whether anybody will read it @throws NotFound */
   async send(actor: number, name: string, payload: string): Promise<boolean> {
+    return (await this.#send(actor, name, payload, undefined)) !== undefined;
+  }
+
+  /** @param waitMs  how long its sender waits @returns the number of the message; undefined: the actor is final */
+  ask(actor: number, name: string, payload: string, waitMs: number): Promise<number | undefined> {
+    return this.#send(actor, name, payload, waitMs);
+  }
+
+  async #send(actor: number, name: string, payload: string, waitMs: number | undefined): Promise<number | undefined> {
     requireFits('payload', payload);
     const { head, type } = await this.#target(actor);
-    if (head.isFinal) return false;
+    if (head.isFinal) return undefined;
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
-    await this.#rows.together(message({ actor, type, head, now }, await this.#rows.count(boxOf(actor)), name, payload));
-    return true;
+    const number = await this.#rows.count(boxOf(actor));
+    const parts = message({ actor, type, head, now }, number, name, payload, waitMs);
+    await this.#rows.together(parts);
+    return number;
   }
 
   /** What a turn raises and sends, as parts of the transaction that commits it. */
@@ -92,7 +145,7 @@ export class Producing {
       requireFits('payload', json);
       const { head, type } = await this.#target(actor);
       if (!head.isFinal)
-        parts.push(...message({ actor, type, head, now }, await this.#rows.count(boxOf(actor)), name, json));
+        parts.push(...message({ actor, type, head, now }, await this.#rows.count(boxOf(actor)), name, json, undefined));
     }
     return parts;
   }
@@ -102,6 +155,13 @@ export class Producing {
     if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
     return { head, type: await this.#types.withId(head.type) };
   }
+}
+
+function childIsThere(type: string, key: string | undefined, known: number, parent: number): InvalidInput {
+  return new InvalidInput(
+    `a ${type} with the key "${key}" exists already (${known}), so it cannot be created as a child of ${parent}; find it first`,
+    { field: 'key' },
+  );
 }
 
 interface Target {
@@ -123,10 +183,24 @@ function raise(target: Target, semaphore: string, n: number): PartialWrite[] {
   return [inboxWrite(target.actor, { name, semaphore, n }), wake(target, kind, name)];
 }
 
-function message(target: Target, number: number, name: string, payload: string): PartialWrite[] {
+/** @param waitMs  how long its sender waits for an answer; undefined: it does not */
+function message(
+  target: Target,
+  number: number,
+  name: string,
+  payload: string,
+  waitMs: number | undefined,
+): PartialWrite[] {
   const { actor, now } = target;
-  const written = creation({ n: name, y: payload, t: now });
-  return [{ key: messageOf(actor, number), written }, wake(target, 'signal', freshName())];
+  const key = messageOf(actor, number);
+  const woken = wake(target, 'signal', freshName());
+  if (waitMs === undefined) return [{ key, written: creation({ n: name, y: payload, t: now }) }, woken];
+  const overAt = now + waitMs;
+  return [
+    { key, written: creation({ n: name, y: payload, t: now, x: overAt }, overAt + KEPT_MS) },
+    { key: questionOf(actor, number), written: creation({ x: overAt }, overAt + KEPT_MS) },
+    woken,
+  ];
 }
 
 function wake({ actor, type, head, now }: Target, kind: WakeRow['kind'], name: string): PartialWrite {
@@ -144,6 +218,7 @@ interface Birth {
 
 function newActor({ id, type, wish, fields, now }: Birth): PartialWrite[] {
   const { initial } = type.machine;
+  const deadlineMs = deadlineOf(type, initial);
   const head = {
     [F.visit]: 1,
     [F.wakeAt]: now,
@@ -153,17 +228,23 @@ function newActor({ id, type, wish, fields, now }: Birth): PartialWrite[] {
     [F.enteredAt]: now,
     [F.createdAt]: now,
     [F.key]: wish.key,
+    [F.parent]: wish.parent,
     [F.fields]: fields,
+    ...(deadlineMs !== undefined && { [F.deadlineAt]: now + deadlineMs }),
   };
   const birth = creation({ t: now, s: initial, r: 'created', a: 0 });
+  const late =
+    deadlineMs === undefined ? [] : [lateWrite(type, { at: now + deadlineMs, actor: id, visit: 1, epoch: 0 })];
   return [
     { key: headOf(id), written: creation(head) },
+    ...late,
     wakeWrite(lineFor(type.id, id, type.shards), { at: now, actor: id, kind: 'time', epoch: 0, name: '0' }),
     { key: transitionOf(id, 0), written: birth },
     {
       key: { pk: `${ACTORS}:list:${type.id}:${id % type.shards}`, sk: String(id).padStart(16, '0') },
       written: creation({ q: id }),
     },
+    ...(wish.parent === undefined ? [] : [{ key: childOf(wish.parent, id), written: creation({ q: id }) }]),
     ...(wish.key === undefined ? [] : [{ key: keyOf(type.id, wish.key), written: creation({ q: id }) }]),
   ];
 }

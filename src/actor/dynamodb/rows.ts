@@ -40,11 +40,22 @@ export function messageOf(actor: number, message: number): Key {
   return { pk: actorKey(actor), sk: `${MESSAGES.first}${digits(message, 15)}` };
 }
 
+/** That a sender waits for the answer to a message. */
+export function questionOf(actor: number, message: number): Key {
+  return { pk: actorKey(actor), sk: `q#${digits(message, 15)}` };
+}
+
 export const MESSAGES = { first: 'm#', last: 'm#~' } as const;
 
 export function effectOf(actor: number, visit: number, key: string): Key {
   return { pk: actorKey(actor), sk: `e#${digits(visit, 12)}#${key}` };
 }
+
+export function childOf(actor: number, child: number): Key {
+  return { pk: actorKey(actor), sk: `${CHILDREN.first}${digits(child, 16)}` };
+}
+
+export const CHILDREN = { first: 'c#', last: 'c#~' } as const;
 
 /** A transition: of a turn, or by hand. */
 export function transitionOf(actor: number, epoch: number): Key {
@@ -78,3 +89,34 @@ export function sortKey(item: Item): string {
   const { sk } = item;
   return sk !== undefined && 'S' in sk ? sk.S : '';
 }
+
+/** Pages, and their notifications. */
+export const PAGES = 'actors:pages';
+export const OPEN_PAGES = { first: 'o#', last: 'o#\u{10ffff}' } as const;
+export const RESOLVED_PAGES = { first: 'p#', last: 'p#~' } as const;
+export const NOTICES = { first: 'n#', last: 'n#~' } as const;
+
+export function openPageOf(tag: string): Key {
+  return { pk: PAGES, sk: `${OPEN_PAGES.first}${tag}` };
+}
+
+/** A page that is resolved. */
+export function pageOf(id: number): Key {
+  return { pk: PAGES, sk: `${RESOLVED_PAGES.first}${digits(id, 15)}` };
+}
+
+export function noticeOf(at: number, name: string): Key {
+  return { pk: PAGES, sk: `${NOTICES.first}${digits(at, 15)}#${name}` };
+}
+
+/** Where actors of a type are looked for that are longer in a state than declared. */
+export function lateLineOf(type: number, shard: number): string {
+  return `actors:late:${type}:${shard}`;
+}
+
+/** Actors of a type that are held, since no program knew their state. */
+export function heldOf(type: number, actor: number): Key {
+  return { pk: `actors:held:${type}`, sk: `${HELD.first}${digits(actor, 16)}` };
+}
+
+export const HELD = { first: 'h#', last: 'h#~' } as const;

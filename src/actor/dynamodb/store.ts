@@ -1,21 +1,12 @@
-import { randomInt } from 'node:crypto';
 import { InvalidInput, LeaseLost, NotSupported } from '../../base/errors.ts';
 import type { HandoffSubscription, RecallResult } from '../../base/handoff/handoff.ts';
-import { sleep } from '../../base/time/clock.ts';
-import {
-  creation,
-  type DynamoEngine,
-  Expression,
-  fieldsOf,
-  Liveness,
-  num,
-  workerOf,
-  written,
-} from '../../engine/dynamodb/index.ts';
+import { type DynamoEngine, Liveness } from '../../engine/dynamodb/index.ts';
 import type { ActorDefinition } from '../definition.ts';
+import type { PageRequest } from '../pages/page.ts';
 import type { NewsHandlers } from '../postgres/listening.ts';
 import type {
   ActorClaim,
+  ChildRecord,
   ClaimAnswer,
   CommitAnswer,
   MessageFilter,
@@ -26,15 +17,21 @@ import type {
 } from '../store.ts';
 import type { Effects } from '../turn/effects.ts';
 import type { TurnStore } from '../work/ports.ts';
-import { ActorRows, lineFor, wakeWrite } from './database.ts';
-import { ALONE, F } from './heads/head.ts';
+import { ActorRows } from './database.ts';
+import { Questions } from './operate/questions.ts';
+import { Notices } from './pages/notices.ts';
+import { Pages } from './pages/pages.ts';
 import { Producing } from './producing.ts';
-import { actorKey, effectOf, headOf, MESSAGES, sortKey, WORKERS } from './rows.ts';
+import { WORKERS } from './rows.ts';
 import { Types } from './types.ts';
 import { Claiming, type HeldTurn } from './work/claiming.ts';
+import { Deadlines } from './work/deadlines.ts';
+import { Holding } from './work/holding.ts';
 import { Notes } from './work/notes.ts';
 import { Rescuing } from './work/rescue.ts';
 import { Settling } from './work/settling.ts';
+import { TurnReads } from './work/turn-reads.ts';
+import { Workers } from './work/workers.ts';
 
 const TIMEOUT_MS = 30_000;
 
@@ -45,29 +42,41 @@ export class DynamoActorStore implements TurnStore {
   readonly types: Types;
   readonly liveness: Liveness;
   readonly producing: Producing;
-  readonly #dynamo: DynamoEngine;
+  readonly questions: Questions;
+  readonly pages: Pages;
+  readonly notices: Notices;
+  readonly deadlines: Deadlines;
+  readonly #holding: Holding;
   readonly #shards: number;
-  readonly #notes: Notes;
   readonly #held = new Map<number, HeldTurn>();
   readonly #claiming: Claiming;
   readonly #settling: Settling;
   readonly #rescuing: Rescuing;
+  readonly #reads: TurnReads;
+  readonly #workers: Workers;
   readonly #listeners = new Set<NewsHandlers>();
   /** Rows that are being removed. */
   readonly #later = new Set<Promise<unknown>>();
 
   constructor(engine: DynamoEngine, shards: number) {
-    this.#dynamo = engine;
     this.#shards = shards;
     this.rows = new ActorRows(engine, TIMEOUT_MS);
     this.types = new Types(this.rows);
     this.liveness = new Liveness(this.rows, WORKERS);
     this.producing = new Producing(this.rows, this.types);
-    this.#notes = new Notes(this.rows);
+    const notes = new Notes(this.rows);
+    this.pages = new Pages(this.rows);
+    this.notices = new Notices(this.rows, this.pages);
+    this.deadlines = new Deadlines(this.rows, this.types, this.pages);
+    this.#holding = new Holding(this.rows, this.types, this.pages);
     const later = (work: Promise<unknown>): void => this.#do(work);
-    this.#claiming = new Claiming(this.rows, this.types, this.#notes, this.#held, later);
-    this.#settling = new Settling(this.rows, this.#notes, this.producing, this.#held, later);
-    this.#rescuing = new Rescuing(this.rows, this.types, this.#notes, this.liveness);
+    this.#claiming = new Claiming(this.rows, this.types, notes, this.#held, later);
+    this.questions = new Questions(this.rows, this.producing);
+    const onAnswer = (actor: number, message: number): void => this.questions.answered(actor, message);
+    this.#settling = new Settling(this.rows, notes, this.producing, this.pages, this.#held, later, onAnswer);
+    this.#rescuing = new Rescuing(this.rows, this.types, notes, this.liveness, this.pages);
+    this.#reads = new TurnReads(this.rows, this.types, this.#held);
+    this.#workers = new Workers(this.rows, this.types, notes, this.liveness, this.#holding);
     this.engine = {
       isStopped: false,
       options: { logger: engine.logger },
@@ -90,8 +99,7 @@ export class DynamoActorStore implements TurnStore {
   async create(head: object, fields: string, tx: unknown): Promise<{ id: string; created: boolean; state: string }> {
     refuseTransaction(tx);
     const { type = '', version = 1, key, parent }: CreateRequest = head;
-    if (parent !== undefined) throw new NotSupported('actors on DynamoDB have no children: leave out parent');
-    const made = await this.producing.create({ type, version, key }, fields);
+    const made = await this.producing.create({ type, version, key, parent }, fields);
     if (made.created) this.notify();
     return made;
   }
@@ -145,11 +153,21 @@ export class DynamoActorStore implements TurnStore {
     return this.#claiming.raised(actors);
   }
 
-  /** Given back, and looked at again in a second: by a program that knows it, or by this one. @returns never held */
-  async reportUnknown({ actor, epoch, worker }: TurnToken, _: number, state: string): Promise<boolean> {
-    const turn = { id: actor, epoch, attempt: 0, kind: 'released', from: state, waitMs: 1000 } as const;
-    await this.#settling.commit(worker, [turn]);
-    return false;
+  /** Held, with a page; or left for a second to another worker that knows the state. @returns whether it is held */
+  async reportUnknown(
+    token: TurnToken,
+    type: number,
+    state: string,
+    version: number,
+    reason: string,
+  ): Promise<boolean> {
+    const { actor, epoch, worker } = token;
+    const became = await this.#holding.hold(token, type, state, version, reason);
+    if (became === 'known') {
+      const turn = { id: actor, epoch, attempt: 0, kind: 'released', from: state, waitMs: 1000 } as const;
+      await this.#settling.commit(worker, [turn]);
+    } else this.#settling.end(worker, actor, epoch);
+    return became === 'held';
   }
 
   guard(): Promise<void> {
@@ -160,73 +178,28 @@ export class DynamoActorStore implements TurnStore {
     );
   }
 
-  async recall(actor: number, visit: number, key: string): Promise<{ result: unknown } | undefined> {
-    const item = await this.rows.get(effectOf(actor, visit, key));
-    return item === undefined ? undefined : { result: JSON.parse(String(fieldsOf(item)['r'])) };
+  recall(actor: number, visit: number, key: string): Promise<{ result: unknown } | undefined> {
+    return this.#reads.recall(actor, visit, key);
   }
 
-  /** In one transaction with the check of the turn. @throws LeaseLost */
-  async remember({ actor, epoch, worker }: TurnToken, visit: number, key: string, result: string): Promise<void> {
-    const checked = new Expression().whenIs(F.epoch, num(epoch)).whenIs(F.worker, num(worker)).write();
-    const written = creation({ r: result });
-    const writes = [
-      { key: effectOf(actor, visit, key), written },
-      { key: headOf(actor), checked },
-    ];
-    for (let tries = 1; ; tries += 1) {
-      if (await this.rows.together(writes)) return;
-      // An earlier try has come through.
-      if ((await this.recall(actor, visit, key)) !== undefined) return;
-      const head = await this.rows.head(actor);
-      if (head?.epoch !== epoch || head.worker !== worker) break;
-      // Another write of the head was under way.
-      await sleep(Math.random() * 5 * tries);
-    }
-    throw new LeaseLost(
-      `turn ${epoch} of actor ${actor} is no longer current: its lease ran out and somebody else took over`,
-    );
+  remember(token: TurnToken, visit: number, key: string, result: string): Promise<void> {
+    return this.#reads.remember(token, visit, key, result);
   }
 
-  async messages(actor: number, { name, limit, except }: MessageFilter): Promise<MessageRow[]> {
-    const items = await this.rows.all(actorKey(actor), MESSAGES.first, MESSAGES.last);
-    const gone = new Set(except);
-    return items
-      .map((item) => ({ id: String(Number(sortKey(item).slice(2))), fields: fieldsOf(item) }))
-      .filter(({ id, fields }) => !gone.has(id) && (name === undefined || fields['n'] === name))
-      .slice(0, limit)
-      .map(({ id, fields }) => ({
-        id,
-        name: String(fields['n']),
-        payload: JSON.parse(String(fields['y'])),
-        at: new Date(Number(fields['t'])),
-        isAsked: false,
-      }));
+  messages(actor: number, filter: MessageFilter): Promise<MessageRow[]> {
+    return this.#reads.messages(actor, filter);
   }
 
-  children(): Promise<never[]> {
-    return Promise.resolve([]);
+  children(actor: number): Promise<ChildRecord[]> {
+    return this.#reads.children(actor);
   }
 
-  /** Its id is random: no worker is ever taken for another one. */
-  async addWorker({ host, pid, concurrency, leaseMs, types }: WorkerRow): Promise<number> {
-    const worker = randomInt(1, 2 ** 47);
-    const fields = { b: 0, l: leaseMs, h: host, i: pid, c: concurrency, y: JSON.stringify(types) };
-    await this.rows.put(workerOf(WORKERS, worker), fields);
-    this.liveness.note(worker, true);
-    return worker;
+  addWorker(row: WorkerRow): Promise<number> {
+    return this.#workers.add(row);
   }
 
-  /** A beat changes the row, on condition that it is there: a worker that was taken for dead learns so. */
-  async beat(workers: readonly number[]): Promise<number[]> {
-    const alive: number[] = [];
-    for (const worker of workers) {
-      const time = await this.#dynamo.serviceTime(this.rows.limits);
-      const beat = new Expression().set('b', num(time)).when('attribute_exists(pk)').write();
-      const { isDone } = await this.#dynamo.update(workerOf(WORKERS, worker), beat, 'NONE', this.rows.limits);
-      this.liveness.note(worker, isDone);
-      if (isDone) alive.push(worker);
-    }
-    return alive;
+  beat(workers: readonly number[]): Promise<number[]> {
+    return this.#workers.beat(workers);
   }
 
   /** There are no notifications to wish for. */
@@ -234,15 +207,14 @@ export class DynamoActorStore implements TurnStore {
     return Promise.resolve();
   }
 
-  /** Its notes stay while they name an actor that it has, for the rescue to find. */
   async endWorker(worker: number): Promise<void> {
     await Promise.all(this.#later);
-    await this.rows.drop(workerOf(WORKERS, worker));
-    this.liveness.note(worker, false);
+    await this.#workers.end(worker);
   }
 
   async rescue(): Promise<{ actors: number; suspects: readonly number[] }> {
     const actors = await this.#rescuing.rescue();
+    await this.#holding.releaseLeft();
     const suspects: number[] = [];
     for (const type of (await this.types.fresh()).keys()) {
       if (await this.#claiming.hasSuspect(type)) suspects.push(type);
@@ -250,39 +222,12 @@ export class DynamoActorStore implements TurnStore {
     return { actors, suspects };
   }
 
-  /** Gives back the actors that the worker holds and does not know. */
-  async recallClaims(worker: number, known: ReadonlyMap<number, number>): Promise<RecallResult> {
-    let lost = 0;
-    for (const note of await this.#notes.read(worker)) {
-      for (const [actor, epoch] of note.actors) {
-        const head = await this.rows.head(actor);
-        if (head === undefined || head.worker !== worker || head.epoch !== epoch + 1) continue;
-        if (known.get(actor) === head.epoch) continue;
-        await this.#giveBack(actor, worker);
-        lost += 1;
-      }
-    }
-    return { lost, offers: [] };
+  recallClaims(worker: number, known: ReadonlyMap<number, number>): Promise<RecallResult> {
+    return this.#workers.recall(worker, known);
   }
 
   async leave(worker: number, known: ReadonlyMap<number, number>): Promise<void> {
-    await this.recallClaims(worker, known);
-  }
-
-  /** Uncharged: no turn of it has begun. */
-  async #giveBack(actor: number, worker: number): Promise<void> {
-    const head = await this.rows.head(actor);
-    if (head === undefined || head.worker !== worker) return;
-    const { type: id, epoch, attempt, lost } = head;
-    const type = await this.types.withId(id);
-    const now = await this.#dynamo.serviceTime(this.rows.limits);
-    const set = { [F.epoch]: epoch + 1, [F.worker]: null, [F.wakeAt]: now, [F.attempt]: Math.max(attempt - 1, 0) };
-    const change = { expect: { [F.epoch]: epoch, [F.worker]: worker }, set };
-    const row = { at: now, actor, kind: 'time', epoch: epoch + 1, name: String(epoch + 1) } as const;
-    await this.rows.together([
-      { key: headOf(actor), written: written(change) },
-      wakeWrite(lineFor(id, actor, type.shards, lost === ALONE), row),
-    ]);
+    await this.#workers.recall(worker, known);
   }
 
   offer(): Promise<void> {
@@ -308,7 +253,11 @@ export class DynamoActorStore implements TurnStore {
 
   listen(_: readonly number[], handlers: NewsHandlers): Promise<HandoffSubscription> {
     this.#listeners.add(handlers);
-    const stop = (): Promise<void> => Promise.resolve(void this.#listeners.delete(handlers));
+    const end = this.pages.onNotice(handlers.page);
+    const stop = async (): Promise<void> => {
+      end();
+      this.#listeners.delete(handlers);
+    };
     return Promise.resolve({ arrived: new Promise(() => {}), stop });
   }
 
@@ -316,12 +265,14 @@ export class DynamoActorStore implements TurnStore {
     return Promise.reject(new NotSupported('there are no notifications on DynamoDB'));
   }
 
-  openPage(): Promise<never> {
-    return Promise.reject(new NotSupported('there are no pages on DynamoDB'));
+  async openPage(page: PageRequest, tx: unknown): Promise<{ id: string; news: 'opened' | 'escalated' | 'none' }> {
+    refuseTransaction(tx);
+    return this.pages.open(page);
   }
 
-  resolvePage(): Promise<never> {
-    return Promise.reject(new NotSupported('there are no pages on DynamoDB'));
+  async resolvePage(tag: string, tx: unknown): Promise<boolean> {
+    refuseTransaction(tx);
+    return this.pages.resolve(tag);
   }
 }
 

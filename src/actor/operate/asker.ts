@@ -3,8 +3,7 @@ import { checkOptions, duration, signal } from '../../base/options/options.ts';
 import { type InferOutput, type StandardSchemaV1, schemaOption, validate } from '../../base/options/schema.ts';
 import { moment, waitedFor } from '../../base/time/clock.ts';
 import type { Duration } from '../../base/time/duration.ts';
-import type { Subscription } from '../../engine/postgres/index.ts';
-import type { ActorBackend } from '../backend.ts';
+import type { ActorBackend, EndsListening } from '../backend.ts';
 import type { QuestionState } from '../postgres/operator.ts';
 
 /** How long an answer is waited for, and what it has to be. */
@@ -22,8 +21,6 @@ export type AnswerOf<S> = [S] extends [StandardSchemaV1] ? InferOutput<S> : unkn
 
 const askShape = { wait: duration({ min: '10ms', max: '1h', default: '30s' }), schema: schemaOption(), signal };
 
-/** How late the answer may be when its notification is lost. */
-const LOOK_MS = 500;
 /** How long the process goes on to listen after its last question. */
 const LINGER_MS = 5000;
 
@@ -36,7 +33,7 @@ export class Asker {
   /** Messages of which a notification came before it was known that they are ours. */
   readonly #early = new Set<string>();
   #asked = 0;
-  #subscription: Promise<Subscription> | undefined;
+  #subscription: Promise<EndsListening> | undefined;
   #linger: ReturnType<typeof setTimeout> | undefined;
 
   constructor(operator: ActorBackend['operator']) {
@@ -67,9 +64,10 @@ export class Asker {
 
   async #await(message: string, what: string, leftMs: () => number, stop: AbortSignal | undefined): Promise<unknown> {
     const bell = this.#bell(message);
+    const begun = moment();
     try {
       for (;;) {
-        await bell.rest(Math.min(LOOK_MS, Math.max(leftMs(), 0)), stop);
+        await bell.rest(Math.min(this.#operator.lookAfterMs(waitedFor(begun)), Math.max(leftMs(), 0)), stop);
         const question = await this.#look(message, leftMs);
         switch (question.state) {
           case 'answered':

@@ -17,7 +17,7 @@ const BACKOFF: Backoff = { kind: 'exponential', min: 1000, max: 600_000, factor:
  * neither another channel waiting nor another notification.
  */
 export class Delivery {
-  readonly #reader: PostgresActorReader;
+  readonly #reader: Pick<PostgresActorReader, 'takeNotices' | 'noteDelivery'>;
   readonly #channels: readonly PageChannel[];
   readonly #timeoutMs: number;
   readonly #onError: (error: unknown) => void;
@@ -26,7 +26,7 @@ export class Delivery {
 
   /** @param timeoutMs  how long a channel may take */
   constructor(
-    reader: PostgresActorReader,
+    reader: Pick<PostgresActorReader, 'takeNotices' | 'noteDelivery'>,
     channels: readonly PageChannel[],
     onError: (error: unknown) => void,
     timeoutMs: number = TIMEOUT_MS,

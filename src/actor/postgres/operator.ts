@@ -85,6 +85,11 @@ export class PostgresActorOperator {
     return message ?? undefined;
   }
 
+  /** How late the answer may be when its notification is lost. */
+  lookAfterMs(_waitedMs: number): number {
+    return 500;
+  }
+
   async lookForAnswer(message: string): Promise<QuestionState> {
     const rows = await this.#engine.query<{ answer: string }>(LOOK, [message]);
     return JSON.parse(only(rows).answer) as QuestionState;

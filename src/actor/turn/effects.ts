@@ -61,9 +61,9 @@ export class Effects {
     this.#pages.set(page.tag, known === undefined || known.severity <= page.severity ? page : known);
   }
 
-  /** Whether it opens pages. */
-  get hasPages(): boolean {
-    return this.#pages.size > 0;
+  /** That it opens, by tag. */
+  get pages(): ReadonlyMap<string, PageRequest> {
+    return this.#pages;
   }
 
   get isEmpty(): boolean {

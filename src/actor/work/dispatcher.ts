@@ -30,7 +30,7 @@ export interface DispatcherParts {
   readonly engine: TurnStore['engine'];
   /** What the worker is made of. */
   readonly ports: (leaseMs: number) => WorkPorts;
-  readonly reader: PostgresActorReader | undefined;
+  readonly reader: Pick<PostgresActorReader, 'takeNotices' | 'noteDelivery'>;
   readonly owner: (store: TurnStore) => TurnOwner;
   readonly register: () => Promise<ReadonlyMap<number, ActorDefinition>>;
   readonly settings: WorkerSettings;
@@ -126,7 +126,7 @@ export class Dispatcher implements AsyncDisposable {
     const types = this.#watch === undefined ? declared : watched(declared, this.#watch);
     const ports = this.#parts.ports(settings.leaseMs);
     const worker = new ActorWorker({ ...ports, owner: owner(ports.store), types, events: this.events, settings });
-    if (channels.length > 0 && reader !== undefined) {
+    if (channels.length > 0) {
       this.#delivery ??= new Delivery(reader, channels, (error) => this.events.emit('error', { error }));
     }
     try {

@@ -6,7 +6,7 @@ import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
 import { until } from '../../support/eventually.ts';
 import { type Fault, faultyClient } from '../../support/failing/dynamodb-faults.ts';
 import { spawnChild } from '../../support/process.ts';
-import { Tally } from './tally.ts';
+import { Clan, Kid, Tally } from './tally.ts';
 
 const local = await sharedDynamo();
 const client = dynamoClient(local.endpoint);
@@ -60,6 +60,35 @@ describe.skipIf(local.kind === 'dynalite')('actors on DynamoDB', () => {
     expect(history.map(({ reason }) => reason)).toEqual(['created', 'to', 'done']);
   });
 
+  // Invariants Y1, A20.
+  test.for(FAULTS)(
+    'when %s, children are born and end once, a question has an answer, and a deadline one page',
+    async ([, choose]) => {
+      let requests = 0;
+      const failing = dynamodb(
+        faultyClient(client, () => choose((requests += 1))),
+        { table: TABLE },
+      );
+      const [actors, watching] = [createActors(failing, [Clan, Kid]), createActors(engine, [Clan, Kid])];
+      const { id } = await actors.create(Clan, {});
+      await start(actors, { lease: '20s' });
+      await watching.waitFor(id, { state: 'waits', timeout: '60s' });
+      expect(await actors.ask(id, 'count')).toBe(2);
+      // The check at its start finds what is late.
+      await start(actors, { lease: '20s' });
+      await until('there is a page', async () => (await watching.pages({ actor: id })).length > 0);
+      const kids = await watching.list({ parent: id });
+      expect(kids).toHaveLength(2);
+      await Promise.all(kids.map((kid) => actors.incr(kid.id, 'end' as never)));
+      const { result, openChildren } = await watching.waitFor(id, { timeout: '60s' });
+      expect({ result, openChildren }).toEqual({ result: [0, 1], openChildren: 0 });
+      expect((await watching.history(id)).map(({ reason }) => reason)).toEqual(['created', 'to', 'done']);
+      await until('the page is resolved', async () => (await watching.pages({ actor: id })).length === 0);
+      const pages = await watching.pages({ actor: id, resolved: true });
+      expect(pages.map(({ tag, count }) => [tag, count])).toEqual([[`actor-deadline:${id}`, 1]]);
+    },
+  );
+
   // Invariants Y1, Y2.
   test('the turn of a killed process runs elsewhere; one that was stopped writes nothing when it goes on', async () => {
     const actors = createActors(engine, [Tally]);
@@ -94,16 +123,28 @@ describe.skipIf(local.kind === 'dynalite')('actors on DynamoDB', () => {
       return () => createActors(engine, [Type]);
     };
     expect(of({ hold: 'transaction' })).toThrow(NotSupported);
-    expect(of({ deadline: '1s' })).toThrow(NotSupported);
     const indexed = actor('Refused', { initial: 'a', index: ['n'], states: { a: state({ run }) } });
     expect(() => createActors(engine, [indexed])).toThrow(NotSupported);
     const actors = createActors(engine, [Tally]);
-    expect(() => actors.run({ channels: [{ name: 'c', deliver: () => Promise.resolve() }] })).toThrow(NotSupported);
     await expect(actors.create(Tally, { n: 0, notes: [] }, { tx: {} as never })).rejects.toThrow(InvalidInput);
-    const { id } = await actors.create(Tally, { n: 0, notes: [] });
-    await expect(actors.create(Tally, { n: 0, notes: [] }, { parent: id })).rejects.toThrow(NotSupported);
-    await expect(actors.ask(id, 'note')).rejects.toThrow(NotSupported);
-    await expect(actors.pages()).rejects.toThrow(NotSupported);
-    await actors.move(id, 'ends', undefined, { reason: 'over' });
+    const Crowd = actor('Crowd', {
+      initial: 'creates',
+      states: {
+        creates: state({
+          run: async (a) => {
+            for (let n = 0; n < 20; n += 1) await a.create(Kid, {});
+            return a.hibernate();
+          },
+        }),
+      },
+    });
+    const crowded = createActors(engine, [Crowd, Kid]);
+    const crowd = await crowded.create(Crowd, {});
+    await crowded.work(crowd);
+    const { error, openChildren } = await crowded.get(crowd);
+    expect(error).toMatch(/at most 98 rows besides its own, since a transaction has 100, but this one asks for 100/);
+    expect(openChildren).toBe(0);
+    await crowded.move(crowd, 'creates', undefined, { reason: 'looked at' });
+    await crowded.pause(crowd);
   });
 });

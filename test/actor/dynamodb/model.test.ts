@@ -17,10 +17,18 @@ const SMALL: [string, ActorModelOptions][] = [
   ['a nap, a death', { ...DUE, naps: 1, crashes: 1 }],
   ['a living worker is taken for dead', { ...DUE, suspicions: 1 }],
   ['a pause', { ...DUE, pauses: 1 }],
+  ['two children', { ...DUE, children: 2 }],
+  ['a child, a death', { ...DUE, children: 1, crashes: 1 }],
+  ['a turn creates a child, a request is carried out twice', { ...DUE, births: 1, doubles: 1 }],
+  ['a child is given to it', { ...DUE, adoptions: 1 }],
 ];
 
 const LARGE: [string, ActorModelOptions][] = [
   ['two raises', { ...DUE, raisers: 2 }],
+  ['a child, and one is given to it', { ...DUE, children: 1, adoptions: 1 }],
+  ['a child, a living worker is taken for dead', { ...DUE, children: 1, suspicions: 1 }],
+  ['a turn creates a child, a lost answer', { ...DUE, births: 1, losses: 1 }],
+  ['a child is given to it, a death', { ...DUE, adoptions: 1, crashes: 1 }],
   ['a raise, a lost answer', { ...RAISED, losses: 1 }],
   ['a raise, a request is carried out twice', { ...RAISED, doubles: 1 }],
   ['a raise, a nap', { ...RAISED, naps: 1 }],
@@ -35,7 +43,7 @@ const LARGE: [string, ActorModelOptions][] = [
 
 // Invariants Y1, Y2.
 test.each(LONG ? [...SMALL, ...LARGE] : SMALL)(
-  'no raise is lost or taken twice, no two workers run an actor, and what is due runs: %s',
+  'no raise or end of a child is lost or taken twice, no two workers run an actor, and what is due runs: %s',
   (_, options) => {
     const { fault, stuck, states } = explore({ ...actorModel(options), name: nameOfState }, MOST);
     expect(fault).toBeUndefined();
@@ -56,6 +64,10 @@ const PLANTS: [Plant, ActorModelOptions, string][] = [
   ['the inbox is emptied before the claim', RAISED, 'stuck'],
   ['claims are not noted', { ...DUE, crashes: 1 }, 'stuck'],
   ['a noted claim is not fenced', { ...DUE, suspicions: 1 }, 'stuck'],
+  ['absorbed names are forgotten', { ...DUE, children: 1, crashes: 1 }, 'the end of a child was counted twice'],
+  ['what runs is not marked', { ...DUE, children: 1 }, 'stuck'],
+  ['done() expects no count of children', { ...DUE, adoptions: 1 }, 'an actor has ended before its child'],
+  ['births are counted by the next turn', { ...DUE, births: 1 }, 'the end of a child was counted twice'],
   ['names of notes are used again', { ...DUE, suspicions: 1 }, 'stuck'],
 ];
 

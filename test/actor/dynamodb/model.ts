@@ -2,6 +2,7 @@
 // for dead. Every decision is made by the functions of the library, and every write is one of their changes.
 import {
   ALONE,
+  absorbedFrom,
   claimed,
   committed,
   F,
@@ -31,6 +32,12 @@ export interface ActorModelOptions {
   readonly naps?: number;
   /** An operator pauses the actor once, and ends that. */
   readonly pauses?: number;
+  /** Children that it has, each of which ends once. Where there are any kind of children, it ends when none is left. */
+  readonly children?: number;
+  /** How many children its turns may create. */
+  readonly births?: number;
+  /** How many children others may give it. */
+  readonly adoptions?: number;
   readonly plant?: Plant;
 }
 
@@ -47,11 +54,13 @@ export type Plant =
   | 'a noted claim is not fenced'
   | 'names of notes are used again'
   | 'the living are rescued without a sign'
-  | 'a pause forgets what came';
+  | 'a pause forgets what came'
+  | 'done() expects no count of children'
+  | 'births are counted by the next turn';
 
 /** One write. All of them may be repeated. */
 export type Write =
-  | { readonly kind: 'head'; readonly change: Change; readonly lowers: number }
+  | { readonly kind: 'head'; readonly change: Change; readonly lowers: number; readonly births?: number }
   | { readonly kind: 'put row'; readonly row: WakeRow }
   | { readonly kind: 'drop row'; readonly name: string }
   | { readonly kind: 'put note'; readonly note: Note }
@@ -71,6 +80,10 @@ export interface Turn {
   readonly visit: number;
   readonly semaphores: Readonly<Record<string, number>>;
   readonly note: string;
+  /** That were not final when it was claimed. */
+  readonly children: number;
+  /** The field of the head that counts them. */
+  readonly counted: number | null;
 }
 
 export interface Worker {
@@ -89,7 +102,7 @@ export interface Worker {
   readonly isTired: boolean;
 }
 
-type Faults = 'crashes' | 'losses' | 'doubles' | 'suspicions' | 'failures' | 'naps' | 'pauses';
+type Faults = 'births' | 'adoptions' | 'crashes' | 'losses' | 'doubles' | 'suspicions' | 'failures' | 'naps' | 'pauses';
 
 export interface ActorState {
   readonly head: Fields;
@@ -103,6 +116,10 @@ export interface ActorState {
   readonly now: number;
   /** How much was taken from the semaphore by turns that were committed. */
   readonly lowered: number;
+  /** Children that are not final. */
+  readonly living: number;
+  /** How many have ended. */
+  readonly ended: number;
   readonly left: Readonly<Record<Faults, number>>;
 }
 
@@ -111,11 +128,13 @@ const RESTING = { at: 'rest', row: null, todo: [], turn: null, end: null } as co
 
 export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
   const { crashes = 0, losses = 0, doubles = 0, suspicions = 0, failures = 0, naps = 0, pauses = 0 } = options;
+  const { children = 0, births = 0, adoptions = 0 } = options;
+  const isFamily = children + births + adoptions > 0;
   const ids = Array.from({ length: options.workers }, (_, at) => 7001 + at);
   return {
     start: {
       // As it was created.
-      head: { [F.visit]: 1, [F.wakeAt]: 0, [F.state]: 's' },
+      head: { [F.visit]: 1, [F.wakeAt]: 0, [F.state]: 's', ...(children > 0 && { [F.children]: children }) },
       rows: [{ at: 0, actor: 1, kind: 'time', epoch: 0, name: 'born' }],
       inbox: [],
       notes: [],
@@ -125,19 +144,24 @@ export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
       flying: [],
       now: 0,
       lowered: 0,
-      left: { crashes, losses, doubles, suspicions, failures, naps, pauses },
+      living: children,
+      ended: 0,
+      left: { births, adoptions, crashes, losses, doubles, suspicions, failures, naps, pauses },
     },
     steps: (state) => [
       ...state.raisers.flatMap((at, index) => (at === 'begin' ? [raised(state, index)] : [])),
       ...state.workers.flatMap((_, index) => workerSteps(state, index, options)),
       ...flyingSteps(state),
       ...pauseSteps(state, options),
+      ...familySteps(state),
       ...(state.now === 0 && naps + failures > 0 ? [{ what: 'time passes', state: { ...state, now: 1 } }] : []),
     ],
     fault: (state) => faultOf(state),
     isOver: (state) =>
       state.raisers.every((at) => at === 'done') &&
       state.lowered === options.raisers &&
+      readHead(state.head).isFinal === isFamily &&
+      state.living === 0 &&
       state.workers.every(({ at, isDead }) => isDead || at === 'rest') &&
       isQuiet(state),
   };
@@ -145,12 +169,15 @@ export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
 
 /** Nothing runs, is due, or will be. */
 function isQuiet({ head, rows, inbox, notes, alive }: ActorState): boolean {
-  const { worker, wakeAt, isPaused } = readHead(head);
-  const isClean = rows.length === 0 && inbox.length === 0 && notes.every((note) => alive.includes(note.worker));
+  const { worker, wakeAt, isPaused, isFinal } = readHead(head);
+  const isClean =
+    rows.length === 0 && (isFinal || inbox.length === 0) && notes.every((note) => alive.includes(note.worker));
   return worker === 0 && wakeAt === undefined && !isPaused && isClean;
 }
 
-function faultOf({ lowered, raisers, workers, alive, head }: ActorState): string | undefined {
+function faultOf({ lowered, raisers, workers, alive, head, living }: ActorState): string | undefined {
+  if (readHead(head).children < 0) return 'the end of a child was counted twice';
+  if (readHead(head).isFinal && living > 0) return 'an actor has ended before its child';
   if (lowered > raisers.filter((at) => at === 'done').length) return 'a raised semaphore was taken twice';
   const running = workers.filter((one) => one.at === 'run' && !one.isDead && alive.includes(one.id));
   if (running.length > 1) return 'two run a turn of one actor';
@@ -171,6 +198,26 @@ function raised(state: ActorState, index: number): Step<ActorState> {
     what: `raiser ${index} raises`,
     state: { ...state, inbox, rows, raisers: state.raisers.with(index, 'done') },
   };
+}
+
+/** A child ends, or somebody gives it another one: a transaction each. */
+function familySteps(state: ActorState): Step<ActorState>[] {
+  const all: Step<ActorState>[] = [];
+  const name = `end${state.ended}`;
+  if (state.living > 0) {
+    const inbox = [...state.inbox, { name, semaphore: undefined, n: 1 }];
+    const rows = [...state.rows, { at: state.now, actor: 1, kind: 'child', epoch: 0, name } as const];
+    all.push({
+      what: 'a child ends',
+      state: { ...state, inbox, rows, living: state.living - 1, ended: state.ended + 1 },
+    });
+  }
+  if (state.left.adoptions > 0 && !readHead(state.head).isFinal) {
+    const head = applied(state.head, { expect: { [F.finishedAt]: null }, set: {}, add: { [F.children]: 1 } });
+    const born = { living: state.living + 1, ...spend(state, 'adoptions') };
+    if (head !== undefined) all.push({ what: 'it is given a child', state: { ...state, head, ...born } });
+  }
+  return all;
 }
 
 type Become = (what: string, next: Partial<Worker>, more?: Partial<ActorState>) => Step<ActorState>;
@@ -296,7 +343,9 @@ function claimOf(state: ActorState, me: Worker, drop: Write, { plant }: ActorMod
       ? [...notes, empty, claims, drop]
       : [...notes, claims, drop, ...(state.inbox.length === 0 ? [] : [empty])];
   const { epoch, attempt, semaphores } = claim;
-  const turn: Turn = { epoch, attempt, visit: head.visit, semaphores, note };
+  const after = applied(state.head, claim.change)?.[F.children];
+  const counted = after === undefined ? null : Number(after);
+  const turn: Turn = { epoch, attempt, visit: head.visit, semaphores, note, children: claim.children, counted };
   return { at: 'write', row: null, todo, turn, isTired: !state.alive.includes(me.id) };
 }
 
@@ -307,6 +356,15 @@ function endSteps(state: ActorState, me: Worker, options: ActorModelOptions, bec
   const common = { ...turn, worker: me.id, timerAt: undefined, children: 0, gone: [], set: {} };
   const taken = turn.semaphores[SEMAPHORE] ?? 0;
   const delta = taken === 0 ? undefined : { [SEMAPHORE]: -taken };
+  const isFamily = (options.children ?? 0) + (options.births ?? 0) + (options.adoptions ?? 0) > 0;
+  if (isFamily && turn.children <= 0 && state.left.births === 0) {
+    const end: TurnEnd = { ...common, kind: 'done', delta, waitMs: undefined, set: { [F.finishedAt]: 1 } };
+    return [become('is done', { ...commitOf(state, me, end, false, options) })];
+  }
+  if (state.left.births > 0) {
+    const end: TurnEnd = { ...common, kind: 'stay', delta, waitMs: undefined, children: 1 };
+    return [become('creates a child', { ...commitOf(state, me, end, false, options) }, spend(state, 'births'))];
+  }
   const ends: [string, TurnEnd, Partial<ActorState>][] = [
     ['hibernates', { ...common, kind: 'stay', delta, waitMs: undefined }, {}],
   ];
@@ -324,13 +382,21 @@ function commitOf(
   me: Worker,
   end: TurnEnd,
   signal: boolean,
-  { plant }: ActorModelOptions,
+  options: ActorModelOptions,
 ): Partial<Worker> {
-  const { change, wakeAt } = committed(end, signal, state.now);
+  const { plant } = options;
+  if (end.kind === 'done') {
+    const { children } = readHead(state.head);
+    const open = (me.turn?.counted ?? 0) > 0 ? children - absorbedFrom(readHead(state.head), state.inbox).ended : 0;
+    if (open > 0) return commitOf(state, me, { ...end, kind: 'failed', waitMs: 0, set: {} }, signal, options);
+  }
+  const family = plant === 'done() expects no count of children' ? undefined : { field: me.turn?.counted ?? null };
+  const late = plant === 'births are counted by the next turn' ? { ...end, children: 0 } : end;
+  const { change, wakeAt } = committed(late, signal, state.now, end.kind === 'done' ? family : undefined);
   const { [F.signal]: _, ...unmarked } = change.expect;
   const expect = plant === 'commits expect no mark' ? unmarked : change.expect;
   const lowers = -(end.delta?.[SEMAPHORE] ?? 0);
-  const commit: Write = { kind: 'head', change: { ...change, expect }, lowers };
+  const commit: Write = { kind: 'head', change: { ...change, expect }, lowers, births: end.children };
   const row: Write[] = wakeAt === undefined ? [] : [{ kind: 'put row', row: timeRow(wakeAt, end.epoch) }];
   const drop: Write = { kind: 'drop note', name: me.turn?.note ?? '' };
   const todo = plant === 'the row comes after the commit' ? [commit, ...row, drop] : [...row, commit, drop];
@@ -376,7 +442,12 @@ function refused(
   if (turn !== null && end !== null) {
     if (isCommitted(head, turn.epoch)) return become('knows its commit again', afterWrite(me, rest));
     const isMine = head.worker === me.id && head.epoch === turn.epoch;
-    if (isMine) return become('decides anew on its commit', commitOf(state, me, end, head.signal, options));
+    const counted = state.head[F.children] === undefined ? null : Number(state.head[F.children]);
+    const now = { ...me, turn: { ...turn, counted } };
+    if (isMine) {
+      const again = commitOf(state, now, end, head.signal, options);
+      return become('decides anew on its commit', { turn: now.turn, ...again });
+    }
     return become('has lost its turn', RESTING);
   }
   return become('is refused', RESTING);
@@ -387,7 +458,9 @@ function carriedOut(state: ActorState, write: Write): Partial<ActorState> | unde
   switch (write.kind) {
     case 'head': {
       const head = applied(state.head, write.change);
-      return head === undefined ? undefined : { head, lowered: state.lowered + write.lowers };
+      return head === undefined
+        ? undefined
+        : { head, lowered: state.lowered + write.lowers, living: state.living + (write.births ?? 0) };
     }
     case 'put row':
       return { rows: [...state.rows.filter(({ name }) => name !== write.row.name), write.row] };

@@ -27,3 +27,34 @@ export const Tally: ActorDefinition<LooseFields, 'more' | 'end', LooseFields> = 
     ends: state({ run: (a) => a.done({ n: a.fields['n'], notes: a.fields['notes'] }) }),
   },
 });
+
+/** Ends when it is told to. */
+export const Kid: ActorDefinition<LooseFields, 'end', LooseFields> = actor('Kid', {
+  semaphores: ['end'],
+  initial: 'lives',
+  states: { lives: state({ run: (a) => (a.take('end') ? a.done(a.fields['n']) : a.hibernate()) }) },
+});
+
+/** Has two children, says how many live when it is asked, and stays for longer than its deadline. */
+export const Clan: ActorDefinition<LooseFields, never, LooseFields> = actor('Clan', {
+  initial: 'creates',
+  backoff: { kind: 'fixed', min: 1 },
+  states: {
+    creates: state({
+      to: ['waits'],
+      run: async (a) => {
+        await a.create(Kid, { n: 0 });
+        await a.create(Kid, { n: 1 });
+        return a.to('waits');
+      },
+    }),
+    waits: state({
+      deadline: '50ms',
+      run: async (a) => {
+        for (const question of await a.receive('count')) question.reply(a.openChildren);
+        if (a.openChildren > 0) return a.hibernate();
+        return a.done((await a.children()).map(({ result }) => result));
+      },
+    }),
+  },
+});

@@ -41,6 +41,8 @@ export const F = {
   timers: 'u',
   fields: 'f',
   pausedAt: 'p',
+  pages: 'p1',
+  late: 'l1',
   error: 'e1',
   cause: 'c1',
   result: 'r1',
@@ -60,6 +62,8 @@ export interface ActorHead {
   readonly retryAt: number;
   /** After a failure: how early a signal may wake it. */
   readonly floorAt: number;
+  /** When a page tells that it is in its state for too long. */
+  readonly deadlineAt: number | undefined;
   /** Something came while its turn was running. */
   readonly signal: boolean;
   readonly attempt: number;
@@ -105,6 +109,7 @@ export function readHead(fields: Fields): ActorHead {
     wakeAt: fields[F.wakeAt] === undefined ? undefined : Number(fields[F.wakeAt]),
     retryAt: number(F.retryAt),
     floorAt: number(F.floorAt),
+    deadlineAt: fields[F.deadlineAt] === undefined ? undefined : Number(fields[F.deadlineAt]),
     signal: fields[F.signal] !== undefined,
     attempt: number(F.attempt),
     visit: number(F.visit),

@@ -1,10 +1,12 @@
-import { NotFound, NotSupported } from '../../../base/errors.ts';
+import { Conflict, NotFound, NotSupported } from '../../../base/errors.ts';
 import { creation, written } from '../../../engine/dynamodb/index.ts';
 import type { ActorBackend } from '../../backend.ts';
 import { lineFor, wakeWrite } from '../database.ts';
 import { type ActorHead, ALONE, F } from '../heads/head.ts';
 import { headOf, transitionOf } from '../rows.ts';
 import type { DynamoActorStore } from '../store.ts';
+import { deadlineOf, deadlineTag, lateWrite } from '../work/deadlines.ts';
+import { lostTag } from '../work/rescue.ts';
 
 /** What operators do to single actors on DynamoDB. */
 export class DynamoActorOperator {
@@ -33,7 +35,9 @@ export class DynamoActorOperator {
       if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
       if (!head.isPaused && head.held === undefined) return false;
       const set = { [F.pausedAt]: null, [F.held]: null, ...(head.held !== undefined && { [F.lost]: null }) };
-      if (await this.#wakeWith(actor, head, set, head.held !== undefined)) return true;
+      if (!(await this.#wakeWith(actor, head, set, head.held !== undefined))) continue;
+      if (head.held !== undefined) await this.#store.pages.resolve(lostTag(actor));
+      return true;
     }
     throw new NotSupported(`actor ${actor} was changed each time it was to be resumed; try again`);
   }
@@ -44,6 +48,7 @@ export class DynamoActorOperator {
       const { head } = await this.#store.rows.look(actor);
       if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
       if (head.worker !== 0 || head.isFinal) return false;
+      if (head.held !== undefined) throw new Conflict(`actor ${actor} is held: ${head.held}; resume it first`);
       if (await this.#wakeWith(actor, head, { [F.floorAt]: null }, true)) return true;
     }
     return false;
@@ -65,7 +70,14 @@ export class DynamoActorOperator {
       [F.wakeAt]: now,
       [F.attempt]: 0,
     };
-    for (const name of [F.worker, F.signal, F.floorAt, F.timers, F.lost, F.held, F.error, F.cause]) set[name] = null;
+    const deadlineMs = deadlineOf(type, state);
+    set[F.deadlineAt] = deadlineMs === undefined ? null : now + deadlineMs;
+    const late =
+      deadlineMs === undefined
+        ? []
+        : [lateWrite(type, { at: now + deadlineMs, actor, visit: head.visit + 1, epoch: epoch + 1 })];
+    for (const name of [F.worker, F.signal, F.floorAt, F.timers, F.lost, F.held, F.late, F.error, F.cause])
+      set[name] = null;
     if (fields !== undefined) set[F.fields] = fields;
     if (version !== undefined) set[F.version] = version;
     const expect = { [F.epoch]: head.fields[F.epoch] ?? null, [F.finishedAt]: null };
@@ -75,8 +87,11 @@ export class DynamoActorOperator {
       { key: headOf(actor), written: written({ expect, set }) },
       { key: transitionOf(actor, epoch + 1), written: told },
       wakeWrite(lineFor(type.id, actor, type.shards), row),
+      ...late,
     ]);
     if (isDone) this.#store.notify();
+    const over = isDone ? [deadlineTag(actor), lostTag(actor), `actor-mistake:${actor}`] : [];
+    for (const tag of over) await this.#store.pages.resolve(tag);
     return isDone;
   }
 
@@ -109,21 +124,22 @@ export class DynamoActorOperator {
   }
 }
 
-/** What a backend asks of it; what needs notifications is refused. */
-export function dynamoOperator(operator: DynamoActorOperator): ActorBackend['operator'] {
-  const noAnswers = (): Promise<never> =>
-    Promise.reject(
-      new NotSupported(
-        'ask() needs notifications, which DynamoDB does not have: send(), and wait for what the actor does',
-      ),
-    );
+/** What a backend asks of it. */
+export function dynamoOperator(operator: DynamoActorOperator, store: DynamoActorStore): ActorBackend['operator'] {
+  const { questions } = store;
   return {
     retry: (actor) => operator.retry(actor),
     move: (request, fields) => operator.move(request, fields),
-    ask: noAnswers,
-    lookForAnswer: noAnswers,
-    endQuestion: noAnswers,
-    listen: noAnswers,
+    ask: async (head, payload) => {
+      const id = await questions.ask(head, payload);
+      if (id !== undefined) store.notify();
+      return id;
+    },
+    lookForAnswer: (id) => questions.look(id),
+    endQuestion: (id) => questions.end(id),
+    // No notification comes from other processes: each check is a read or two, so the longer it takes, the rarer they are.
+    lookAfterMs: (waitedMs) => Math.min(500, Math.max(25, waitedMs / 4)),
+    listen: (_, handler) => Promise.resolve(questions.listen(handler)),
     indexes: () => Promise.resolve([]),
     fillIndex: () => Promise.resolve(),
   };

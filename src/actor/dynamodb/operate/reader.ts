@@ -1,15 +1,15 @@
 import { NotFound, NotSupported } from '../../../base/errors.ts';
-import { fieldsOf } from '../../../engine/dynamodb/index.ts';
-import type { ActorFilter, ActorHealth, TypeRecord } from '../../postgres/reader.ts';
-import type { ActorRecord, ActorSummary, ActorTransition } from '../../record.ts';
-import { ALONE, absorbedFrom, F } from '../heads/head.ts';
-import { ACTORS, actorKey, MESSAGES, sortKey, transitionsFrom, WORKERS } from '../rows.ts';
+import { fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
+import type { ActorFilter, ActorHealth, Notice, PageFilter, TypeRecord } from '../../postgres/reader.ts';
+import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from '../../record.ts';
+import { type ActorHead, ALONE, absorbedFrom, F } from '../heads/head.ts';
+import type { Notices } from '../pages/notices.ts';
+import { ACTORS, actorKey, CHILDREN, MESSAGES, sortKey, transitionsFrom, WORKERS } from '../rows.ts';
 import type { DynamoActorStore } from '../store.ts';
-import type { TypeRow } from '../types.ts';
+import { isOver } from '../work/turn-reads.ts';
 import type { DynamoActorOperator } from './operator.ts';
 import { date, isWanted, json, summaryOf, timersOf } from './summary.ts';
 
-const NONE = 'there are no pages on DynamoDB';
 const MESSAGES_COUNTED = 1000;
 
 /** What people ask about actors on DynamoDB, and the pauses, which can be of whole types. */
@@ -53,9 +53,9 @@ export class DynamoActorReader {
       result: json(fields[F.result]),
       openChildren: head.children - ended,
       semaphores,
-      messages: messages.filter((item) => !head.gone.includes(Number(sortKey(item).slice(2)))).length,
+      messages: messages.filter((item) => isUnread(item, head, now)).length,
       timers: timersOf(fields),
-      deadlineAt: null,
+      deadlineAt: date(fields[F.deadlineAt]),
       finishedAt: date(fields[F.finishedAt]),
       pausedAt: date(fields[F.pausedAt]),
       typePausedAt: type.pausedAt === 0 ? null : new Date(type.pausedAt),
@@ -102,24 +102,36 @@ export class DynamoActorReader {
   /** Reads the heads of the newest ones, one by one, until there are enough: for people. */
   async list(filter: ActorFilter): Promise<ActorSummary[]> {
     const { rows, types } = this.#store;
-    const all = [...(await types.fresh()).values()].filter(({ name }) => (filter.type ?? name) === name);
-    const ids: { id: number; type: TypeRow }[] = [];
-    for (const type of all) {
-      for (let shard = 0; shard < type.shards; shard += 1) {
-        const items = await rows.all(`${ACTORS}:list:${type.id}:${shard}`, '0', '9~');
-        ids.push(...items.map((item) => ({ id: Number(sortKey(item)), type })));
-      }
-    }
+    const ids = filter.parent === undefined ? await this.#idsOf(filter.type) : await this.#childrenOf(filter.parent);
     const now = await rows.engine.serviceTime(rows.limits);
     const found: ActorSummary[] = [];
-    for (const { id, type } of ids.filter((one) => one.id < filter.before).sort((a, b) => b.id - a.id)) {
+    for (const id of ids.filter((one) => one < filter.before).sort((a, b) => b - a)) {
       if (found.length >= filter.limit) break;
       const seen = await rows.look(id);
       if (seen.head === undefined) continue;
-      const summary = summaryOf(id, type, seen, now);
+      const summary = summaryOf(id, await types.withId(seen.head.type), seen, now);
       if (isWanted(summary, filter)) found.push(summary);
     }
     return found;
+  }
+
+  /** @param type  undefined: of all */
+  async #idsOf(type: string | undefined): Promise<number[]> {
+    const { rows, types } = this.#store;
+    const ids: number[] = [];
+    for (const { id, name, shards } of (await types.fresh()).values()) {
+      if ((type ?? name) !== name) continue;
+      for (let shard = 0; shard < shards; shard += 1) {
+        const items = await rows.all(`${ACTORS}:list:${id}:${shard}`, '0', '9~');
+        ids.push(...items.map((item) => Number(sortKey(item))));
+      }
+    }
+    return ids;
+  }
+
+  async #childrenOf(actor: number): Promise<number[]> {
+    const items = await this.#store.rows.all(actorKey(actor), CHILDREN.first, CHILDREN.last);
+    return items.map((item) => Number(sortKey(item).slice(2)));
   }
 
   async history(actor: number, before: number, limit: number): Promise<ActorTransition[]> {
@@ -182,25 +194,30 @@ export class DynamoActorReader {
     return this.#operator.pause(actor);
   }
 
-  pages(): Promise<never> {
-    return Promise.reject(new NotSupported(NONE));
+  pages(filter: PageFilter): Promise<PageRecord[]> {
+    return this.#store.pages.list(filter);
   }
 
-  page(): Promise<never> {
-    return Promise.reject(new NotSupported(NONE));
+  /** @throws NotFound */
+  page(id: number): Promise<PageRecord> {
+    return this.#store.pages.show(id);
   }
 
-  ack(): Promise<never> {
-    return Promise.reject(new NotSupported(NONE));
+  ack(id: number, by: string | undefined): Promise<boolean> {
+    return this.#store.pages.ack(id, by);
   }
 
-  takeNotices(): Promise<never> {
-    return Promise.reject(new NotSupported(NONE));
+  takeNotices(limit: number): Promise<Notice[]> {
+    return this.#store.notices.takeNotices(limit);
   }
 
-  noteDelivery(): Promise<never> {
-    return Promise.reject(new NotSupported(NONE));
+  noteDelivery(note: Parameters<Notices['noteDelivery']>[0]): Promise<void> {
+    return this.#store.notices.noteDelivery(note);
   }
+}
+
+function isUnread(item: Item, { gone }: ActorHead, now: number): boolean {
+  return !gone.includes(Number(sortKey(item).slice(2))) && !isOver(fieldsOf(item), now);
 }
 
 interface WorkerView {

@@ -22,6 +22,7 @@ import {
 import { type Look, looked } from '../heads/wake.ts';
 import { headOf, inboxOf, lineFrom, lineOf, messageOf } from '../rows.ts';
 import { backoffOf, type TypeRow, type Types } from '../types.ts';
+import { pagesOf } from './holding.ts';
 import type { Notes } from './notes.ts';
 
 /** The facts of a claim that its commit needs. */
@@ -33,6 +34,20 @@ export interface HeldTurn {
   readonly semaphores: Semaphores;
   readonly lost: number;
   readonly type: TypeRow;
+  /** 0: it has none. */
+  readonly parent: number;
+  /** The field of the head that counts its children. */
+  readonly children: number | null;
+  /** Tags of pages that were opened about it, and may still be. */
+  readonly pages: readonly string[];
+  /** When a page tells that it is in its state for too long. */
+  readonly deadlineAt: number | undefined;
+  /** Such a page was opened. */
+  readonly isLate: boolean;
+  /** Numbers of the messages it was given whose senders wait for an answer. */
+  readonly asked: Set<number>;
+  /** It was not given all of these that there are. */
+  isCut: boolean;
 }
 
 /** Rows of a line that are read at once: 4 KB, half a read unit. */
@@ -220,7 +235,22 @@ export class Claiming {
       return undefined;
     }
     const { attempt, epoch, semaphores } = claim;
-    this.#held.set(actor, { epoch, worker, attempt, visit: head.visit, semaphores, lost: head.lost, type });
+    const { visit, lost, deadlineAt } = head;
+    const isLate = head.fields[F.late] !== undefined;
+    const counted = after.fields[F.children];
+    const family = {
+      parent: Number(head.fields[F.parent] ?? 0),
+      children: counted === undefined ? null : Number(counted),
+    };
+    const given = {
+      ...family,
+      pages: pagesOf(head.fields),
+      deadlineAt,
+      isLate,
+      asked: new Set<number>(),
+      isCut: false,
+    };
+    this.#held.set(actor, { epoch, worker, attempt, visit, semaphores, lost, type, ...given });
     for (const row of candidate.rows) this.#later(this.#rows.drop(row.key));
     for (const { name } of seen.inbox) this.#later(this.#rows.drop(inboxOf(actor, name)));
     return toClaim(actor, after, claim, now);
@@ -282,7 +312,7 @@ function toClaim(actor: number, after: ActorHead, claim: HeadClaim, now: number)
     epoch: claim.epoch,
     attempt: claim.attempt,
     version: Number(fields[F.version] ?? 1),
-    children: claim.children,
+    children: after.children,
     enteredMs: Number(fields[F.enteredAt] ?? 0),
     parent: Number(fields[F.parent] ?? 0),
     semaphores: claim.semaphores,

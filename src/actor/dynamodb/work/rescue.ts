@@ -1,8 +1,11 @@
 import { creation, type Liveness, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import type { PageRequest } from '../../pages/page.ts';
 import { type ActorRows, lineFor, wakeFields, wakeKey } from '../database.ts';
 import { type ActorHead, ALONE, F, type Rescue, rescued } from '../heads/head.ts';
+import type { Pages } from '../pages/pages.ts';
 import { headOf, transitionOf } from '../rows.ts';
 import type { Types } from '../types.ts';
+import { pagesOf } from './holding.ts';
 import type { Note, Notes } from './notes.ts';
 
 const LOST = 'the worker was lost during the turn';
@@ -14,12 +17,14 @@ export class Rescuing {
   readonly #types: Types;
   readonly #notes: Notes;
   readonly #liveness: Liveness;
+  readonly #pages: Pages;
 
-  constructor(rows: ActorRows, types: Types, notes: Notes, liveness: Liveness) {
+  constructor(rows: ActorRows, types: Types, notes: Notes, liveness: Liveness, pages: Pages) {
     this.#rows = rows;
     this.#types = types;
     this.#notes = notes;
     this.#liveness = liveness;
+    this.#pages = pages;
   }
 
   /** @returns how many actors it has freed */
@@ -84,8 +89,11 @@ export class Rescuing {
       return (await this.#rows.change(headOf(actor), saved.change)).isDone;
     }
     const isPoison = lost > ALONE;
-    const change = isPoison ? { ...saved.change, set: { ...saved.change.set, [F.held]: POISON } } : saved.change;
+    const tags = JSON.stringify([...new Set([...pagesOf(head.fields), lostTag(actor)])]);
+    const held = { ...saved.change.set, [F.held]: POISON, [F.pages]: tags };
+    const change = isPoison ? { ...saved.change, set: held } : saved.change;
     const type = await this.#types.withId(head.type);
+    const page = isPoison ? await this.#pages.opening(lostPage(actor, type.name, head.state)) : undefined;
     const fields = {
       t: now,
       o: head.state,
@@ -98,9 +106,21 @@ export class Rescuing {
     const writes: PartialWrite[] = [
       { key: headOf(actor), written: written(change) },
       { key: transitionOf(actor, saved.row.epoch), written: creation(fields, ttlAt) },
+      ...(page?.parts ?? []),
     ];
-    return this.#rows.together(writes);
+    const isDone = await this.#rows.together(writes);
+    if (isDone && page !== undefined) this.#pages.noteNotices();
+    return isDone;
   }
+}
+
+export function lostTag(actor: number): string {
+  return `actor-lost:${actor}`;
+}
+
+function lostPage(actor: number, type: string, state: string): PageRequest {
+  const summary = `${type} ${actor} is held in "${state}": ${POISON}`;
+  return { tag: lostTag(actor), severity: 3, summary, details: null, root: undefined, actor: String(actor) };
 }
 
 function lostAfter(head: ActorHead, { change }: Rescue): number {

@@ -1,26 +1,43 @@
-import { ConnectionFailed, NotSupported } from '../../../base/errors.ts';
+import { ConnectionFailed } from '../../../base/errors.ts';
 import { creation, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
 import type { CommitAnswer, TurnCommit } from '../../store.ts';
 import type { Effects } from '../../turn/effects.ts';
 import { type ActorRows, lineFor, requireFits, wakeFields, wakeKey } from '../database.ts';
-import { ALONE, committed, F, isCommitted, type TurnEnd } from '../heads/head.ts';
+import { ALONE, absorbedFrom, committed, F, isCommitted, type TurnEnd } from '../heads/head.ts';
+import type { Pages } from '../pages/pages.ts';
 import type { Producing } from '../producing.ts';
 import { headOf, messageOf, transitionOf } from '../rows.ts';
 import type { HeldTurn } from './claiming.ts';
+import { lateWrite } from './deadlines.ts';
 import type { Notes } from './notes.ts';
+import { hasPages, type Part, pagesAfter, requireRoom, resolvedBy, TurnParts } from './turn-parts.ts';
 
-/** Rows of one transaction, the head and the transition not counted. */
-const MOST_PARTS = 98;
+type Outcome = { readonly kind: 'done' | 'refused'; readonly wakeAt: number | undefined } | { readonly kind: 'stale' };
+/** To be decided anew: something came meanwhile, or the actor has other children by now. */
+type Again = 'marked' | { readonly children: number | null };
 
-type Outcome = { readonly kind: 'done'; readonly wakeAt: number | undefined } | { readonly kind: 'stale' };
+const ORPHANS =
+  "done() with children that are not final, or are being created: end them first, with a.incrChildren('destroy'), and hibernate() until they are";
+
+interface WriteAs {
+  /** Not all was read that there is. */
+  readonly isCut: boolean;
+  /** The head has the mark that something came. */
+  readonly isMarked: boolean;
+  /** Of an actor that ends: the field that counts its children, which none may change meanwhile. */
+  readonly children: number | null;
+}
 
 /** Commits the outcomes of turns: each by one write of its head, or by one transaction with all that it asks for. */
 export class Settling {
   readonly #rows: ActorRows;
   readonly #notes: Notes;
+  readonly #parts: TurnParts;
   readonly #producing: Producing;
   readonly #held: Map<number, HeldTurn>;
   readonly #later: (work: Promise<unknown>) => void;
+  readonly #pages: Pages;
+  readonly #onAnswer: (actor: number, message: number) => void;
   /** Of turns that were committed, or lost: a batch is tried again as a whole. */
   readonly #outcomes = new WeakMap<TurnCommit, Outcome>();
 
@@ -28,14 +45,19 @@ export class Settling {
     rows: ActorRows,
     notes: Notes,
     producing: Producing,
+    pages: Pages,
     held: Map<number, HeldTurn>,
     later: (work: Promise<unknown>) => void,
+    onAnswer: (actor: number, message: number) => void,
   ) {
     this.#rows = rows;
     this.#notes = notes;
+    this.#pages = pages;
     this.#producing = producing;
+    this.#parts = new TurnParts(rows, producing, pages);
     this.#held = held;
     this.#later = later;
+    this.#onAnswer = onAnswer;
   }
 
   async commit(worker: number, turns: readonly TurnCommit[], effects?: Effects): Promise<CommitAnswer> {
@@ -46,10 +68,10 @@ export class Settling {
       if (one.status === 'rejected') throw one.reason;
       return one.value;
     });
-    const times = outcomes.flatMap((one) => (one.kind === 'done' ? (one.wakeAt ?? []) : []));
+    const times = outcomes.flatMap((one) => (one.kind === 'stale' ? [] : (one.wakeAt ?? [])));
     return {
       stale: turns.filter((_, at) => outcomes[at]?.kind === 'stale').map(({ id }) => id),
-      refused: [],
+      refused: turns.filter((_, at) => outcomes[at]?.kind === 'refused').map(({ id }) => id),
       ...(times.length > 0 && { due: Math.max(0, Math.min(...times) - now) }),
     };
   }
@@ -67,30 +89,85 @@ export class Settling {
     const held = this.#held.get(id);
     if (held?.epoch !== turn.epoch || held.worker !== worker) return { kind: 'stale' };
     const gone = [...(effects?.received ?? [])].map(Number);
-    // A failed turn asks for a page about its mistake at most, which its error tells as well.
-    const parts = effects === undefined || turn.kind === 'failed' ? [] : await this.#partsOf(effects);
-    const end = endOf(turn, held, gone, now);
-    const isCut = effects !== undefined && (await this.#isCut(id, effects));
-    for (let isMarked = false; ; isMarked = true) {
-      const outcome = await this.#write(turn, end, held, { isCut, isMarked }, parts, now);
-      if (outcome === 'marked') continue;
-      this.#end(worker, id, turn.epoch);
-      for (const message of outcome.kind === 'done' ? gone : []) this.#later(this.#rows.drop(messageOf(id, message)));
-      return outcome;
+    const parts = effects === undefined ? [] : await this.#parts.of(id, held, effects, now);
+    if (turn.kind === 'done' && held.parent !== 0) parts.push(...(await this.#producing.ended(id, held.parent)));
+    requireRoom(parts);
+    const isCut = held.isCut || (effects !== undefined && (await this.#parts.isCut(id, effects, now)));
+    let children = held.children;
+    for (let isMarked = false; ; ) {
+      const open = turn.kind === 'done' && (children ?? 0) > 0 ? await this.#openChildren(id) : undefined;
+      if (open !== undefined && open.left > 0) return this.#writeOrphaning(turn, held, isMarked, now);
+      if (open !== undefined) children = open.field;
+      const end = endOf(turn, held, gone, now, pagesAfter(turn, held, effects));
+      const outcome = await this.#write(turn, end, held, { isCut, isMarked, children }, parts, now);
+      if (outcome === 'marked') isMarked = true;
+      else if ('children' in outcome) ({ children } = outcome);
+      else return this.#ended(worker, turn, held, outcome, effects, now);
     }
   }
 
-  /** @returns `marked`: something came meanwhile, and the commit is to be decided anew */
+  /** Those that are not final: a child that has ended may be in the inbox alone. */
+  async #openChildren(actor: number): Promise<{ readonly left: number; readonly field: number | null }> {
+    const { head, inbox } = await this.#rows.look(actor);
+    if (head === undefined) return { left: 0, field: null };
+    const counted = head.fields[F.children];
+    const field = counted === undefined ? null : Number(counted);
+    return { left: head.children - absorbedFrom(head, inbox).ended, field };
+  }
+
+  /** A turn that would have ended its actor while children of it are not final has failed. */
+  async #writeOrphaning(turn: TurnCommit, held: HeldTurn, wasMarked: boolean, now: number): Promise<Outcome> {
+    const { id, epoch, attempt, from } = turn;
+    const failed: TurnCommit = {
+      id,
+      epoch,
+      attempt,
+      kind: 'failed',
+      waitMs: 1000,
+      from,
+      reason: 'failed',
+      error: ORPHANS,
+    };
+    for (let isMarked = wasMarked; ; isMarked = true) {
+      const end = endOf(failed, held, [], now, undefined);
+      const outcome = await this.#write(failed, end, held, { isCut: false, isMarked, children: null }, [], now);
+      if (outcome === 'marked' || 'children' in outcome) continue;
+      this.end(held.worker, id, epoch);
+      return outcome.kind === 'done' ? { ...outcome, kind: 'refused' } : outcome;
+    }
+  }
+
+  /** What comes after a commit, and has no hurry. */
+  #ended(
+    worker: number,
+    turn: TurnCommit,
+    held: HeldTurn,
+    outcome: Outcome,
+    effects: Effects | undefined,
+    now: number,
+  ): Outcome {
+    const { id, epoch } = turn;
+    this.end(worker, id, epoch);
+    if (outcome.kind !== 'done') return outcome;
+    if (effects !== undefined && hasPages(effects)) this.#pages.noteNotices();
+    for (const tag of resolvedBy(turn, held, now)) this.#later(this.#pages.resolve(tag));
+    for (const message of effects?.received ?? []) this.#later(this.#rows.drop(messageOf(id, Number(message))));
+    for (const message of effects?.replies.keys() ?? []) this.#onAnswer(id, Number(message));
+    return outcome;
+  }
+
   async #write(
     turn: TurnCommit,
     end: TurnEnd,
     held: HeldTurn,
-    { isCut, isMarked }: { readonly isCut: boolean; readonly isMarked: boolean },
-    parts: readonly PartialWrite[],
+    { isCut, isMarked, children }: WriteAs,
+    parts: readonly Part[],
     now: number,
-  ): Promise<Outcome | 'marked'> {
+  ): Promise<Outcome | Again> {
     const { id, epoch } = turn;
-    const { change, wakeAt } = committed(end, isCut || isMarked, now);
+    const family = turn.kind === 'done' ? { field: children } : undefined;
+    const { change, wakeAt } = committed(end, isCut || isMarked, now, family);
+    await this.#putLate(turn, held, now);
     const marked = { ...change, expect: { ...change.expect, [F.signal]: isMarked ? 1 : null } };
     if (wakeAt !== undefined) {
       const row = { at: wakeAt, actor: id, kind: 'time', epoch, name: String(epoch) } as const;
@@ -103,66 +180,50 @@ export class Settling {
       told.length + parts.length === 0
         ? (await this.#rows.change(head.key, marked)).isDone
         : await this.#rows.together([head, ...told, ...parts]);
-    return isDone ? { kind: 'done', wakeAt } : this.#refused(turn, held, wakeAt, isMarked);
+    return isDone ? { kind: 'done', wakeAt } : this.#refused(turn, held, wakeAt, { isMarked, children });
+  }
+
+  /** Before the commit, as the row of a nap is. */
+  async #putLate({ id, epoch, kind, deadlineMs }: TurnCommit, { type, visit }: HeldTurn, now: number): Promise<void> {
+    if (kind !== 'to' || deadlineMs === undefined) return;
+    const { key } = lateWrite(type, { at: now + deadlineMs, actor: id, visit: visit + 1, epoch });
+    await this.#rows.put(key, { e: epoch });
   }
 
   async #refused(
-    { id, epoch }: TurnCommit,
+    { id, epoch, kind }: TurnCommit,
     { worker }: HeldTurn,
     wakeAt: number | undefined,
-    isMarked: boolean,
-  ): Promise<Outcome | 'marked'> {
+    { isMarked, children }: Pick<WriteAs, 'isMarked' | 'children'>,
+  ): Promise<Outcome | Again> {
     const head = await this.#rows.head(id);
     if (head === undefined) return { kind: 'stale' };
     // An earlier try has come through.
     if (isCommitted(head, epoch)) return { kind: 'done', wakeAt };
     if (head.worker !== worker || head.epoch !== epoch) return { kind: 'stale' };
     if (head.signal && !isMarked) return 'marked';
+    const counted = head.fields[F.children] ?? null;
+    if (kind === 'done' && counted !== children) return { children: counted === null ? null : Number(counted) };
     throw new ConnectionFailed(`the commit of actor ${id} met another transaction; it is tried again`, {
       outcome: 'nothing_written',
     });
   }
 
-  #end(worker: number, actor: number, epoch: number): void {
+  /** The turn of this worker is over. */
+  end(worker: number, actor: number, epoch: number): void {
     if (this.#held.get(actor)?.epoch === epoch) this.#held.delete(actor);
     const note = this.#notes.over(worker, actor);
     if (note !== undefined) this.#later(this.#notes.remove(note));
   }
-
-  async #partsOf(effects: Effects): Promise<PartialWrite[]> {
-    refuse(effects);
-    const parts = await this.#producing.partsOf(effects.incrs, effects.messages);
-    if (parts.length <= MOST_PARTS) return parts;
-    throw new NotSupported(
-      `a turn on DynamoDB raises and sends at most ${MOST_PARTS / 2} times, since a transaction has 100 rows, but this one did ${parts.length / 2} times; do a part of it in the next turn`,
-    );
-  }
-
-  /** Whether messages are left of names of which not all were taken. */
-  async #isCut(actor: number, { cut, received }: Effects): Promise<boolean> {
-    if (cut.size === 0) return false;
-    const items = await this.#rows.all(messageOf(actor, 0).pk, 'm#', 'm#~');
-    return items.some((item) => {
-      const id = item['sk'] !== undefined && 'S' in item['sk'] ? String(Number(item['sk'].S.slice(2))) : '';
-      const name = item['n'] !== undefined && 'S' in item['n'] ? item['n'].S : '';
-      return !received.has(id) && (cut.has('') || cut.has(name));
-    });
-  }
 }
 
-function refuse({ children, jobs, callbacks, replies, resolved, hasPages }: Effects): void {
-  const asked = [
-    [children.length, 'a.create()'],
-    [jobs.length, 'a.enqueue()'],
-    [callbacks.length, 'a.atCommit()'],
-    [replies.size, 'message.reply()'],
-    [resolved.size + (hasPages ? 1 : 0), 'a.page() and a.resolve()'],
-  ] as const;
-  const [, what] = asked.find(([n]) => n > 0) ?? [];
-  if (what !== undefined) throw new NotSupported(`${what} is not there for actors on DynamoDB`);
-}
-
-function endOf(turn: TurnCommit, held: HeldTurn, gone: readonly number[], now: number): TurnEnd {
+function endOf(
+  turn: TurnCommit,
+  held: HeldTurn,
+  gone: readonly number[],
+  now: number,
+  pages: string | null | undefined,
+): TurnEnd {
   const { kind, to, fields, version, error, result, timers, timerAtMs } = turn;
   requireFits('fields', fields);
   requireFits('result', result);
@@ -172,6 +233,10 @@ function endOf(turn: TurnCommit, held: HeldTurn, gone: readonly number[], now: n
     set[F.enteredAt] = now;
     set[F.cause] = error ?? null;
   }
+  if (pages !== undefined) set[F.pages] = pages;
+  if (kind === 'to') set[F.late] = null;
+  if (kind === 'to') set[F.deadlineAt] = turn.deadlineMs === undefined ? null : now + turn.deadlineMs;
+  if (kind === 'done') set[F.deadlineAt] = null;
   if (kind === 'done') set[F.finishedAt] = now;
   if (kind === 'to' || kind === 'done') set[F.timers] = null;
   else if (timers !== undefined) set[F.timers] = timers === '{}' ? null : timers;

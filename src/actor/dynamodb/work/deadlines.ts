@@ -1,0 +1,90 @@
+import { digits, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import { type ActorRows, wakeKey } from '../database.ts';
+import { type ActorHead, F } from '../heads/head.ts';
+import { type LateRow, lookedLate } from '../heads/late.ts';
+import type { Pages } from '../pages/pages.ts';
+import { headOf, lateLineOf, sortKey } from '../rows.ts';
+import type { TypeRow, Types } from '../types.ts';
+
+const READ_AT_ONCE = 40;
+
+/** Opens pages about actors that are longer in a state than declared. Safe to run by any number of processes at once. */
+export class Deadlines {
+  readonly #rows: ActorRows;
+  readonly #types: Types;
+  readonly #pages: Pages;
+
+  constructor(rows: ActorRows, types: Types, pages: Pages) {
+    this.#rows = rows;
+    this.#types = types;
+    this.#pages = pages;
+  }
+
+  /** One query for each shard of a type that declares a deadline, and none for others. @returns milliseconds until the next one */
+  async check(): Promise<number> {
+    let wait = Infinity;
+    for (const type of (await this.#types.fresh()).values()) {
+      if (!hasDeadlines(type)) continue;
+      for (let shard = 0; shard < type.shards; shard += 1) wait = Math.min(wait, await this.#checkLine(type, shard));
+    }
+    return wait;
+  }
+
+  async #checkLine(type: TypeRow, shard: number): Promise<number> {
+    const pk = lateLineOf(type.id, shard);
+    const items = await this.#rows.range(pk, 'w#', 'w#~', READ_AT_ONCE);
+    if (items.length === 0) return Infinity;
+    const now = await this.#rows.engine.serviceTime(this.#rows.limits);
+    for (const item of items) {
+      const [, at = '0', actor = '0', visit = '0'] = sortKey(item).split('#');
+      if (Number(at) > now) return Number(at) - now;
+      const epoch = item['e'] !== undefined && 'N' in item['e'] ? Number(item['e'].N) : 0;
+      const row = { at: Number(at), actor: Number(actor), visit: Number(visit), epoch };
+      if (await this.#look(row, type, now)) await this.#rows.drop({ pk, sk: sortKey(item) });
+    }
+    return items.length < READ_AT_ONCE ? Infinity : 0;
+  }
+
+  /** @returns whether the row is over */
+  async #look(row: LateRow, type: TypeRow, now: number): Promise<boolean> {
+    const head = await this.#rows.head(row.actor);
+    const look = lookedLate(row, head, now);
+    if (look.kind !== 'late' || head === undefined) return look.kind === 'drop';
+    const { parts } = await this.#pages.opening({
+      tag: deadlineTag(row.actor),
+      severity: 3,
+      summary: `${type.name} ${row.actor} is in "${head.state}" since ${secondsOf(head)}, longer than its deadline`,
+      details: { state: head.state, error: head.fields[F.error] ?? null },
+      root: undefined,
+      actor: String(row.actor),
+    });
+    // Refused: the actor has left the state, or another process was here first. The next check looks again.
+    const isDone = await this.#rows.together([{ key: headOf(row.actor), written: written(look.change) }, ...parts]);
+    if (isDone) this.#pages.noteNotices();
+    return isDone;
+  }
+}
+
+function secondsOf({ fields }: ActorHead): string {
+  return `${new Date(Number(fields[F.enteredAt] ?? 0)).toISOString().slice(0, 19)}Z`;
+}
+
+export function deadlineTag(actor: number): string {
+  return `actor-deadline:${actor}`;
+}
+
+function hasDeadlines({ machine }: TypeRow): boolean {
+  return Object.values(machine.states).some(({ deadlineMs }) => deadlineMs !== undefined);
+}
+
+/** How long a state of a type may last. */
+export function deadlineOf(type: TypeRow, state: string): number | undefined {
+  return type.machine.states[state]?.deadlineMs;
+}
+
+/** The row by which the end of a deadline is found. */
+export function lateWrite(type: TypeRow, { at, actor, visit, epoch }: LateRow): PartialWrite {
+  const pk = lateLineOf(type.id, actor % type.shards);
+  const { sk } = wakeKey(pk, { at, actor, kind: 'time', epoch, name: digits(visit, 1) });
+  return { key: { pk, sk }, written: written({ expect: {}, set: { e: epoch } }) };
+}
