@@ -5,6 +5,7 @@ import { eventually, until } from '../support/eventually.ts';
 import { familyContract } from './contract/family.ts';
 import { fresh, type OpenActors, start } from './contract/open.ts';
 import { pageContract } from './contract/pages.ts';
+import { pauseContract } from './contract/pauses.ts';
 import { questionContract } from './contract/questions.ts';
 
 /** Counts what was raised until it is told to end. */
@@ -31,6 +32,7 @@ export function actorContract(open: OpenActors): void {
   questionContract(open);
   pageContract(open);
   familyContract(open);
+  pauseContract(open);
 
   test('what is raised is counted once, and a declared transition leads to the end', async () => {
     const Counter = counter();

@@ -106,6 +106,8 @@ class DynamoKeeper implements KeeperPort {
     }
     if (now() - this.#sweptAt > SWEEP_MS) {
       await sweepPages(this.#store.rows, this.#store.pages);
+      // Not all in one go: a stop need not wait for it.
+      if ((await this.#store.removal.check()) > 0) return 0;
       this.#sweptAt = now();
     }
     return Math.min(RESCUE_MS, this.#leaseMs / 2) * (0.75 + Math.random() / 2);

@@ -4,7 +4,7 @@ import type { Effects } from '../turn/effects.ts';
 import { type ActorRows, freshName, inboxWrite, lineFor, requireFits, wakeWrite } from './database.ts';
 import { type ActorHead, ALONE, F } from './heads/head.ts';
 import type { WakeRow } from './heads/wake.ts';
-import { ACTORS, boxOf, childOf, headOf, IDS, keyOf, messageOf, questionOf, transitionOf } from './rows.ts';
+import { boxOf, childOf, headOf, IDS, keyOf, listOf, messageOf, questionOf, transitionOf } from './rows.ts';
 import type { TypeRow, Types } from './types.ts';
 import { deadlineOf, lateWrite } from './work/deadlines.ts';
 
@@ -240,10 +240,7 @@ function newActor({ id, type, wish, fields, now }: Birth): PartialWrite[] {
     ...late,
     wakeWrite(lineFor(type.id, id, type.shards), { at: now, actor: id, kind: 'time', epoch: 0, name: '0' }),
     { key: transitionOf(id, 0), written: birth },
-    {
-      key: { pk: `${ACTORS}:list:${type.id}:${id % type.shards}`, sk: String(id).padStart(16, '0') },
-      written: creation({ q: id }),
-    },
+    { key: listOf(type.id, id, type.shards), written: creation({ q: id }) },
     ...(wish.parent === undefined ? [] : [{ key: childOf(wish.parent, id), written: creation({ q: id }) }]),
     ...(wish.key === undefined ? [] : [{ key: keyOf(type.id, wish.key), written: creation({ q: id }) }]),
   ];

@@ -119,4 +119,23 @@ export function heldOf(type: number, actor: number): Key {
   return { pk: `actors:held:${type}`, sk: `${HELD.first}${digits(actor, 16)}` };
 }
 
+/** Actors of a type that are held, since their state is paused. */
+export function pausedOf(type: number, actor: number): Key {
+  return { pk: `actors:paused:${type}`, sk: `${HELD.first}${digits(actor, 16)}` };
+}
+
+/** Where final actors of a type are looked for whose time is over. */
+export function overLineOf(type: number, shard: number): string {
+  return `actors:over:${type}:${shard}`;
+}
+
+/** That there is an actor, for lists. */
+export function listOf(type: number, actor: number, shards: number): Key {
+  return { pk: listLineOf(type, actor % shards), sk: digits(actor, 16) };
+}
+
+export function listLineOf(type: number, shard: number): string {
+  return `${ACTORS}:list:${type}:${shard}`;
+}
+
 export const HELD = { first: 'h#', last: 'h#~' } as const;

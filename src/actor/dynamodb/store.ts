@@ -28,8 +28,10 @@ import { Claiming, type HeldTurn } from './work/claiming.ts';
 import { Deadlines } from './work/deadlines.ts';
 import { Holding } from './work/holding.ts';
 import { Notes } from './work/notes.ts';
+import { Removal } from './work/removal.ts';
 import { Rescuing } from './work/rescue.ts';
 import { Settling } from './work/settling.ts';
+import { StatePauses } from './work/state-pauses.ts';
 import { TurnReads } from './work/turn-reads.ts';
 import { Workers } from './work/workers.ts';
 
@@ -46,6 +48,8 @@ export class DynamoActorStore implements TurnStore {
   readonly pages: Pages;
   readonly notices: Notices;
   readonly deadlines: Deadlines;
+  readonly statePauses: StatePauses;
+  readonly removal: Removal;
   readonly #holding: Holding;
   readonly #shards: number;
   readonly #held = new Map<number, HeldTurn>();
@@ -68,12 +72,23 @@ export class DynamoActorStore implements TurnStore {
     this.pages = new Pages(this.rows);
     this.notices = new Notices(this.rows, this.pages);
     this.deadlines = new Deadlines(this.rows, this.types, this.pages);
+    this.statePauses = new StatePauses(this.rows, this.types);
+    this.removal = new Removal(this.rows, this.types);
     this.#holding = new Holding(this.rows, this.types, this.pages);
     const later = (work: Promise<unknown>): void => this.#do(work);
-    this.#claiming = new Claiming(this.rows, this.types, notes, this.#held, later);
+    this.#claiming = new Claiming(this.rows, this.types, notes, this.statePauses, this.#held, later);
     this.questions = new Questions(this.rows, this.producing);
     const onAnswer = (actor: number, message: number): void => this.questions.answered(actor, message);
-    this.#settling = new Settling(this.rows, notes, this.producing, this.pages, this.#held, later, onAnswer);
+    this.#settling = new Settling(
+      this.rows,
+      notes,
+      this.producing,
+      this.pages,
+      this.removal,
+      this.#held,
+      later,
+      onAnswer,
+    );
     this.#rescuing = new Rescuing(this.rows, this.types, notes, this.liveness, this.pages);
     this.#reads = new TurnReads(this.rows, this.types, this.#held);
     this.#workers = new Workers(this.rows, this.types, notes, this.liveness, this.#holding);

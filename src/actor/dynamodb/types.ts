@@ -1,6 +1,6 @@
 import { NotFound } from '../../base/errors.ts';
 import { now } from '../../base/time/clock.ts';
-import { creation, fieldsOf } from '../../engine/dynamodb/index.ts';
+import { type Change, creation, fieldsOf } from '../../engine/dynamodb/index.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { Machine } from '../machine.ts';
 import type { ActorRows } from './database.ts';
@@ -20,12 +20,14 @@ export interface TypeRow {
   readonly backoff: readonly number[];
   /** When it was paused; 0: it is not. */
   readonly pausedAt: number;
+  /** States that are paused, and since when. */
+  readonly pausedStates: Readonly<Record<string, number>>;
 }
 
 /** A type that was read counts within this time: a pause reaches all workers by then. */
 const FRESH_MS = 2000;
 /** What was declared: the text of the row. */
-type TypeDeclaration = Omit<TypeRow, 'id' | 'name' | 'pausedAt' | 'shards'>;
+type TypeDeclaration = Omit<TypeRow, 'id' | 'name' | 'pausedAt' | 'pausedStates' | 'shards'>;
 
 /** The types of actors, as the table has them. */
 export class Types {
@@ -50,6 +52,11 @@ export class Types {
     const found = this.#byId.get(id);
     if (found === undefined) throw new NotFound(`there is no actor type ${id}`);
     return found;
+  }
+
+  /** Whether a state is paused, as the table has it now. */
+  async isPausedNow({ name }: TypeRow, state: string): Promise<boolean> {
+    return pausedStates(fieldsOf(await this.#rows.get(typeOf(name)))['s1'])[state] !== undefined;
   }
 
   /** As they were a moment ago at most. */
@@ -89,13 +96,16 @@ export class Types {
     );
   }
 
-  /** @returns whether that changed anything */
-  async pause(name: string, isPaused: boolean): Promise<boolean> {
+  /** @param state  undefined: all of them @returns whether that changed anything */
+  async pause(name: string, isPaused: boolean, state: string | undefined): Promise<boolean> {
     await this.named(name);
     const time = await this.#rows.engine.serviceTime(this.#rows.limits);
-    const after = await this.#rows.decide(typeOf(name), ({ p }) =>
-      (p !== undefined) === isPaused ? undefined : { expect: { p: p ?? null }, set: { p: isPaused ? time : null } },
-    );
+    const after = await this.#rows.decide(typeOf(name), ({ p, s1 }) => {
+      if (state !== undefined) return stateChange(s1, state, isPaused, time);
+      return (p !== undefined) === isPaused
+        ? undefined
+        : { expect: { p: p ?? null }, set: { p: isPaused ? time : null } };
+    });
     this.#readAt = -Infinity;
     return after !== undefined;
   }
@@ -113,6 +123,24 @@ function declarationOf({ semaphores, always, machine, version, historyMs, backof
   };
 }
 
+function pausedStates(text: string | number | undefined): Readonly<Record<string, number>> {
+  return JSON.parse(String(text ?? '{}'));
+}
+
+/** @param known  the paused states, as the row has them */
+function stateChange(
+  known: string | number | undefined,
+  state: string,
+  isPaused: boolean,
+  time: number,
+): Change | undefined {
+  const { [state]: since, ...others } = pausedStates(known);
+  if ((since !== undefined) === isPaused) return undefined;
+  const after = isPaused ? { ...others, [state]: time } : others;
+  const text = Object.keys(after).length === 0 ? null : JSON.stringify(after);
+  return { expect: { s1: known ?? null }, set: { s1: text } };
+}
+
 function readType(fields: Readonly<Record<string, string | number>>): TypeRow {
   const declared: TypeDeclaration = JSON.parse(String(fields['d']));
   return {
@@ -121,6 +149,7 @@ function readType(fields: Readonly<Record<string, string | number>>): TypeRow {
     name: String(fields['n']),
     shards: Number(fields['j'] ?? 1),
     pausedAt: Number(fields['p'] ?? 0),
+    pausedStates: pausedStates(fields['s1']),
   };
 }
 

@@ -24,6 +24,9 @@ export interface WakeRow {
   readonly name: string;
 }
 
+/** Why an actor is held that was due in a state which is paused. */
+export const STATE_PAUSED = 'the state is paused';
+
 /** What is to be done about a row of a line whose time has come. */
 export type Look =
   /** The commit to which it belongs is under way. */

@@ -4,15 +4,17 @@ import type { ActorFilter, ActorHealth, Notice, PageFilter, TypeRecord } from '.
 import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from '../../record.ts';
 import { type ActorHead, ALONE, absorbedFrom, F } from '../heads/head.ts';
 import type { Notices } from '../pages/notices.ts';
-import { ACTORS, actorKey, CHILDREN, MESSAGES, sortKey, transitionsFrom, WORKERS } from '../rows.ts';
+import { actorKey, CHILDREN, listLineOf, MESSAGES, sortKey, transitionsFrom, WORKERS } from '../rows.ts';
 import type { DynamoActorStore } from '../store.ts';
 import { isOver } from '../work/turn-reads.ts';
 import type { DynamoActorOperator } from './operator.ts';
 import { date, isWanted, json, summaryOf, timersOf } from './summary.ts';
 
 const MESSAGES_COUNTED = 1000;
+const COUNTED = 1000;
+const COUNTED_AT_ONCE = 25;
 
-/** What people ask about actors on DynamoDB, and the pauses, which can be of whole types. */
+/** What people ask about actors on DynamoDB, and the pauses. */
 export class DynamoActorReader {
   readonly #store: DynamoActorStore;
   readonly #operator: DynamoActorOperator;
@@ -59,7 +61,7 @@ export class DynamoActorReader {
       finishedAt: date(fields[F.finishedAt]),
       pausedAt: date(fields[F.pausedAt]),
       typePausedAt: type.pausedAt === 0 ? null : new Date(type.pausedAt),
-      statePausedAt: null,
+      statePausedAt: date(type.pausedStates[head.state]),
       held: head.held ?? (head.lost === ALONE ? 'it is run alone' : null),
       lost: head.lost,
       dueInMs: head.wakeAt === undefined || head.isFinal ? null : Math.round(head.wakeAt - now),
@@ -122,7 +124,7 @@ export class DynamoActorReader {
     for (const { id, name, shards } of (await types.fresh()).values()) {
       if ((type ?? name) !== name) continue;
       for (let shard = 0; shard < shards; shard += 1) {
-        const items = await rows.all(`${ACTORS}:list:${id}:${shard}`, '0', '9~');
+        const items = await rows.all(listLineOf(id, shard), '0', '9~');
         ids.push(...items.map((item) => Number(sortKey(item))));
       }
     }
@@ -157,21 +159,30 @@ export class DynamoActorReader {
 
   async types(): Promise<TypeRecord[]> {
     const all = [...(await this.#store.types.fresh()).values()];
-    return all.map(({ id, name, machine, semaphores, pausedAt }) => ({
+    return all.map(({ id, name, machine, semaphores, pausedAt, pausedStates }) => ({
       id,
       name,
       machine,
       semaphores,
       indexes: [],
       paused: pausedAt > 0,
-      pausedStates: [],
+      pausedStates: Object.keys(pausedStates).sort(),
     }));
   }
 
-  counts(): Promise<never> {
-    return Promise.reject(
-      new NotSupported('DynamoDB does not count actors by state: call diagram(type, { counts: false })'),
-    );
+  /** Of the newest thousand of the type, final ones among them: a read for each. */
+  async counts(type: number): Promise<Readonly<Record<string, number>>> {
+    const { name } = await this.#store.types.withId(type);
+    const ids = (await this.#idsOf(name)).sort((a, b) => b - a).slice(0, COUNTED);
+    const counts: Record<string, number> = {};
+    for (let first = 0; first < ids.length; first += COUNTED_AT_ONCE) {
+      const some = ids.slice(first, first + COUNTED_AT_ONCE);
+      const heads = await Promise.all(some.map((id) => this.#store.rows.head(id)));
+      for (const head of heads) {
+        if (head !== undefined && !head.isFinal) counts[head.state] = (counts[head.state] ?? 0) + 1;
+      }
+    }
+    return counts;
   }
 
   health(): Promise<ActorHealth> {
@@ -183,8 +194,10 @@ export class DynamoActorReader {
   async pause(what: PauseRequest): Promise<boolean> {
     const { actor, type, state, resume = false } = what;
     if (actor !== undefined) return resume ? this.#operator.resume(actor) : this.#pause(actor);
-    if (state !== undefined) throw new NotSupported('on DynamoDB a type is paused as a whole, or a single actor');
-    const changed = await this.#store.types.pause(type ?? '', !resume);
+    const changed = await this.#store.types.pause(type ?? '', !resume, state);
+    // Also where the type says so already: what a process that died has not released is, then.
+    if (state !== undefined && resume)
+      await this.#store.statePauses.release(await this.#store.types.named(type ?? ''), state);
     this.#store.notify();
     return changed;
   }

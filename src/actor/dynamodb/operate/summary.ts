@@ -3,6 +3,7 @@ import type { ActorFilter } from '../../postgres/reader.ts';
 import type { ActorStatus, ActorSummary } from '../../record.ts';
 import type { SeenActor } from '../database.ts';
 import { type ActorHead, F, type InboxRow } from '../heads/head.ts';
+import { STATE_PAUSED } from '../heads/wake.ts';
 import type { TypeRow } from '../types.ts';
 
 export function isWanted({ type, state, status, parent, id }: ActorSummary, filter: ActorFilter): boolean {
@@ -36,7 +37,7 @@ export function summaryOf(actor: number, type: TypeRow, { head, inbox }: SeenAct
 function statusOf(head: ActorHead, inbox: readonly InboxRow[], type: TypeRow, now: number): ActorStatus {
   if (head.isFinal) return 'final';
   if (head.worker !== 0) return 'running';
-  if (head.isPaused || type.pausedAt > 0) return 'paused';
+  if (head.isPaused || type.pausedAt > 0 || head.held === STATE_PAUSED) return 'paused';
   if (head.held !== undefined) return 'held';
   const isRaised = inbox.some(({ name, semaphore }) => semaphore !== undefined && !head.absorbed.includes(name));
   if (isRaised && head.floorAt <= now) return 'due';

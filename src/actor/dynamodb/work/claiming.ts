@@ -24,6 +24,7 @@ import { headOf, inboxOf, lineFrom, lineOf, messageOf } from '../rows.ts';
 import { backoffOf, type TypeRow, type Types } from '../types.ts';
 import { pagesOf } from './holding.ts';
 import type { Notes } from './notes.ts';
+import type { StatePauses } from './state-pauses.ts';
 
 /** The facts of a claim that its commit needs. */
 export interface HeldTurn {
@@ -70,6 +71,7 @@ export class Claiming {
   readonly #rows: ActorRows;
   readonly #types: Types;
   readonly #notes: Notes;
+  readonly #statePauses: StatePauses;
   /** By actor. */
   readonly #held: Map<number, HeldTurn>;
   readonly #later: (work: Promise<unknown>) => void;
@@ -81,12 +83,14 @@ export class Claiming {
     rows: ActorRows,
     types: Types,
     notes: Notes,
+    statePauses: StatePauses,
     held: Map<number, HeldTurn>,
     later: (work: Promise<unknown>) => void,
   ) {
     this.#rows = rows;
     this.#types = types;
     this.#notes = notes;
+    this.#statePauses = statePauses;
     this.#held = held;
     this.#later = later;
   }
@@ -180,8 +184,9 @@ export class Claiming {
     const eachChild = head !== undefined && type.machine.states[head.state]?.children === 'each';
     for (const row of rows) {
       const look = looked(row, head, { now, alone, inbox, eachChild });
-      if (look.kind === 'claim') return true;
-      await this.#answer(row, look, type);
+      if (look.kind !== 'claim') await this.#answer(row, look, type);
+      else if (head === undefined || type.pausedStates[head.state] === undefined) return true;
+      else if (await this.#statePauses.hold(row.actor, head, type)) await this.#rows.drop(row.key);
     }
     return false;
   }

@@ -10,6 +10,7 @@ import { headOf, messageOf, transitionOf } from '../rows.ts';
 import type { HeldTurn } from './claiming.ts';
 import { lateWrite } from './deadlines.ts';
 import type { Notes } from './notes.ts';
+import type { Removal } from './removal.ts';
 import { hasPages, type Part, pagesAfter, requireRoom, resolvedBy, TurnParts } from './turn-parts.ts';
 
 type Outcome = { readonly kind: 'done' | 'refused'; readonly wakeAt: number | undefined } | { readonly kind: 'stale' };
@@ -37,6 +38,7 @@ export class Settling {
   readonly #held: Map<number, HeldTurn>;
   readonly #later: (work: Promise<unknown>) => void;
   readonly #pages: Pages;
+  readonly #removal: Removal;
   readonly #onAnswer: (actor: number, message: number) => void;
   /** Of turns that were committed, or lost: a batch is tried again as a whole. */
   readonly #outcomes = new WeakMap<TurnCommit, Outcome>();
@@ -46,6 +48,7 @@ export class Settling {
     notes: Notes,
     producing: Producing,
     pages: Pages,
+    removal: Removal,
     held: Map<number, HeldTurn>,
     later: (work: Promise<unknown>) => void,
     onAnswer: (actor: number, message: number) => void,
@@ -53,6 +56,7 @@ export class Settling {
     this.#rows = rows;
     this.#notes = notes;
     this.#pages = pages;
+    this.#removal = removal;
     this.#producing = producing;
     this.#parts = new TurnParts(rows, producing, pages);
     this.#held = held;
@@ -168,6 +172,7 @@ export class Settling {
     const family = turn.kind === 'done' ? { field: children } : undefined;
     const { change, wakeAt } = committed(end, isCut || isMarked, now, family);
     await this.#putLate(turn, held, now);
+    if (turn.kind === 'done') await this.#removal.plan(held.type, id, epoch, now);
     const marked = { ...change, expect: { ...change.expect, [F.signal]: isMarked ? 1 : null } };
     if (wakeAt !== undefined) {
       const row = { at: wakeAt, actor: id, kind: 'time', epoch, name: String(epoch) } as const;
