@@ -17,6 +17,7 @@ export type {
   StateMaker,
   StateOptions,
 } from './definition.ts';
+export { DynamoActorOverview } from './dynamodb/operate/overview.ts';
 export type { ActorKind, LooseFields } from './kind.ts';
 export type { Machine, MachineState } from './machine.ts';
 export { ActorAdmin, createActorAdmin } from './operate/admin.ts';

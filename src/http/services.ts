@@ -58,7 +58,7 @@ export class Services {
     this.table = ground.table;
     this.store = ground.store;
     this.queues = { reads: ground.reads };
-    this.actors = { reads: createActorAdmin(this.bounded) };
+    this.actors = { reads: createActorAdmin(this.table ?? this.bounded) };
     this.captures = { reads: createCaptureAdmin(this.bounded) };
     this.files = createFileAdmin(this.bounded);
     this.auth = new Authenticator(settings, this.store.sessions, engine.options.logger);
@@ -73,7 +73,7 @@ export class Services {
     this.bulk = new BulkActions(parts, settings.readOnly || this.table !== undefined);
     this.#writers = {
       queues,
-      actors: new ActorOperator(engine, (type) => this.#programOf(type)),
+      actors: new ActorOperator(this.table ?? engine, (type) => this.#programOf(type)),
       captures: createCaptureAdmin(engine),
       bulk: this.bulk,
       jobs: this.store.jobs,
@@ -177,7 +177,7 @@ export class Services {
 class ActorOperator extends ActorAdmin {
   readonly #programOf: (type: string) => Actors | undefined;
 
-  constructor(engine: PostgresEngine, programOf: (type: string) => Actors | undefined) {
+  constructor(engine: PostgresEngine | DynamoEngine, programOf: (type: string) => Actors | undefined) {
     super(engine);
     this.#programOf = programOf;
   }

@@ -2,6 +2,7 @@ import { Conflict, InvalidInput, LockNotAvailable } from '../../base/errors.ts';
 import { checkOptions, integer, optional, text } from '../../base/options/options.ts';
 import type { StandardSchemaV1 } from '../../base/options/schema.ts';
 import { toJson } from '../../base/storable.ts';
+import { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import { openTransaction, type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { ActorBackend } from '../backend.ts';
 import { asFields, fieldsOf, requireMessageName, requireSemaphore, unknownName } from '../option-checks.ts';
@@ -23,7 +24,7 @@ export class ActorAdmin extends ActorQueries {
   readonly #asker: Asker;
 
   /** @internal */
-  constructor(on: PostgresEngine | ActorBackend) {
+  constructor(on: PostgresEngine | DynamoEngine | ActorBackend) {
     super(on);
     this.#asker = new Asker(this.operator);
   }
@@ -192,9 +193,9 @@ export class ActorAdmin extends ActorQueries {
   }
 }
 
-/** Operates actors without the program that runs them. */
-export function createActorAdmin(engine: PostgresEngine): ActorAdmin {
-  requireEngine('createActorAdmin', engine);
+/** Operates actors without the program that runs them: those of a database, or of a table of DynamoDB. */
+export function createActorAdmin(engine: PostgresEngine | DynamoEngine): ActorAdmin {
+  if (!(engine instanceof DynamoEngine)) requireEngine('createActorAdmin', engine);
   return new ActorAdmin(engine);
 }
 

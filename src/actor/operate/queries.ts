@@ -1,8 +1,10 @@
 import { InvalidInput, NotFound } from '../../base/errors.ts';
 import { bool, checkOptions, integer, oneOf, optional, text } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
+import { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { ActorBackend } from '../backend.ts';
+import { dynamoBackend } from '../dynamodb/backend.ts';
 import type { Machine } from '../machine.ts';
 import { unknownName } from '../option-checks.ts';
 import { postgresBackend } from '../postgres/backend.ts';
@@ -44,6 +46,11 @@ const pagesShape = {
 
 const COUNT_LIMIT = 10_000;
 
+function backendOf(on: PostgresEngine | DynamoEngine | ActorBackend): ActorBackend {
+  if ('operator' in on) return on;
+  return on instanceof DynamoEngine ? dynamoBackend(on, [], 1) : postgresBackend(on);
+}
+
 /** What can be asked about actors without the program that runs them. */
 export class ActorQueries {
   /** @internal */
@@ -54,8 +61,8 @@ export class ActorQueries {
   protected readonly operator: ActorBackend['operator'];
 
   /** @internal */
-  constructor(on: PostgresEngine | ActorBackend) {
-    const { store, reader, operator } = 'operator' in on ? on : postgresBackend(on);
+  constructor(on: PostgresEngine | DynamoEngine | ActorBackend) {
+    const { store, reader, operator } = backendOf(on);
     this.store = store;
     this.reader = reader;
     this.operator = operator;

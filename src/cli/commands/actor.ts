@@ -5,6 +5,7 @@ import { suggest } from '../../base/options/options.ts';
 import { EXIT, Failure, messageOf } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
 import { openActors, openAdmin } from '../setup/actor-config.ts';
+import { addDynamoFlagsToAll } from '../setup/dynamo-table.ts';
 import { wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
@@ -18,6 +19,7 @@ export function addActor(program: Command): void {
   examples(actor, ['pawl actor list --type server', 'pawl actor explain 42']);
   addLooking(actor);
   addChanging(actor);
+  addDynamoFlagsToAll(actor, 'the actors are in this table');
 }
 
 interface ListFlags {

@@ -5,6 +5,7 @@ import type { PageRecord } from '../../actor/index.ts';
 import { EXIT } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
 import { openAdmin } from '../setup/actor-config.ts';
+import { addDynamoFlagsToAll } from '../setup/dynamo-table.ts';
 import { wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
@@ -47,6 +48,7 @@ export function addPage(program: Command): void {
   resolve.action((id: string, _options: object, self: Command) =>
     run(self, (cli) => change(cli, id, 'resolved', (admin) => admin.resolvePage({ id })), { writes: true }),
   );
+  addDynamoFlagsToAll(page, 'the pages are in this table');
 }
 
 interface ListFlags {

@@ -1,15 +1,16 @@
 import type { ActorAdmin, Actors } from '../../actor/index.ts';
 import { NotFound } from '../../base/errors.ts';
+import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { EXIT, Failure, nextStepOf } from '../output/failure.ts';
 import { type Config, isEngine, isRecord, loadConfig } from './config.ts';
 import type { Cli } from './run.ts';
 import { needTarget } from './target.ts';
 
-/** The actors of the database of the command line, without the program that runs them. */
+/** The actors of the database of the command line, or of its table of DynamoDB, without the program that runs them. */
 export async function openAdmin(cli: Cli): Promise<ActorAdmin> {
   cli.advise(nextStep);
-  const engine = await cli.engine();
+  const engine = await cli.ground();
   return (await import('../../actor/index.ts')).createActorAdmin(engine);
 }
 
@@ -28,9 +29,7 @@ export async function openActors(cli: Cli): Promise<Actors> {
       next: 'add --config FILE that exports actors; docs/cli.md shows one',
     });
   }
-  const engine = config.engine ?? (await cli.open(await needTarget(cli.globals, config)));
-  if (config.engine !== undefined) cli.atEnd(() => engine.stop());
-  const actors = await actorsOf(config, engine, cli);
+  const actors = await actorsOf(config, await openEngine(cli, config), cli);
   if (actors !== undefined) return actors;
   throw new Failure(`${config.file} has no actors`, {
     exit: EXIT.usage,
@@ -41,10 +40,18 @@ export async function openActors(cli: Cli): Promise<Actors> {
 /** The actors of the config file, with their program, if there is a file that has them. */
 export async function findActors(cli: Cli): Promise<Actors | undefined> {
   const config = await loadConfig(cli.globals.config);
-  return config === undefined ? undefined : actorsOf(config, config.engine ?? (await cli.engine()), cli);
+  return config === undefined ? undefined : actorsOf(config, config.engine ?? (await cli.ground()), cli);
 }
 
-async function actorsOf(config: Config, engine: PostgresEngine, cli: Cli): Promise<Actors | undefined> {
+/** Of the file, or of the command line. */
+async function openEngine(cli: Cli, config: Config): Promise<PostgresEngine | DynamoEngine> {
+  const { engine } = config;
+  if (engine !== undefined) cli.atEnd(() => engine.stop());
+  if (engine !== undefined) return engine;
+  return cli.table === undefined ? cli.open(await needTarget(cli.globals, config)) : cli.ground();
+}
+
+async function actorsOf(config: Config, engine: PostgresEngine | DynamoEngine, cli: Cli): Promise<Actors | undefined> {
   for (const given of [config.actors, config.workers]) {
     const made: unknown = isFactory(given) ? await given({ engine }) : given;
     if (isActors(made)) return made;
@@ -56,7 +63,7 @@ async function actorsOf(config: Config, engine: PostgresEngine, cli: Cli): Promi
   return undefined;
 }
 
-function isFactory(value: unknown): value is (given: { engine: PostgresEngine }) => unknown {
+function isFactory(value: unknown): value is (given: { engine: PostgresEngine | DynamoEngine }) => unknown {
   return typeof value === 'function';
 }
 

@@ -3,6 +3,7 @@ import { PawlError, TimedOut } from '../../base/errors.ts';
 import { stderrLogger } from '../../base/logger.ts';
 import { sleep } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
+import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { PostgresEngine, PostgresOptions } from '../../engine/postgres/index.ts';
 import type { AnyQueueAdmin } from '../../queue/index.ts';
 import { EXIT, exitCodeOf, Failure, Interruption, messageOf } from '../output/failure.ts';
@@ -26,6 +27,8 @@ export interface Cli {
   open(target: Target, options?: PostgresOptions): Promise<PostgresEngine>;
   /** The table of DynamoDB that the command line names in place of a database. */
   readonly table: string | undefined;
+  /** The database of the command line, or its table of DynamoDB. */
+  ground(): Promise<PostgresEngine | DynamoEngine>;
   /** The queues of the database of the command line, or of its table of DynamoDB. */
   admin(): Promise<AnyQueueAdmin>;
   /** Closes something of the user's when the command ends, in reverse order. */
@@ -75,6 +78,7 @@ export async function run(
   const openOwn = async (options?: PostgresOptions): Promise<PostgresEngine> =>
     open(await needTarget(globals), options);
   let own: Promise<PostgresEngine> | undefined;
+  let named: Promise<DynamoEngine> | undefined;
   const cli: Cli = {
     globals,
     out: new Output({ format: globals.output, quiet: globals.quiet, time: globals.time, colour: globals.color }),
@@ -83,11 +87,13 @@ export async function run(
     engine: (options) => (options === undefined ? (own ??= openOwn()) : openOwn(options)),
     open,
     table: tableOf(dynamo, { globals }),
-    admin: async () => {
+    ground: () => {
       const { table } = cli;
-      const engine = table === undefined ? await cli.engine() : await openTable(cli, table, dynamo);
-      return (await import('../../queue/index.ts')).createQueueAdmin(engine);
+      if (table === undefined) return cli.engine();
+      named ??= openTable(cli, table, dynamo);
+      return named;
     },
+    admin: async () => (await import('../../queue/index.ts')).createQueueAdmin(await cli.ground()),
     atEnd: (close) => void closers.push(close),
     advise: (next) => {
       advice = next;

@@ -18,7 +18,10 @@ export interface Item {
 
 /** What needs somebody now, the worst first: of all queues and types of actors. */
 export async function needsAttention({ bounded, actors, live, table }: Services): Promise<Item[]> {
-  if (table !== undefined) return ofQueues(await live.snapshot());
+  if (table !== undefined) {
+    const snapshot = await live.snapshot();
+    return [...ofPages(snapshot), ...ofQueues(snapshot)];
+  }
   const [health, ofActors, snapshot] = await Promise.all([
     readQueueHealth(bounded),
     actors.reads.health(),

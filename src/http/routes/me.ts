@@ -9,7 +9,7 @@ const PARTS = { queues: true, locks: true, actors: true, captures: true, files: 
 const TABLE_PARTS = {
   queues: true,
   locks: false,
-  actors: false,
+  actors: true,
   captures: false,
   files: false,
   // Lists and figures that an index would have to find.
@@ -17,7 +17,6 @@ const TABLE_PARTS = {
   errors: false,
   topics: false,
   history: false,
-  pages: false,
   admin: false,
 } as const;
 

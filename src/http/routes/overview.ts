@@ -41,9 +41,8 @@ export const overviewRoutes: readonly AnyRoute[] = [
     permission: 'view',
     answers: 'Workers',
     sharedMs: 1000,
-    run: async ({ services: { queues, store, table } }) => {
-      const ofActors = table === undefined ? store.actors.workers() : [];
-      const [ofQueues, actors] = await Promise.all([queues.reads.workers(), ofActors]);
+    run: async ({ services: { queues, store } }) => {
+      const [ofQueues, actors] = await Promise.all([queues.reads.workers(), store.actors.workers()]);
       return { queues: ofQueues, actors };
     },
   }),

@@ -11,7 +11,7 @@ export class AbsentDatabase extends PostgresEngine {
 
   constructor({ table, logger }: DynamoEngine) {
     super(undefined, resolveOptions({ logger }));
-    this.#reason = `this server is on the table "${table}" of DynamoDB, where there are queues alone: this needs Postgres`;
+    this.#reason = `this server is on the table "${table}" of DynamoDB, where there are queues and actors alone: this needs Postgres`;
   }
 
   override query(): Promise<never> {

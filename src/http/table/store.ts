@@ -1,3 +1,4 @@
+import { ActorOverview, DynamoActorOverview } from '../../actor/index.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { AnyQueueAdmin } from '../../queue/index.ts';
 import { type LiveSnapshot, LiveStore } from '../store/live.ts';
@@ -8,6 +9,7 @@ import { TableAudit, TableSessions } from './rows.ts';
 
 /** What this surface reads on a table of DynamoDB. */
 export class TableStore extends HttpStore {
+  override readonly actors: TableActors;
   override readonly audit: TableAudit;
   override readonly jobs: TableJobs;
   override readonly live: TableLive;
@@ -16,11 +18,32 @@ export class TableStore extends HttpStore {
 
   constructor(engine: DynamoEngine, admin: AnyQueueAdmin, absent: AbsentDatabase, auditMs: number) {
     super(absent, absent);
+    const actors = new DynamoActorOverview(engine);
+    this.actors = new TableActors(actors, absent);
     this.audit = new TableAudit(engine, absent, auditMs);
     this.jobs = new TableJobs(admin, absent);
-    this.live = new TableLive(engine, admin, absent);
+    this.live = new TableLive(engine, admin, actors, absent);
     this.queues = new TableQueues(admin, absent);
     this.sessions = new TableSessions(engine, absent);
+  }
+}
+
+/** Pages and workers of the actors. */
+class TableActors extends ActorOverview {
+  readonly #actors: DynamoActorOverview;
+
+  constructor(actors: DynamoActorOverview, absent: AbsentDatabase) {
+    super(absent);
+    this.#actors = actors;
+  }
+
+  override async pages(...given: Parameters<ActorOverview['pages']>): ReturnType<ActorOverview['pages']> {
+    const pages = await this.#actors.pages(...given);
+    return pages.map(({ details: _details, ...page }) => page);
+  }
+
+  override async workers(): ReturnType<ActorOverview['workers']> {
+    return (await this.#actors.workers()).map((worker) => ({ ...worker }));
   }
 }
 
@@ -28,11 +51,13 @@ export class TableStore extends HttpStore {
 class TableLive extends LiveStore {
   readonly #engine: DynamoEngine;
   readonly #admin: AnyQueueAdmin;
+  readonly #actors: DynamoActorOverview;
 
-  constructor(engine: DynamoEngine, admin: AnyQueueAdmin, absent: AbsentDatabase) {
+  constructor(engine: DynamoEngine, admin: AnyQueueAdmin, actors: DynamoActorOverview, absent: AbsentDatabase) {
     super(absent);
     this.#engine = engine;
     this.#admin = admin;
+    this.#actors = actors;
   }
 
   override async ping(): Promise<void> {
@@ -40,6 +65,7 @@ class TableLive extends LiveStore {
   }
 
   override async snapshot(): Promise<LiveSnapshot> {
+    const { actors, pages } = await this.#actors.picture();
     const names = (await this.#admin.list()).map(({ name }) => name);
     const queues = await Promise.all(
       names.map(async (name) => {
@@ -51,8 +77,8 @@ class TableLive extends LiveStore {
       at: new Date(this.#engine.now()).toISOString(),
       queues,
       locks: { held: 0, waiting: 0 },
-      actors: [],
-      pages: { open: 0, acked: 0, worst: null },
+      actors,
+      pages,
       oldestTransactionMs: null,
       connections: 0,
       maxConnections: 0,

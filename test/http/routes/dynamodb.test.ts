@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { actor, createActors, state } from '../../../src/actor/index.ts';
 import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createHttp, type HttpHandler } from '../../../src/http/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
@@ -43,7 +44,7 @@ describe.skipIf(local.kind === 'dynalite')('the API on DynamoDB', () => {
     expect(await ask('GET', '/live')).toMatchObject({ status: 200, body: { totals: { ready: 1, paused: 1 } } });
     expect(await ask('POST', '/queues/mail/resume', {})).toMatchObject({ status: 200 });
     expect(await ask('GET', '/queues/none')).toMatchObject({ status: 404 });
-    expect(await ask('GET', '/me')).toMatchObject({ body: { parts: { queues: true, locks: false, actors: false } } });
+    expect(await ask('GET', '/me')).toMatchObject({ body: { parts: { queues: true, locks: false, actors: true } } });
   });
 
   test('a job is added, shown, run, cancelled and retried', async () => {
@@ -67,6 +68,42 @@ describe.skipIf(local.kind === 'dynalite')('the API on DynamoDB', () => {
     expect(await ask('GET', '/workers')).toMatchObject({ body: { queues: [{ queue: 'jobs', pid: process.pid }] } });
   });
 
+  test('actors are listed, shown, woken, moved and paused, and pages are looked after', async () => {
+    const Door = actor('Door', {
+      semaphores: ['knock'],
+      initial: 'closed',
+      states: {
+        closed: state({ to: ['open'], run: (a) => (a.take('knock') ? a.to('open') : a.hibernate()) }),
+        open: state({ run: (a) => a.hibernate() }),
+      },
+    });
+    const actors = createActors(engine, [Door]);
+    const { id } = await actors.create(Door, {});
+    const known = { type: 'Door', state: 'closed', status: 'due' };
+    expect(await ask('GET', '/actors?type=Door')).toMatchObject({ status: 200, body: { items: [{ id, ...known }] } });
+    expect(await ask('GET', `/actors/${id}`)).toMatchObject({ body: { ...known, history: [{ reason: 'created' }] } });
+    expect(await ask('POST', `/actors/${id}/incr`, { semaphore: 'knock' })).toMatchObject({ status: 200 });
+    expect((await actors.get(id)).semaphores).toEqual({ knock: 1 });
+    expect(await ask('POST', `/actors/${id}/pause`, {})).toMatchObject({ status: 200 });
+    expect(await ask('GET', `/actors/${id}`)).toMatchObject({ body: { status: 'paused' } });
+    const dispatcher = actors.run({ poll: '100ms' });
+    onTestFinished(() => dispatcher.stop());
+    await dispatcher.started;
+    expect(await ask('POST', `/actors/${id}/resume`, {})).toMatchObject({ status: 200 });
+    await actors.waitFor(id, { state: 'open', status: 'hibernating' });
+    expect(await ask('GET', '/workers')).toMatchObject({ body: { actors: [{ pid: process.pid, types: ['Door'] }] } });
+    expect(await ask('GET', '/actor-types')).toMatchObject({ body: { items: [{ name: 'Door', workers: 1 }] } });
+    const page = await actors.page({ tag: 'door', summary: 'it creaks', severity: 'warning' });
+    expect(await ask('GET', '/pages')).toMatchObject({
+      body: { items: [{ id: page.id, tag: 'door', status: 'open' }] },
+    });
+    expect(await ask('POST', `/pages/${page.id}/ack`, {})).toMatchObject({ status: 200 });
+    expect(await ask('GET', '/pages?status=acked')).toMatchObject({ body: { items: [{ ackedBy: 'ci' }] } });
+    expect(await ask('POST', `/pages/${page.id}/resolve`, {})).toMatchObject({ status: 200 });
+    expect((await ask('GET', '/pages')).body.items).toEqual([]);
+    expect(await ask('GET', '/actors/987654321')).toMatchObject({ status: 404 });
+  });
+
   test('what people did is in the audit, newest first', async () => {
     await createQueue(engine, 'audited', { kinds: { send: {} } }).register();
     await ask('POST', '/queues/audited/pause', {});
@@ -82,17 +119,7 @@ describe.skipIf(local.kind === 'dynalite')('the API on DynamoDB', () => {
 
   test('what needs Postgres, or an index, is answered 501 with the reason', async () => {
     await createQueue(engine, 'mail', { kinds: { send: {} } }).register();
-    for (const path of [
-      '/jobs',
-      '/locks',
-      '/actors',
-      '/captures',
-      '/files',
-      '/history',
-      '/admin',
-      '/series',
-      '/topics',
-    ]) {
+    for (const path of ['/jobs', '/locks', '/captures', '/files', '/history', '/admin', '/series', '/topics']) {
       const { status, body } = await ask('GET', path);
       expect({ path, status, code: body.error?.code }).toEqual({ path, status: 501, code: 'not_supported' });
       expect(body.error?.message).toMatch(/DynamoDB/);

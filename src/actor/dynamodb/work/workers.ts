@@ -30,7 +30,8 @@ export class Workers {
     const worker = randomInt(1, 2 ** 47);
     const known = types.length === 0 ? {} : { k: JSON.stringify(knows) };
     const fields = { b: 0, l: leaseMs, h: host, i: pid, c: concurrency, y: JSON.stringify(types), ...known };
-    await this.#rows.put(workerOf(WORKERS, worker), fields);
+    const startedAt = await this.#rows.engine.serviceTime(this.#rows.limits);
+    await this.#rows.put(workerOf(WORKERS, worker), { ...fields, t: startedAt });
     this.#liveness.note(worker, true);
     // Not before it is listed: who holds an actor looks for those that know its state.
     if (types.length > 0) await this.#holding.release(knows);
