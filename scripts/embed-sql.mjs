@@ -1,7 +1,8 @@
 // Writes sql/ into one TypeScript module, so that no file is looked for at run time: sql/<line>/tables/<number>_<name>.sql one by one,
 // and the other files of sql/<line>/, the functions and views, as one text for each line. Views come last, since they call functions. The planner
-// settings that a function names are written out: see sql/planner.sql.
+// settings that a function names are written out: see sql/planner.sql. All of it is packed, to 0.24 MB of 0.77: an installation has a bound.
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
 
 const root = new URL('../', import.meta.url);
 const lines = readdirSync(new URL('sql/', root), { withFileTypes: true })
@@ -56,6 +57,7 @@ const draft = new URL('schema.gen.draft.ts', target);
 writeFileSync(
   draft,
   `// Written by scripts/embed-sql.mjs from sql/. Do not edit.
+import { gunzipSync } from 'node:zlib';
 
 /** One numbered file of a line: tables, types, indexes, moves of data. Applied once. */
 export interface Migration {
@@ -78,7 +80,11 @@ export interface Schema {
   readonly functions: readonly FunctionSet[];
 }
 
-export const schema: Schema = ${JSON.stringify({ version, migrations, functions }, null, 2)};
+/** JSON, packed. \`pawl migrate plan\` prints the texts. */
+const PACKED =
+  '${gzipSync(JSON.stringify({ version, migrations, functions }), { level: 9 }).toString('base64')}';
+
+export const schema: Schema = JSON.parse(gunzipSync(Buffer.from(PACKED, 'base64')).toString());
 `,
 );
 renameSync(draft, target);
