@@ -15,6 +15,8 @@ declare
   v_answer json;
   v_priority smallint := -32768;
   v_after bigint := 0;
+  v_seen int;
+  v_vain int := 0;
 begin
   if not exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue)
     and not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now) then
@@ -26,8 +28,12 @@ begin
   values (p_queue, p_host, p_pid, p_limit, v_lease, v_now + v_lease, 'lease', false) returning id into v_worker;
   loop  -- jobs of keys that are busy are moved out of the way, a thousand at a time
     v_answer := pawl.queue_claim(p_queue, p_shard, v_worker, p_limit, p_limit, 1000, 1, v_priority, v_after)::json;
-    exit when (v_answer ->> 'seen')::int = 0 or exists (select 1 from pawl.queue_running r where r.worker = v_worker)
-      or (v_answer -> 'last' ->> 'priority', v_answer -> 'last' ->> 'id') = (v_priority::text, v_after::text);
+    exit when (v_answer ->> 'seen')::int = 0 or exists (select 1 from pawl.queue_running r where r.worker = v_worker);
+    -- It tries p_limit keys at a time. Where these were busy, it comes by the same place again, and sees fewer jobs there.
+    v_vain := case when (v_answer -> 'last' ->> 'priority', v_answer -> 'last' ->> 'id') = (v_priority::text, v_after::text)
+      and (v_answer ->> 'seen')::int >= v_seen then v_vain + 1 else 0 end;
+    exit when v_vain > 20;
+    v_seen := v_answer ->> 'seen';
     v_priority := v_answer -> 'last' ->> 'priority';
     v_after := v_answer -> 'last' ->> 'id';
   end loop;

@@ -47,6 +47,15 @@ const EXPIRE = statement(
 );
 
 describe('claim()', () => {
+  test('of one job passes over those of keys that are busy, however many', async () => {
+    const queue = newQueue({ kinds: { send: {} } });
+    const keys = Array.from({ length: 30 }, (_, n) => `busy ${n}`);
+    await queue.enqueueMany(keys.map((key) => ({ kind: 'send', payload: 'first', key })));
+    expect(await queue.claim({ limit: 30 })).toHaveLength(30);
+    for (const key of [...keys, 'free']) await queue.enqueue('send', key, { key });
+    expect((await queue.claim()).map(({ payload }) => payload)).toEqual(['free']);
+  });
+
   test('takes what is ready, in order, and complete() ends it with its result', async () => {
     const queue = newQueue({ kinds: { send: {} } });
     const ids = await queue.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'send', payload })));
