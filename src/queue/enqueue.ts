@@ -162,7 +162,7 @@ export class Producer {
       this.#addAll(registered, rows, {
         add: (part) => this.#store.add(registered.queue, part, tx, trace),
         decide: (piece) =>
-          piece.some(({ kind }) => isOneEver(kind.unique))
+          piece.some(({ kind }) => isOneEver(kind.unique) || kind.unique?.replace)
             ? this.#enqueueEach(piece, tx, trace)
             : this.#store.addUnique(registered.queue, this.#uniqueBatch(piece, registered), tx, trace),
       }),

@@ -118,6 +118,12 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: (caller, side) => enqueue(caller, side, { kind: 'single', key: side.key }),
   },
   {
+    name: 'enqueue that replaces a job',
+    functions: ['enqueue'],
+    open: 'transaction',
+    run: (caller, side) => enqueue(caller, side, { kind: 'newest', key: side.key }),
+  },
+  {
     name: 'enqueue of many of such a kind',
     functions: ['queue_add_unique'],
     open: 'transaction',

@@ -75,6 +75,7 @@ export const KINDS = [
   { name: 'job' },
   { name: 'once', unique: true },
   { name: 'single', rule: { by: 'key', while: 'outstanding' } },
+  { name: 'newest', rule: { by: 'key', while: 'waiting', replace: true } },
   { name: 'fatal', onError: 'letter' },
   { name: 'letter' },
 ] as const;
@@ -119,6 +120,9 @@ async function side(
     JSON.stringify({ queue: name, name: schedule, ...SCHEDULE }),
   ]);
   const key = `key of ${which}`;
+  await session.one('select pawl.enqueue($1::jsonb)', [
+    JSON.stringify({ queue: name, kind: 'newest', key, delay: '1 hour' }),
+  ]);
   const [first, second] = running;
   if (!first || !second || !keyed || !ofLost || !parent) {
     throw new Error(

@@ -50,6 +50,7 @@ declare
   v_unknown text;
   v_rule jsonb;
   v_only_one boolean;
+  v_digest bytea;
   v_win record;
   v_options json;
   v_after bigint[] := '{}';
@@ -107,10 +108,14 @@ begin
 
   perform pg_current_xact_id();  -- before the id: see search_index.sql
   if v_rule is not null and not v_only_one then
-    v_win := pawl.queue_win(v_queue.id, v_kind.id, v_rule, pawl.queue_digest(v_rule, v_key, coalesce(request -> 'payload', 'null')), v_shard, v_id, v_now);
-    if not v_win.won then
-      return jsonb_build_object('id', v_win.id::text, 'status', v_win.status, 'duplicate', true);
-    end if;
+    v_digest := pawl.queue_digest(v_rule, v_key, coalesce(request -> 'payload', 'null'));
+    loop
+      v_win := pawl.queue_win(v_queue.id, v_kind.id, v_rule, v_digest, v_shard, v_id, v_now);
+      exit when v_win.won;
+      if v_rule -> 'replace' is distinct from 'true' or pawl.queue_replace(v_queue.id, v_kind.id, v_digest, v_win.id, request) then
+        return jsonb_build_object('id', v_win.id::text, 'status', v_win.status, 'duplicate', true);
+      end if;
+    end loop;
     v_id := v_win.id;
   elsif v_id is null then
     v_id := nextval('pawl.queue_job_id');

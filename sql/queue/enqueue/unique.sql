@@ -7,7 +7,7 @@
 -- same for many at once.
 
 -- The rule of a request to pawl.enqueue(), checked: its own, or else what the kind was declared with; null where no rule applies.
--- {by: "key", "payload" or [path, …], while: "outstanding", "waiting" or "ever", per: an interval or null}
+-- {by: "key", "payload" or [path, …], while: "outstanding", "waiting" or "ever", per: an interval or null, replace: true or null}
 create or replace function pawl.queue_unique_rule(p_request jsonb, p_kind pawl.queue_kind) returns jsonb
 language plpgsql stable as $$
 declare
@@ -21,9 +21,9 @@ begin
   elsif jsonb_typeof(v_rule) <> 'object' then
     raise exception 'unique must be true, false or a rule {by, while, per}, got %', left(v_rule::text, 100) using errcode = 'PW001', column = 'unique';
   end if;
-  select f.key into v_unknown from jsonb_object_keys(v_rule) f (key) where f.key not in ('by', 'while', 'per') limit 1;
+  select f.key into v_unknown from jsonb_object_keys(v_rule) f (key) where f.key not in ('by', 'while', 'per', 'replace') limit 1;
   if found then
-    raise exception 'unknown field "%" in unique; it takes by, while, per', v_unknown using errcode = 'PW001', column = 'unique';
+    raise exception 'unknown field "%" in unique; it takes by, while, per, replace', v_unknown using errcode = 'PW001', column = 'unique';
   end if;
   v_rule := '{"by": "key", "while": "outstanding"}'::jsonb || jsonb_strip_nulls(v_rule);
   if not (v_rule -> 'by' in ('"key"', '"payload"') or jsonb_typeof(v_rule -> 'by') = 'array' and jsonb_array_length(v_rule -> 'by') between 1 and 20
@@ -32,6 +32,10 @@ begin
       using errcode = 'PW001', column = 'unique';
   elsif v_rule ->> 'while' not in ('outstanding', 'waiting', 'ever') then
     raise exception 'unique.while must be "outstanding", "waiting" or "ever", got "%"', left(v_rule ->> 'while', 100) using errcode = 'PW001', column = 'unique';
+  elsif coalesce(v_rule -> 'replace' not in ('true', 'false'), false) then
+    raise exception 'unique.replace must be true or false, got %', left(v_rule ->> 'replace', 100) using errcode = 'PW001', column = 'unique';
+  elsif v_rule -> 'replace' = 'true' and (v_rule ->> 'while' <> 'waiting' or v_rule ->> 'by' = 'payload') then
+    raise exception 'unique.replace needs while: "waiting", and a by other than "payload"' using errcode = 'PW001', column = 'unique';
   end if;
   begin
     if (v_rule ->> 'per')::interval <= interval '0' then
@@ -106,6 +110,21 @@ begin
     exit when won;
   end loop;
   won := won or coalesce(id = p_id, false);
+end $$;
+
+-- The rule says replace: the job that waits gets the payload of the request, and the time and the options that this names; a priority of
+-- 0 is what a request has that names none. False when the job has begun: then it is the one no more, and the caller may be. So it is, too,
+-- in a claim that stays open, of which only a note of its worker tells. Raises 55P03 where an open transaction has held it for 2 s.
+create or replace function pawl.queue_replace(p_queue smallint, p_kind smallint, p_digest bytea, p_id bigint, p_request jsonb) returns boolean
+language plpgsql as $$
+begin
+  perform pawl.update(jsonb_build_object('id', p_id::text) || (
+    select jsonb_object_agg(f.key, f.value) from jsonb_each(jsonb_build_object('payload', null) || p_request) f
+    where f.key = any ('{payload,runAt,delay,priority,attempts,timeout,backoff,expiresAt,tags,meta}') and (f.key, f.value) <> ('priority', '0')));
+  return true;
+exception when sqlstate 'PW003' then
+  delete from pawl.queue_unique u where u.queue = p_queue and u.kind = p_kind and u.digest = p_digest and u.job = p_id;
+  return false;
 end $$;
 
 -- Of an array of requests: the order in which their digests are decided, so that two of them never wait for each other in a circle. The

@@ -20,6 +20,7 @@ interface AddFlags {
   readonly uniqueBy?: readonly string[];
   readonly uniqueWhile?: string;
   readonly uniquePer?: string;
+  readonly uniqueReplace?: boolean;
   readonly file?: string;
 }
 
@@ -43,6 +44,7 @@ export function addJobAdd(job: Command): void {
     )
     .option('--unique-while <when>', 'for how long: outstanding (default), waiting or ever')
     .option('--unique-per <time>', 'no longer than this after the enqueue of the one that is there')
+    .option('--unique-replace', 'with --unique-while waiting: the one that waits gets this payload')
     .option('--file <file>', 'read the payload from a file');
   examples(command, [
     `pawl job add emails send '{"to":"ada@example.org"}' --key ada`,
@@ -70,10 +72,13 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
     cli.talk.say(`would add a job "${kind}" to queue "${queue}"`);
     return EXIT.done;
   }
-  const { key, priority, runAt, expiresAt, attempts, tag: tags, after } = flags;
+  const { key, priority, runAt, expiresAt, attempts, tag: tags, after, uniqueReplace } = flags;
   const given = { key, priority, runAt, expiresAt, attempts, tags, after };
   const added = await admin.enqueue(queue, kind, value, { ...given, ...(unique !== undefined && { unique }) });
-  if (added.duplicate) cli.talk.say(`job ${added.id} is the same and exists already; nothing was added`);
+  if (added.duplicate) {
+    const became = uniqueReplace ? 'waits already; it has this payload now' : 'exists already; nothing was added';
+    cli.talk.say(`job ${added.id} is the same and ${became}`);
+  }
   const fields = [
     { title: 'id', of: (row: typeof added) => row.id },
     { title: 'status', of: (row: typeof added) => row.status },
@@ -84,17 +89,18 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
 }
 
 /** What is said of its uniqueness; undefined: as its kind declares. The library checks the words. @throws Failure */
-function readUnique({ unique, uniqueBy, uniqueWhile, uniquePer }: AddFlags): HandOptions['unique'] {
-  if (uniqueBy === undefined && uniqueWhile === undefined && uniquePer === undefined) return unique;
+function readUnique(flags: AddFlags): HandOptions['unique'] {
+  const { unique, uniqueBy, uniqueWhile, uniquePer, uniqueReplace: replace } = flags;
+  if ([uniqueBy, uniqueWhile, uniquePer, replace].every((flag) => flag === undefined)) return unique;
   if (unique !== undefined) {
     throw new Failure(`--${unique ? '' : 'no-'}unique was given together with a rule`, {
       exit: EXIT.usage,
-      next: 'leave it out: --unique-by, --unique-while and --unique-per say it all',
+      next: 'leave it out: the other --unique flags say it all',
     });
   }
   const [only, ...more] = uniqueBy ?? ['key'];
   const by = more.length === 0 && (only === 'key' || only === 'payload') ? only : uniqueBy;
-  return { by, while: uniqueWhile, per: uniquePer } as HandOptions['unique'];
+  return { by, while: uniqueWhile, per: uniquePer, replace } as HandOptions['unique'];
 }
 
 function requireKind(queues: readonly QueueRecord[], queue: string, kind: string): void {

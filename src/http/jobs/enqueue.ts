@@ -55,7 +55,9 @@ export const jobFields: JobFields = {
   expiresAt: maybe(time('it ends as cancelled if it has not begun by then')),
   tags: maybe(listOf(text({ max: 100 }), { max: 20 }, 'words to find it by')),
   meta: anything('an object of at most 16 KiB for handlers and people'),
-  unique: anything('one of a rule at a time: true, false, or {by, while, per}; default: what its kind declares'),
+  unique: anything(
+    'one of a rule at a time: true, false, or {by, while, per, replace}; default: what its kind declares',
+  ),
   after: anything('ids of jobs, and {"batch": id}, that have to end before: a list'),
   afterError: maybe(choice(AFTER_FAILURE, 'what becomes of it if one of those ended in error; default: error')),
   afterCancel: maybe(choice(AFTER_FAILURE, 'the same if one was cancelled; default: cancel')),

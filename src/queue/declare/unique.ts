@@ -1,5 +1,5 @@
 import { InvalidInput } from '../../base/errors.ts';
-import { type Check, checkOptions, custom, duration, oneOf, optional } from '../../base/options/options.ts';
+import { bool, type Check, checkOptions, custom, duration, oneOf, optional } from '../../base/options/options.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import type { Duration } from '../../base/time/duration.ts';
 
@@ -18,6 +18,12 @@ export interface UniqueOptions {
   readonly while?: 'outstanding' | 'waiting' | 'ever' | undefined;
   /** Counts for this long after the enqueue of the job that is there, and no longer. Default: no such limit. */
   readonly per?: Duration | undefined;
+  /**
+   * True: the job that waits gets the payload of a further enqueue, and the time, the options and the priority (other than 0) that
+   * this has, as by `queue.update`. The answer has its id, and `duplicate: true`. Needs `while: 'waiting'`, so that no payload is
+   * lost: behind a job that has begun, another one waits. Default false: the job stays as it is.
+   */
+  readonly replace?: boolean | undefined;
 }
 
 /** The same, with all defaults, as SQL has it. */
@@ -26,6 +32,7 @@ export interface UniqueRule {
   readonly while: 'outstanding' | 'waiting' | 'ever';
   /** An interval. */
   readonly per?: string;
+  readonly replace?: true;
 }
 
 const BY = "'key', 'payload', or 1 to 20 paths into the payload such as ['user.id']";
@@ -47,6 +54,7 @@ const shape = {
   by,
   while: oneOf(['outstanding', 'waiting', 'ever'], { default: 'outstanding' }),
   per: optional(duration({ min: 1 })),
+  replace: bool({ default: false }),
 };
 
 /** One job of a key, for ever: what the index of queue_job does. */
@@ -54,7 +62,7 @@ const ONE_EVER: UniqueRule = { by: 'key', while: 'ever' };
 
 /** The option `unique` of a kind: {@link UniqueOptions}, or `'key'` for one job of a key, ever. */
 export const unique: Check<UniqueRule | undefined> = optional(
-  custom("{ by, while, per }, or 'key' for one job of a key, ever", (value, place) => {
+  custom("{ by, while, per, replace }, or 'key' for one job of a key, ever", (value, place) => {
     if (value === 'key') return ONE_EVER;
     return readRule(`createQueue, ${place.field}`, value);
   }),
@@ -62,15 +70,21 @@ export const unique: Check<UniqueRule | undefined> = optional(
 
 /** The option `unique` of one job: {@link UniqueOptions}, true for one job of a key, ever, or false for a job in any case. */
 export const uniqueOfJob: Check<boolean | UniqueRule | undefined> = optional(
-  custom('true, false, or { by, while, per }', (value, place) => {
+  custom('true, false, or { by, while, per, replace }', (value, place) => {
     if (typeof value === 'boolean') return value;
     return readRule(`enqueue, ${place.field}`, value);
   }),
 );
 
 function readRule(call: string, value: unknown): UniqueRule {
-  const { per, ...rest } = checkOptions(call, value, shape);
-  return per === undefined ? rest : { ...rest, per: `${per} milliseconds` };
+  const { per, replace, ...rest } = checkOptions(call, value, shape);
+  if (replace && (rest.while !== 'waiting' || rest.by === 'payload')) {
+    throw new InvalidInput(
+      `${call}: replace needs while: 'waiting', and a by other than 'payload', but was given while: '${rest.while}', by: ${JSON.stringify(rest.by)}`,
+      { field: 'unique' },
+    );
+  }
+  return { ...rest, ...(per !== undefined && { per: `${per} milliseconds` }), ...(replace && { replace }) };
 }
 
 /** At most one job of a key in this time. */
