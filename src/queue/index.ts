@@ -38,8 +38,10 @@ export type { OperatedQueue } from './operate/operated-queue.ts';
 export type {
   BulkOptions,
   BulkResult,
+  CancelAllOptions,
   CancelOptions,
   DrainOptions,
+  FinishOptions,
   JobChange,
   MoveOptions,
   TxOptions,

@@ -503,6 +503,18 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: (caller, side) => change(caller, side, 'update', side.child, { payload: 2 }),
   },
   {
+    name: 'finish a waiting job by hand',
+    functions: ['finish'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'finish', side.ready, {}),
+  },
+  {
+    name: 'finish a job in error by hand',
+    functions: ['finish'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'finish', side.dead, { result: 1 }),
+  },
+  {
     name: 'skip a job that blocks its key',
     functions: ['skip'],
     open: 'transaction',

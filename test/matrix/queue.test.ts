@@ -13,7 +13,7 @@ const GROUND: Ground<QueueSide> = {
 };
 
 test('each function of the queue that writes stands in the matrix', () =>
-  expectEachWriterToMove('^(queue_|(enqueue|update|cancel|retry|skip|erase|redrive|move)$)', QUEUE_MOVES, [
+  expectEachWriterToMove('^(queue_|(enqueue|update|cancel|retry|finish|skip|erase|redrive|move)$)', QUEUE_MOVES, [
     'queue_due',
     'queue_is_held',
     'queue_open_lanes',

@@ -367,6 +367,11 @@ export interface JobSkipped {
   readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
 }
 
+export interface JobFinished {
+  readonly id: string;
+  readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
+}
+
 export interface JobRedriven {
   readonly id: string;
   readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';

@@ -1,5 +1,5 @@
--- What people and programs change by hand, as SQL: pawl.update, pawl.cancel, pawl.retry, pawl.skip and pawl.erase, each for one job, which is named by its id or
--- by its key. In whatever transaction calls them.
+-- What people and programs change by hand, as SQL: pawl.update, pawl.cancel, pawl.retry, pawl.finish, pawl.skip and pawl.erase, each for one job, which is
+-- named by its id or by its key. In whatever transaction calls them.
 --
 -- The job is {"id": "42"}, or {"queue", "key"} with an optional "kind": the newest job of the key that has not ended, and when all
 -- have ended, the newest of all. Each answers {"id", "status"}. PW001: bad input; PW002: no such job; PW003: its status does not allow
@@ -45,6 +45,15 @@ begin
   return pawl.queue_change_by_hand('retry', request, pawl.queue_named('pawl.retry', request, '{}'));
 end $$;
 
+-- Completes a job that waits or has ended otherwise, with a "result" if one is given: see finish.sql. The status answered is "complete".
+create or replace function pawl.finish(request jsonb) returns jsonb
+language plpgsql as $$
+begin
+  perform pawl.refuse_huge_numbers('result', request -> 'result');
+  perform pawl.refuse_large('result', request -> 'result');
+  return pawl.queue_change_by_hand('finish', request, pawl.queue_named('pawl.finish', request, array['result']));
+end $$;
+
 -- Skips a job that blocks its key: see block.sql. The status answered is "error". PW003 where it blocks none.
 create or replace function pawl.skip(request jsonb) returns jsonb
 language plpgsql as $$
@@ -59,7 +68,7 @@ begin
   return pawl.queue_change_by_hand('erase', request, pawl.queue_named('pawl.erase', request, '{}'));
 end $$;
 
--- One of the four changes above, tried again for 2 s while another transaction has the job, or a job of its key.
+-- One of the five changes above, tried again for 2 s while another transaction has the job, or a job of its key.
 create or replace function pawl.queue_change_by_hand(p_change text, p_request jsonb, p_id bigint) returns jsonb
 language plpgsql as $$
 declare
@@ -71,6 +80,7 @@ begin
     v_status := case p_change
       when 'cancel' then pawl.queue_cancel_job(v_queue, p_id, p_request ->> 'reason')
       when 'retry' then pawl.queue_retry_job(v_queue, p_id)
+      when 'finish' then pawl.queue_finish_job(v_queue, p_id, (p_request -> 'result')::json)
       when 'skip' then pawl.queue_skip_job(v_queue, p_id)
       when 'erase' then pawl.queue_erase_job(v_queue, p_id)
     end;

@@ -91,9 +91,9 @@ begin
   end loop;
 end $$;
 
--- Erases, retries or moves several jobs, each for itself; p_to and p_to_kind: where to. Answers {done, refused: their status does not allow it, busy}.
+-- Erases, cancels, retries or moves several jobs, each for itself; p_to and p_to_kind: where to. p_reason: of a cancel. Answers {done, refused: their status does not allow it, busy}.
 create or replace function pawl.queue_change_many(
-  p_queue text, p_action text, p_ids bigint[], p_to text default null, p_to_kind text default null
+  p_queue text, p_action text, p_ids bigint[], p_to text default null, p_to_kind text default null, p_reason text default null
 ) returns json
 language plpgsql as $$
 declare
@@ -105,7 +105,7 @@ declare
 begin
   foreach v_id in array p_ids loop
     begin
-      v_status := case p_action when 'erase' then pawl.queue_erase_job(p_queue, v_id)
+      v_status := case p_action when 'erase' then pawl.queue_erase_job(p_queue, v_id) when 'cancel' then pawl.queue_cancel_job(p_queue, v_id, p_reason)
         when 'move' then pawl.queue_move_job(p_queue, v_id, p_to, p_to_kind) else pawl.queue_retry_job(p_queue, v_id) end;
       if v_status = 'busy' then
         v_busy := v_busy + 1;

@@ -34,7 +34,7 @@ begin
     order by r.settled_at desc limit p_most) r
   where p_subject is null or q.name = p_subject)
   union all
-  (select r.settled_at, 'job', 'complete', q.name, r.id::text, null, null, r.worker::text, null
+  (select r.settled_at, 'job', 'complete', q.name, r.id::text, case when r.worker = 0 then 'by hand' end, null, nullif(r.worker, 0)::text, null
   from pawl.queue_definition q cross join lateral (
     select r.* from pawl.queue_receipt_one r
     where r.queue = q.id and r.settled_at >= p_since and r.settled_at <= p_until and (p_word is null or r.id = v_id)

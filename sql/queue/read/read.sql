@@ -69,7 +69,8 @@ begin
   if place is null then
     place := 'complete';
     status := 'complete';
-    select r.attempt, r.claimed_at, r.settled_at, pawl.queue_process(r.process_id, p_id, false), r.worker
+    select r.attempt, case when r.worker > 0 then r.claimed_at end, r.settled_at,
+      case when r.worker > 0 then pawl.queue_process(r.process_id, p_id, false) end, nullif(r.worker, 0)  -- 0: by hand
     into attempt, claimed_at, settled_at, process_id, worker
     from pawl.queue_receipt_one r where r.id = p_id limit 1;
     if not found then
@@ -134,7 +135,7 @@ set enable_seqscan = off set jit = off as $$
       union all
       select 2, r.settled_at, 'in-progress', 'complete', r.attempt, process, r.worker, 'complete', null
     ) m
-    where r.id = p_id
+    where r.id = p_id and r.worker > 0
     union all
     select m.* from pawl.queue_transitions(p_shard, p_id) t
     cross join lateral (select j.kind from pawl.queue_job j where j.shard = p_shard and j.id = p_id) j

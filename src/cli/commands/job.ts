@@ -8,10 +8,10 @@ import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { addJobBulk } from './job/bulk.ts';
 import { addJobChange } from './job/change.ts';
-import { addJobAdd } from './job-add.ts';
+import { addJobAdd, readPayload } from './job-add.ts';
 import { addJobList } from './job-list.ts';
 
-/** `pawl job list|get|add|update|wait|retry|skip|redrive|cancel|erase|purge|retry-all|move|search`. */
+/** `pawl job list|get|add|update|wait|retry|finish|skip|redrive|cancel|erase|purge|retry-all|cancel-all|move|search`. */
 export function addJob(program: Command): void {
   const job = program.command('job').description('show, add, retry and cancel jobs');
   examples(job, ['pawl job list --status error', 'pawl job get 1042']);
@@ -28,6 +28,15 @@ export function addJob(program: Command): void {
   retry.action((ids: string[], _options: object, self: Command) =>
     run(self, (cli) => each(cli, ids, 'retry', (admin, id) => admin.retry(id)), { writes: true }),
   );
+  const finish = job
+    .command('finish <id...>')
+    .description('complete jobs that wait, ended in error or were cancelled, without running them')
+    .option('--result <json>', 'the result of each of them; "-" reads it from stdin');
+  examples(finish, ['pawl job finish 1042', `pawl job finish 1042 --result '{"by":"hand"}'`]);
+  finish.action((ids: string[], { result }: { result?: string }, self: Command) => {
+    const options = result === undefined ? {} : { result: readPayload(result, undefined) };
+    return run(self, (cli) => each(cli, ids, 'finish', (admin, id) => admin.finish(id, options)), { writes: true });
+  });
   const skip = job
     .command('skip <id...>')
     .description('let the keys go on past these jobs, which ended in error and block them');
@@ -151,7 +160,7 @@ async function redriven(admin: AnyQueueAdmin, letter: string): Promise<string> {
 async function each(
   cli: Cli,
   ids: readonly string[],
-  verb: 'retry' | 'skip' | 'redrive' | 'cancel' | 'erase',
+  verb: 'retry' | 'finish' | 'skip' | 'redrive' | 'cancel' | 'erase',
   change: (admin: AnyQueueAdmin, id: string) => Promise<string>,
 ): Promise<number> {
   const { dryRun, yes } = cli.globals;

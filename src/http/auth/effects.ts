@@ -37,6 +37,7 @@ const NEEDED = {
   queues: {
     retry: 'job:retry',
     cancel: 'job:cancel',
+    finish: 'job:update',
     skip: 'job:retry',
     redrive: 'job:retry',
     erase: 'job:erase',

@@ -96,6 +96,23 @@ export const jobChangeRoutes: readonly AnyRoute[] = [
   }),
   route({
     method: 'POST',
+    path: '/jobs/{id}/finish',
+    id: 'finishJob',
+    tag: 'jobs',
+    summary:
+      'Completes a job that waits, ended in error or was cancelled, without running it, with a result if one is given. 409: it is in progress or complete.',
+    permission: 'job:update',
+    params: job,
+    body: { result: anything('any JSON: its result') },
+    answers: 'JobFinished',
+    target: ({ params }) => `job ${params.id}`,
+    run: async ({ params, body: { result }, effects: { queues } }) => ({
+      id: params.id,
+      status: await queues.finish(params.id, { result }),
+    }),
+  }),
+  route({
+    method: 'POST',
     path: '/jobs/{id}/skip',
     id: 'skipJob',
     tag: 'jobs',

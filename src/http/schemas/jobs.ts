@@ -155,6 +155,7 @@ export const JOBS: Schemas = {
   JobRetried: object({ id: digits, status: jobStatus, 'duplicate?': yes, 'retriedFrom?': digits }),
   JobUpdated: object({ id: digits, status: jobStatus }),
   JobSkipped: object({ id: digits, status: jobStatus }),
+  JobFinished: object({ id: digits, status: jobStatus }),
   JobRedriven: object({ id: digits, status: jobStatus, letter: digits }),
   JobErased: object({ id: digits, erased: yes }),
   FlowAdded: object({ ids: map(digits), duplicate: yes }),

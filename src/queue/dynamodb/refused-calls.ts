@@ -21,12 +21,14 @@ export class RefusedCalls {
   readonly update: Refusal = refusing(
     'a job is written once, together with its neighbours: cancel it, and enqueue another one',
   );
+  readonly finish: Refusal = refusing('what became of a job is written by the worker that has it');
   readonly skip: Refusal = refusing("there is no keyOnError: 'block', so no job blocks its key");
   readonly erase: Refusal = refusing(
     'a job is written together with its neighbours, and goes with them when its history is over',
   );
   readonly purge: Refusal = refusing(NO_INDEX);
   readonly retryAll: Refusal = refusing(NO_INDEX);
+  readonly cancelAll: Refusal = refusing(NO_INDEX);
   readonly move: Refusal = refusing(NO_INDEX);
   readonly search: Refusal = refusing(NO_INDEX);
   readonly count: Refusal = refusing(NO_INDEX);

@@ -28,6 +28,8 @@ import { type CountOptions, count, type SearchCount } from './count.ts';
 import {
   type BulkOptions,
   type BulkResult,
+  type CancelAllOptions,
+  cancelAll,
   changeAll,
   type DrainOptions,
   drain,
@@ -117,6 +119,11 @@ export class QueueAdmin extends ScheduleAdmin {
   /** Like {@link Queue.retryAll}. @throws NotFound, InvalidInput */
   retryAll(queue: string, query: string, options: BulkOptions = {}): Promise<BulkResult> {
     return changeAll(this.#reader, queue, { what: 'retry' }, query, options);
+  }
+
+  /** Like {@link Queue.cancelAll}. @throws NotFound, InvalidInput */
+  cancelAll(queue: string, query: string, options: CancelAllOptions = {}): Promise<BulkResult> {
+    return cancelAll(this.#reader, queue, query, options);
   }
 
   /** Like {@link Queue.move}. @throws NotFound, InvalidInput */

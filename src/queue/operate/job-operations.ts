@@ -6,10 +6,11 @@ import { type AnyJobTarget, type JobTarget, type NamedJob, readJobId, readJobTar
 import { jobShape, ownOptions, ownShape } from '../job-options.ts';
 import type { ChangedJob, PostgresQueueReader } from '../postgres/reader.ts';
 import { type Explanation, explainFacts } from './explain.ts';
-import type { CancelOptions, CheckPayload, JobChange, TxOptions } from './operations.ts';
+import type { CancelOptions, CheckPayload, FinishOptions, JobChange, TxOptions } from './operations.ts';
 
 const txShape = { tx: openTransaction };
 const cancelShape = { ...txShape, reason: optional(text({ max: 1000 })) };
+const finishShape = { ...txShape, result: optional(custom('a value', (value) => value)) };
 const changeShape = {
   ...txShape,
   ...ownShape,
@@ -110,6 +111,19 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
    */
   async retry(job: Target, options: TxOptions = {}): Promise<JobStatus> {
     return (await this.#change('retry', job, options)).status;
+  }
+
+  /**
+   * Completes a job that waits, ended in error or was cancelled, without running it: somebody has done by hand what it was to do. Jobs that come
+   * after one that waited may run, and a key that it blocks goes on; what an earlier end has decided stays. Its history has the
+   * reason `complete by hand`, and no worker emits an event for it.
+   * @throws Conflict  the job is in progress or complete @throws InvalidInput  the result cannot be stored
+   * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
+   */
+  async finish(job: Target, options: FinishOptions = {}): Promise<JobStatus> {
+    const { result, tx } = checkOptions('finish', options, finishShape);
+    const json = result === undefined ? undefined : (JSON.parse(toJson(result, 'result', 'result')) as unknown);
+    return (await this.#jobs.change('finish', this.#named('finish', job), { result: json }, tx)).status;
   }
 
   /**

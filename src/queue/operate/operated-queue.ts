@@ -8,7 +8,9 @@ import { JobOperations } from './job-operations.ts';
 import {
   type BulkOptions,
   type BulkResult,
+  type CancelAllOptions,
   type CheckPayload,
+  cancelAll,
   changeAll,
   type DrainOptions,
   drain,
@@ -93,6 +95,16 @@ export abstract class OperatedQueue<K extends Kinds> extends JobOperations<JobTa
   async retryAll(query: string, options: BulkOptions = {}): Promise<BulkResult> {
     await this.register();
     return changeAll(this.#reader, this.name, { what: 'retry' }, query, options);
+  }
+
+  /**
+   * Cancels all jobs that a query of `search` finds; the signal of those in progress is aborted, as by `cancel`. In pieces, as `purge`. Left
+   * are jobs that have ended otherwise.
+   * @throws InvalidInput  the query is malformed @throws NotFound  no such kind
+   */
+  async cancelAll(query: string, options: CancelAllOptions = {}): Promise<BulkResult> {
+    await this.register();
+    return cancelAll(this.#reader, this.name, query, options);
   }
 
   /**

@@ -53,6 +53,16 @@ export interface CancelOptions extends TxOptions {
   readonly reason?: string | undefined;
 }
 
+export interface FinishOptions extends TxOptions {
+  /** Stored as the result of the job, as if its handler had returned it. At most 4 MiB as JSON. Default: none. */
+  readonly result?: unknown;
+}
+
+export interface CancelAllOptions extends BulkOptions {
+  /** Stored as the error of each job, and passed to running handlers. At most 1,000 characters. */
+  readonly reason?: string | undefined;
+}
+
 export interface DrainOptions {
   /** The longest wait. Default `'30s'`. */
   readonly timeout?: Duration | undefined;
@@ -61,8 +71,9 @@ export interface DrainOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+const cancelAllShape = { reason: optional(text({ max: 1000 })), signal };
 const moveShape = { to: text(), toKind: optional(text({ max: 100 })), signal };
-const CALLS = { retry: 'retryAll', erase: 'purge', move: 'move' } as const;
+const CALLS = { retry: 'retryAll', cancel: 'cancelAll', erase: 'purge', move: 'move' } as const;
 const drainShape = { timeout: duration({ default: '30s', infinite: true }), delayed: bool({ default: false }), signal };
 const searchShape = {
   limit: integer({ min: 1, max: 1000, default: 50 }),
@@ -103,6 +114,17 @@ export async function moveAll(
     throw new NotFound(`queue "${to}" has no kind "${toKind}"; it has ${there.kinds.join(', ')}`);
   }
   return changeAll(reader, queue, { what: 'move', to, toKind }, query, { signal: abort });
+}
+
+/** Cancels all jobs that a query finds: see {@link Queue.cancelAll}. */
+export async function cancelAll(
+  reader: PostgresQueueReader,
+  queue: string,
+  query: string,
+  options: CancelAllOptions,
+): Promise<BulkResult> {
+  const { reason, signal: abort } = checkOptions('cancelAll', options, cancelAllShape);
+  return changeAll(reader, queue, { what: 'cancel', reason }, query, { signal: abort });
 }
 
 /** Changes all jobs that a query finds, in pieces: see {@link Queue.retryAll}. */

@@ -58,11 +58,14 @@ const RESUME_PART = statement(
   'select pawl.queue_resume_part($1::text, $2::text, $3::text, $4::text, 1000) as back',
 );
 const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
+type ByHand = 'update' | 'cancel' | 'retry' | 'finish' | 'skip' | 'redrive' | 'erase' | 'move';
+
 /** What is changed by hand, as SQL has it: see sql/queue/operate/by_hand.sql. */
-const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry' | 'skip' | 'redrive' | 'erase' | 'move', Statement>> = {
+const CHANGES: Readonly<Record<ByHand, Statement>> = {
   update: statement('queue.update', 'select pawl.update($1::jsonb)::text as answer'),
   cancel: statement('queue.cancel', 'select pawl.cancel($1::jsonb)::text as answer'),
   retry: statement('queue.retry', 'select pawl.retry($1::jsonb)::text as answer'),
+  finish: statement('queue.finish', 'select pawl.finish($1::jsonb)::text as answer'),
   skip: statement('queue.skip', 'select pawl.skip($1::jsonb)::text as answer'),
   redrive: statement('queue.redrive', 'select pawl.redrive($1::jsonb)::text as answer'),
   move: statement('queue.move', 'select pawl.move($1::jsonb)::text as answer'),
@@ -70,7 +73,7 @@ const CHANGES: Readonly<Record<'update' | 'cancel' | 'retry' | 'skip' | 'redrive
 };
 const CHANGE_MANY = statement(
   'queue.change_many',
-  'select pawl.queue_change_many($1::text, $2::text, $3::bigint[], $4::text, $5::text) as answer',
+  'select pawl.queue_change_many($1::text, $2::text, $3::bigint[], $4::text, $5::text, $6::text) as answer',
 );
 /** Of a bulk, before a transaction that stays open has one of its jobs; see pawl.queue_isolate(). */
 const ISOLATE = statement('queue.isolate', 'select pawl.queue_isolate($1::jsonb)');
@@ -122,9 +125,10 @@ export interface ChangedJob {
   readonly status: JobStatus;
 }
 
-/** What is done to many jobs; `to` and `toKind` of a move. */
+/** What is done to many jobs; `reason` of a cancel, `to` and `toKind` of a move. */
 export interface ManyChange {
-  readonly what: 'retry' | 'erase' | 'move';
+  readonly what: 'retry' | 'cancel' | 'erase' | 'move';
+  readonly reason?: string | undefined;
   readonly to?: string | undefined;
   readonly toKind?: string | undefined;
 }
@@ -247,10 +251,10 @@ export class PostgresQueueReader {
   /** Each job for itself, in one transaction. `busy`: another one holds it. */
   async changeMany(
     queue: string | null,
-    { what, to, toKind }: ManyChange,
+    { what, reason, to, toKind }: ManyChange,
     ids: readonly string[],
   ): Promise<ManyChanged> {
-    const values = [queue, what, ids, to ?? null, toKind ?? null];
+    const values = [queue, what, ids, to ?? null, toKind ?? null, reason ?? null];
     const [row] = await alone(this.engine).query<{ answer: ManyChanged }>(CHANGE_MANY, values);
     return only(row).answer;
   }

@@ -48,7 +48,7 @@ test('update changes a job that waits, --after has it wait for others, and wait 
   expect((await warmPawl(['job', 'wait', '999999'], { url })).code).toBe(4);
 });
 
-test('erase, purge, retry-all and move change what they say, and ask before unless --yes is given', async () => {
+test('erase, purge, retry-all, cancel-all, finish and move change what they say, and ask before unless --yes is given', async () => {
   const { url, engine, queue, json } = await declared();
   const slow = createQueue(engine, 'slow', { kinds });
   await slow.register();
@@ -64,7 +64,13 @@ test('erase, purge, retry-all and move change what they say, and ask before unle
   expect(await json('job', 'retry-all', 'emails', 'status:cancelled', '--yes')).toEqual({ done: 1, left: 0 });
   expect(await json('job', 'move', 'emails', 'slow', '2', '--to-kind', 'other', '--yes')).toEqual({ done: 1, left: 0 });
   expect(await slow.get(ids[1] ?? '')).toMatchObject({ kind: 'other', status: 'new' });
-  expect(await json('job', 'purge', 'emails', 'status:new', '--yes')).toEqual({ done: 2, left: 0 });
+  expect(await json('job', 'cancel-all', 'emails', '3', '--reason', 'enough', '--yes')).toEqual({ done: 1, left: 0 });
+  expect(await queue.get(ids[2] ?? '')).toMatchObject({ status: 'cancelled', error: 'enough' });
+  expect(await json('job', 'finish', ids[2] ?? '', '--result', '{"by":"hand"}')).toEqual([
+    { id: ids[2], status: 'complete' },
+  ]);
+  expect(await queue.get(ids[2] ?? '')).toMatchObject({ result: { by: 'hand' } });
+  expect(await json('job', 'purge', 'emails', '', '--yes')).toEqual({ done: 2, left: 0 });
   expect((await queue.search('')).jobs).toEqual([]);
   expect((await warmPawl(['job', 'purge', 'emals', 'status:new', '--yes'], { url })).stderr).toMatch(
     /"emals"[^]*emails/,

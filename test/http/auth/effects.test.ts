@@ -30,6 +30,7 @@ const ways = (): Readonly<Record<string, readonly Way[]>> => {
     pauseQueue: of('/queues/mail/pause', 'queue:pause'),
     removeQueue: of('/queues/mail', 'queue:remove'),
     updateJob: of(`/jobs/${waiting}/update`, 'job:update', { priority: 3 }),
+    finishJob: of('/jobs/987654/finish', 'job:update', {}),
     skipJob: of(`/jobs/${failed}/skip`, 'job:retry'),
     redriveJob: of(`/jobs/${failed}/redrive`, 'job:retry'),
     eraseJob: of('/jobs/987654', 'job:erase'),

@@ -149,6 +149,18 @@ test('purge erases what a query finds, and retryAll makes it new; what is in pro
   await expect(queue.purge('status:nwe')).rejects.toBeInstanceOf(InvalidInput);
 });
 
+test('cancelAll cancels what a query finds, and tells the handlers of what runs', async () => {
+  const queue = newQueue();
+  const ids = await queue.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'job', payload, tags: ['acme'] }) as const));
+  await queue.enqueue('job', 4);
+  const [first, second] = await queue.claim({ limit: 2 });
+  await second?.complete();
+  expect(await queue.cancelAll('tag:acme', { reason: 'gone' })).toEqual({ done: 2, left: 1 });
+  expect(await first?.extend('1m')).toMatchObject({ isCancelled: true, reason: 'gone' });
+  expect(await queue.get(ids[2] ?? '')).toMatchObject({ status: 'cancelled', error: 'gone' });
+  expect(await queue.stats()).toMatchObject({ new: 1, cancelled: 1 });
+});
+
 test('a purge that was ended goes on with the next call', async () => {
   const queue = newQueue();
   await queue.enqueueMany(Array.from({ length: 250 }, () => ({ kind: 'job', payload: 1 }) as const));

@@ -4,7 +4,7 @@ import { EXIT } from '../../output/failure.ts';
 import { examples } from '../../setup/help.ts';
 import { type Cli, run } from '../../setup/run.ts';
 
-/** `pawl job purge|retry-all|move QUEUE QUERY`: all jobs that a search finds. */
+/** `pawl job purge|retry-all|cancel-all|move QUEUE QUERY`: all jobs that a search finds. */
 export function addJobBulk(job: Command): void {
   const purge = job
     .command('purge <queue> <query...>')
@@ -23,6 +23,22 @@ export function addJobBulk(job: Command): void {
       writes: true,
       queue,
     }),
+  );
+  const cancel = job
+    .command('cancel-all <queue> <query...>')
+    .description('cancel all jobs that a search finds; the signals of running ones are aborted')
+    .option('--reason <text>', 'the reason, stored with each job');
+  examples(cancel, ['pawl job cancel-all emails tag:acme status:new', 'pawl job cancel-all emails kind:send --yes']);
+  cancel.action((queue: string, words: string[], { reason }: { reason?: string }, self: Command) =>
+    run(
+      self,
+      (cli) =>
+        all(cli, queue, words, {
+          verb: 'cancel',
+          change: (admin, on, query, options) => admin.cancelAll(on, query, { ...options, reason }),
+        }),
+      { writes: true, queue },
+    ),
   );
   const move = job
     .command('move <queue> <to> <query...>')
@@ -45,7 +61,7 @@ export function addJobBulk(job: Command): void {
 }
 
 interface Bulk {
-  readonly verb: 'erase' | 'retry' | 'move';
+  readonly verb: 'erase' | 'retry' | 'cancel' | 'move';
   readonly change: (
     admin: AnyQueueAdmin,
     queue: string,
