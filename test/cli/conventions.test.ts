@@ -29,7 +29,7 @@ describe('exit codes', () => {
       ['version', '-o', 'xml'],
       ['version', '--timeout', 'soon'],
     ];
-    const ends = await Promise.all(wrong.map((args) => pawl(args)));
+    const ends = await Promise.all(wrong.map((args) => warmPawl(args)));
     for (const [index, { code, stdout, stderr }] of ends.entries()) {
       expect({ args: wrong[index], code, stdout }).toEqual({ args: wrong[index], code: 2, stdout: '' });
       expect(stderr).toMatch(/Usage|error:/);
@@ -37,14 +37,14 @@ describe('exit codes', () => {
   });
 
   test('2: without a database, saying how to name one', async () => {
-    const { code, stderr } = await pawl(['queue', 'list'], { cwd: folder() });
+    const { code, stderr } = await warmPawl(['queue', 'list'], { cwd: folder() });
     expect(code).toBe(2);
     expect(stderr).toMatch(/PAWL_URL.*DATABASE_URL/);
     expect(stderr).toMatch(/next:.*--url postgres:/);
   });
 
   test('2: with a URL that is none, without repeating it', async () => {
-    const { code, stderr } = await pawl(['queue', 'list', '--url', 'mysql://me:secret@h/app']);
+    const { code, stderr } = await warmPawl(['queue', 'list', '--url', 'mysql://me:secret@h/app']);
     expect(code).toBe(2);
     expect(stderr).toContain('--url');
     expect(stderr).not.toContain('secret');
@@ -61,10 +61,10 @@ describe('exit codes', () => {
     const { url } = await freshDatabase();
     const there = new URL(url);
     there.pathname = '/no_such_database';
-    expect(await pawl(['queue', 'list'], { url: there.href })).toMatchObject({ code: 3 });
+    expect(await warmPawl(['queue', 'list'], { url: there.href })).toMatchObject({ code: 3 });
     const wrong = new URL(url);
     wrong.password = 'wrong';
-    expect(await pawl(['queue', 'list'], { url: wrong.href })).toMatchObject({ code: 3 });
+    expect(await warmPawl(['queue', 'list'], { url: wrong.href })).toMatchObject({ code: 3 });
   });
 
   test('6: --timeout has passed', async () => {

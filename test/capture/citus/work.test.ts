@@ -97,7 +97,7 @@ describe.for(['id', 'tenant'] as const)('distributed by %s', (by) => {
     cluster.sent();
     for (const query of ['rare', 'rar* common', '"number 77"', 'warranty -odd', '000301', 'common', 'odd common']) {
       for (const tenant of [1, 2]) {
-        const options = { tenant, limit: 250, timeout: '1m' } as const;
+        const options = { tenant, limit: 500, timeout: '1m' } as const;
         expect(await all(spread, query, options), query).toEqual(await all(plain, query, options));
       }
     }

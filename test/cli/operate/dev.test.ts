@@ -1,7 +1,7 @@
 import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../../support/database.ts';
 import { rarely } from '../../support/long.ts';
 import { MAIN, pawl, startPawl } from '../pawl.ts';
@@ -18,19 +18,26 @@ async function migrated(): Promise<string> {
   return database.url;
 }
 
-/** A package of its own, with the built code and these examples. @returns its command */
-function packageWith(examples: string | undefined): string {
-  const root = mkdtempSync(join(tmpdir(), 'pawl-cli-'));
-  onTestFinished(() => rmSync(root, { recursive: true, force: true }));
+/** A package of its own, with the built code: for all tests of this file, since the copy takes a second of the processor. */
+const home = mkdtempSync(join(tmpdir(), 'pawl-cli-'));
+afterAll(() => rmSync(home, { recursive: true, force: true }));
+
+beforeAll(() => {
   const here = dirname(dirname(dirname(MAIN)));
   // Of two thousand files these are a third: the others are read by compilers, debuggers and browsers.
   const isRun = (path: string): boolean => !/\.(map|d\.ts)$|dist.dashboard./.test(path);
   for (const part of ['dist', 'package.json'])
-    cpSync(join(here, part), join(root, part), { recursive: true, filter: isRun });
-  symlinkSync(join(here, 'node_modules'), join(root, 'node_modules'));
-  mkdirSync(join(root, 'dist-examples'));
-  if (examples !== undefined) writeFileSync(join(root, 'dist-examples', 'dev.js'), examples);
-  return join(root, 'dist', 'cli', 'main.js');
+    cpSync(join(here, part), join(home, part), { recursive: true, filter: isRun });
+  symlinkSync(join(here, 'node_modules'), join(home, 'node_modules'));
+  mkdirSync(join(home, 'dist-examples'));
+});
+
+/** Gives the package these examples, in place of those before. @returns its command */
+function packageWith(examples: string | undefined): string {
+  const file = join(home, 'dist-examples', 'dev.js');
+  rmSync(file, { force: true });
+  if (examples !== undefined) writeFileSync(file, examples);
+  return join(home, 'dist', 'cli', 'main.js');
 }
 
 test('the examples are given a migrated database, and their summary is the one line on stdout', async () => {
@@ -51,12 +58,11 @@ test('the examples are given a migrated database, and their summary is the one l
 });
 
 test('examples that were not well, or that fail, end dev with 1; missing ones say what to do', async () => {
+  const url = await migrated();
   const unwell = packageWith('export const runDev = async () => ({ ok: false, lost: 3 });');
+  const lost = await pawl(['dev', '--json', '--url', url], { main: unwell });
   const failing = packageWith("export const runDev = async () => { throw new Error('out of paper'); };");
-  const [lost, failed] = await Promise.all([
-    pawl(['dev', '--json', '--url', await migrated()], { main: unwell }),
-    pawl(['dev', '--url', await migrated()], { main: failing }),
-  ]);
+  const failed = await pawl(['dev', '--url', url], { main: failing });
   expect(lost).toMatchObject({ code: 1, stdout: '{"ok":false,"lost":3}\n' });
   expect(failed).toMatchObject({ code: 1, stderr: expect.stringContaining('out of paper') });
   const none = await pawl(['dev'], { main: packageWith(undefined) });
