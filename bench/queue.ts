@@ -15,6 +15,8 @@ const GAP_MS = [8, 24] as const;
 
 /** Worker processes that drain one queue in transactions. */
 const PROCESSES = 4;
+/** Between two polls for what they have handled; each costs every process time that it could have spent on jobs. */
+const POLL_MS = 25;
 
 /**
  * Unkeyed work against graphile-worker and pg-boss: enqueue, drain, drain in transactions by one process and by several, pick-up by an
@@ -126,14 +128,15 @@ function drainByProcesses(context: Context, sides: readonly Side[], profile: str
     return tallies.reduce((sum, { jobs }) => sum + jobs, 0);
   };
   const untilHandled = async (jobs: number): Promise<void> => {
-    while ((await handled()) < jobs) await sleep(5);
+    while ((await handled()) < jobs) await sleep(POLL_MS);
   };
   return () =>
     inDatabase(context, first, profile, async (url) => {
       await Promise.all(others.map((side) => side.call('open', { url, profile })));
       try {
         await Promise.all(sides.map((side) => side.call('work')));
-        const warmUp = count / 4;
+        // Each process runs as many jobs beforehand as one alone does: what is compiled in each must not count against several.
+        const warmUp = (count / 4) * sides.length;
         await first.call('enqueue', { count: warmUp, ...BULK });
         await untilHandled(warmUp);
         await first.call('enqueue', { count, ...BULK });

@@ -9,7 +9,9 @@
 --
 -- Several workers share the rows out among themselves without a word: each job belongs to one of them, by a hash of its id. A worker
 -- reads its own jobs, and those of others that stand up to (p_front_priority, p_front): there it was itself a while ago, so their
--- worker is slow, busy or dead. This is a preference and no claim: the first one that takes a row has it.
+-- worker is slow, busy or dead. Where these are too few, it is ahead of the others, and theirs are what stands first: it reads them after
+-- its own, in an order that no other worker has, so that it seldom meets their owner. Before, its lanes searched one by one then: with four
+-- workers, for each tenth job, at ten times the price of a take. This is a preference and no claim: the first one that takes a row has it.
 --
 -- A row with an xmax has a transaction that takes it, or one that tried to and was rolled back. A lock that is not waited for tells
 -- which; the other rows are not locked.
@@ -71,9 +73,12 @@ begin
         select r.ctid as tid, r.xmin as maker, r.xmax as taker, r.priority, r.id, r.n, r.key from pawl.queue_ready r
         where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r) r
     where not r.is_behind and r.n = 1 and r.id <> all (v_suspects)
-      and (v_workers = 1 or abs(hashint8(r.id) % v_workers) = v_nth or (r.priority, r.id) <= (p_front_priority, p_front))
       and (r.taker = '0'::xid or exists (
         select from pawl.queue_ready f where f.ctid = r.tid and f.id = r.id for update skip locked))
+    order by
+      case when v_workers > 1 and abs(hashint8(r.id) % v_workers) <> v_nth and (r.priority, r.id) > (p_front_priority, p_front)
+        then hashint8extended(r.id, p_worker) end nulls first,
+      r.priority, r.id
     limit p_rows
   ) r cross join lateral (
     select j.kind, j.created_at, j.options, j.payload from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j;

@@ -248,18 +248,32 @@ test('a read does not show a job that an open transaction has taken, and shows i
   expect(await take(one)).not.toBe(null);
 });
 
-test('each worker reads its own share of the jobs, every job is in a share, and all workers read jobs that stay behind', async () => {
+test('workers read different jobs first, each in order, and all workers read jobs that stay behind', async () => {
   const { add, peek, session, queue } = await lookInto('shared', 3);
-  const ids = await addEach(60, add);
-  const reads = [await peek({ worker: 0 }), await peek({ worker: 1 }), await peek({ worker: 2 })].map(idsOf);
-  expect(reads.flat().toSorted((a, b) => a - b)).toEqual(ids);
-  for (const read of reads) expect([read.length > 0, read]).toEqual([true, read.toSorted((a, b) => a - b)]);
-  const [own = []] = reads;
-  const front = ids[29] ?? -1;
-  expect(idsOf(await peek({ front }))).toEqual(ids.filter((id) => id <= front || own.includes(id)));
+  const ids = await addEach(90, add);
+  const reads: number[][] = [];
+  for (const worker of [0, 1, 2]) reads.push(idsOf(await peek({ worker, rows: 100 })));
+  // Some thirty are each worker's own.
+  const first = reads.map((read) => read.slice(0, 10));
+  expect(new Set(first.flat()).size).toBe(30);
+  for (const read of first) expect(read).toEqual(read.toSorted((a, b) => a - b));
+  expect(idsOf(await peek({ rows: 100, front: ids[29] ?? -1 })).slice(0, 30)).toEqual(ids.slice(0, 30));
   await session.client.query(`update pawl.queue_worker set expires_at = now() where queue = ${queue} and id <> (
     select min(id) from pawl.queue_worker where queue = ${queue})`);
-  expect(idsOf(await peek())).toEqual(ids);
+  expect(idsOf(await peek({ rows: 100 }))).toEqual(ids);
+});
+
+test('a worker that is ahead of the others reads their jobs after its own, in an order that no other worker has', async () => {
+  const { add, peek } = await lookInto('ahead', 3);
+  const ids = await addEach(90, add);
+  const reads = [idsOf(await peek({ rows: 100 })), idsOf(await peek({ worker: 1, rows: 100 }))];
+  for (const read of reads) expect(read.toSorted((a, b) => a - b)).toEqual(ids);
+  // Of some thirty, neither is the owner.
+  const last = reads.map((read) => read.slice(45));
+  const [one, other] = last.map((read) => read.filter((id) => last.every((each) => each.includes(id))));
+  expect(one).not.toEqual(other);
+  expect(one?.toSorted((a, b) => a - b)).toEqual(other?.toSorted((a, b) => a - b));
+  expect(idsOf(await peek({ rows: 40 }))).toHaveLength(40);
 });
 
 test('a read splits runs, makes due jobs ready, and stops at a key and at a pause', async () => {
@@ -295,7 +309,9 @@ test('a read splits runs, makes due jobs ready, and stops at a key and at a paus
 test.each([1, 2])('only one of several workers skips a run that is being split: %i', async (workers) => {
   const { session, add, peek, queue } = await lookInto(`apart ${workers}`, workers);
   const all = async (): Promise<number[]> =>
-    idsOf([...(await peek()), ...(workers === 1 ? [] : await peek({ worker: 1 }))]).toSorted((a, b) => a - b);
+    [...new Set(idsOf([...(await peek()), ...(workers === 1 ? [] : await peek({ worker: 1 }))]))].toSorted(
+      (a, b) => a - b,
+    );
   const first = await add([{}, {}]);
   const second = await add([{}, {}]);
   const other = await SqlSession.open(database.url);
