@@ -91,14 +91,15 @@ $$;
 -- Makes each of these jobs the one of its digest, where none is. Answers who is: the job itself, or the one that is there already. The
 -- digests are all different, and in the order of kind and digest: rows are locked in that order, and one that was passed over is never
 -- come back to with later ones locked. So two calls do not wait for each other in a circle; queue_win goes by the same order. As a rule
--- all are new: so the first try inserts without having looked, and locks nothing of others.
+-- all are new: so the first try inserts without having looked, and fails at the first one that is there. "on conflict do nothing" would
+-- insert the others, but each row costs 2.5 us more with it: of 1,000 jobs with a rule, 21.9 us a job of the server instead of 19.4; 10 without.
 create or replace function pawl.queue_win_many(
   p_queue smallint, p_kinds smallint[], p_digests bytea[], p_shards smallint[], p_ids bigint[], p_whiles text[], p_pers interval[], p_now timestamptz
 ) returns bigint[]
 language plpgsql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_found record;
-  v_won bigint := 0;
+  v_won bigint;
   v_looks_first boolean := false;
 begin
   loop
@@ -107,35 +108,27 @@ begin
         insert into pawl.queue_unique (queue, kind, digest, shard, job, at, lasting)
         select p_queue, u.kind, u.digest, u.shard, u.id, p_now, u."while" = 'ever' and u.per is null
         from unnest(p_kinds, p_digests, p_shards, p_ids, p_whiles, p_pers) with ordinality u (kind, digest, shard, id, "while", per, nth)
-        order by u.nth
-        on conflict do nothing;  -- waits for another one that inserts it just now
-        get diagnostics v_won = row_count;
-        if v_won = cardinality(p_ids) then
-          return p_ids;
-        end if;
+        order by u.nth;  -- waits for another one that inserts one of them just now
+        return p_ids;
       end if;
       v_found := pawl.queue_find_unique(p_queue, p_kinds, p_digests, p_ids, p_whiles, p_pers, p_now);
       if v_found.open = 0 then
         return v_found.jobs;
       end if;
-      -- Some are to be replaced. What was inserted is taken back, since they come before it in part. The same where another transaction
-      -- was faster: a row that was not replaced then stays locked otherwise.
-      if v_looks_first or v_won = 0 then
-        insert into pawl.queue_unique as q (queue, kind, digest, shard, job, at, lasting)
-        select p_queue, u.kind, u.digest, u.shard, u.id, p_now, u."while" = 'ever' and u.per is null
-        from unnest(p_kinds, p_digests, p_shards, p_ids, p_whiles, p_pers, v_found.jobs) with ordinality u (kind, digest, shard, id, "while", per, job, nth)
-        where u.job is null order by u.nth
-        on conflict (queue, kind, digest) do update set shard = excluded.shard, job = excluded.job, at = excluded.at, lasting = excluded.lasting
-        where q.job = any (v_found.stale);
-        get diagnostics v_won = row_count;
-        if v_won = v_found.open then
-          return array(select coalesce(u.job, u.id) from unnest(v_found.jobs, p_ids) with ordinality u (job, id, nth) order by u.nth);
-        end if;
+      -- Where another transaction was faster, all is taken back: a row that was not replaced stays locked otherwise.
+      insert into pawl.queue_unique as q (queue, kind, digest, shard, job, at, lasting)
+      select p_queue, u.kind, u.digest, u.shard, u.id, p_now, u."while" = 'ever' and u.per is null
+      from unnest(p_kinds, p_digests, p_shards, p_ids, p_whiles, p_pers, v_found.jobs) with ordinality u (kind, digest, shard, id, "while", per, job, nth)
+      where u.job is null order by u.nth
+      on conflict (queue, kind, digest) do update set shard = excluded.shard, job = excluded.job, at = excluded.at, lasting = excluded.lasting
+      where q.job = any (v_found.stale);
+      get diagnostics v_won = row_count;
+      if v_won = v_found.open then
+        return array(select coalesce(u.job, u.id) from unnest(v_found.jobs, p_ids) with ordinality u (job, id, nth) order by u.nth);
       end if;
-      v_looks_first := true;
       raise exception 'again' using errcode = 'PWAGN';
-    exception when sqlstate 'PWAGN' then
-      null;
+    exception when unique_violation or sqlstate 'PWAGN' then
+      v_looks_first := true;
     end;
   end loop;
 end $$;
