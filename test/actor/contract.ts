@@ -7,6 +7,7 @@ import { fresh, type OpenActors, start } from './contract/open.ts';
 import { pageContract } from './contract/pages.ts';
 import { pauseContract } from './contract/pauses.ts';
 import { questionContract } from './contract/questions.ts';
+import { turnContract } from './contract/turns.ts';
 
 /** Counts what was raised until it is told to end. */
 function counter() {
@@ -33,6 +34,7 @@ export function actorContract(open: OpenActors): void {
   pageContract(open);
   familyContract(open);
   pauseContract(open);
+  turnContract(open);
 
   test('what is raised is counted once, and a declared transition leads to the end', async () => {
     const Counter = counter();

@@ -1,0 +1,123 @@
+import { expect, test } from 'vitest';
+import { actor, state } from '../../../src/actor/index.ts';
+import { until } from '../../support/eventually.ts';
+import { fresh, type OpenActors, start } from './open.ts';
+
+/** What is promised of turns that come by the clock, are interrupted, or take their process with them. */
+export function turnContract(open: OpenActors): void {
+  test('every brings a turn each time that it has passed', async () => {
+    const Clock = actor(fresh('Clock'), {
+      initial: 'ticks',
+      states: {
+        ticks: state({
+          every: '20ms',
+          run: (a) => {
+            const ticks = Number(a.fields['ticks']) + 1;
+            return ticks === 3 ? a.done(ticks) : a.stay({ ticks });
+          },
+        }),
+      },
+    });
+    const actors = await open([Clock]);
+    const { id } = await actors.create(Clock, { ticks: 0 });
+    await start(actors);
+    expect((await actors.waitFor(id)).result).toBe(3);
+  });
+
+  test('a semaphore of interrupt aborts the signal of the turn that runs, and is there for the next one', async () => {
+    const reasons: string[] = [];
+    const Patient = actor(fresh('Patient'), {
+      semaphores: ['hurry'],
+      initial: 'waits',
+      states: {
+        waits: state({
+          interrupt: ['hurry'],
+          run: async (a) => {
+            if (a.take('hurry')) return a.done(a.attempt);
+            reasons.push('begun');
+            await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+            reasons.push(String(a.signal.reason));
+            throw new Error('interrupted');
+          },
+        }),
+      },
+    });
+    const actors = await open([Patient]);
+    const { id } = await actors.create(Patient, {});
+    await start(actors);
+    await until('its turn has begun', () => reasons.length === 1);
+    await actors.incr(id, 'hurry');
+    // The turn that was interrupted is given back uncharged.
+    expect((await actors.waitFor(id)).result).toBe(1);
+    expect(reasons[1]).toMatch(/hurry/);
+  });
+
+  test('an actor that was lost twice is run alone, while nothing else runs in that process', async () => {
+    const running = new Set<string>();
+    const seen: string[][] = [];
+    const Heavy = actor(fresh('Heavy'), {
+      initial: 'works',
+      backoff: { kind: 'fixed', min: 1 },
+      states: {
+        works: state({
+          run: async (a) => {
+            running.add(a.id);
+            const isSuspect = a.fields['isSuspect'] === true;
+            if (isSuspect && seen.length < 3) seen.push([...running]);
+            if (isSuspect && seen.length < 3)
+              await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+            running.delete(a.id);
+            return a.done();
+          },
+        }),
+      },
+    });
+    const actors = await open([Heavy]);
+    const { id } = await actors.create(Heavy, { isSuspect: true });
+    for (const turns of [1, 2]) {
+      const dispatcher = await start(actors, { lease: '1s' });
+      await until('it runs', () => seen.length === turns);
+      dispatcher.abandon();
+    }
+    running.clear();
+    const others = await Promise.all([1, 2, 3].map(() => actors.create(Heavy, {})));
+    await start(actors, { lease: '1s' });
+    const { lost } = await actors.waitFor(id);
+    for (const other of others) await actors.waitFor(other);
+    expect({ lost, alone: seen[2] }).toEqual({ lost: 0, alone: [id] });
+    const reasons = (await actors.history(id)).map(({ reason }) => reason);
+    expect(reasons).toEqual(['created', 'worker lost', 'worker lost', 'done']);
+  });
+
+  test('an actor that was lost three times is held with a page, until somebody resumes it', async () => {
+    let [begun, isMended] = [0, false];
+    const Poison = actor(fresh('Poison'), {
+      initial: 'works',
+      backoff: { kind: 'fixed', min: 1 },
+      states: {
+        works: state({
+          run: async (a) => {
+            begun += 1;
+            if (!isMended) await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+            return a.done();
+          },
+        }),
+      },
+    });
+    const actors = await open([Poison]);
+    const { id } = await actors.create(Poison, {});
+    for (const turns of [1, 2, 3]) {
+      const dispatcher = await start(actors, { lease: '1s' });
+      await until('it runs', () => begun === turns);
+      dispatcher.abandon();
+    }
+    await start(actors, { lease: '1s' });
+    const { held } = await actors.waitFor(id, { status: 'held' });
+    expect(held).toBe('its process died or stood still three times in a row');
+    expect((await actors.pages({ actor: id })).map(({ tag }) => tag)).toEqual([`actor-lost:${id}`]);
+    isMended = true;
+    await actors.resume(id);
+    expect((await actors.waitFor(id)).lost).toBe(0);
+    expect(await actors.pages({ actor: id })).toEqual([]);
+  });
+}
