@@ -191,7 +191,7 @@ export class DynamoQueue<K extends Kinds = never> {
   }
 
   /**
-   * Waits for a job to end. It looks again and again, half a read unit each time, at most once a second.
+   * Waits for a job to end. It looks again and again, a read unit each time, at most once a second.
    * @returns its result @throws JobFailed  it ended in error @throws Cancelled, TimedOut, NotFound, InvalidInput
    */
   async waitFor(id: string, options: WaitForOptions = {}): Promise<unknown> {

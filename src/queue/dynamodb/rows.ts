@@ -1,5 +1,14 @@
 /** The rows of a queue: their keys, and how jobs become fields. */
-import { creation, digits, fieldsOf, type Item, type Key, type RequestTexts } from '../../engine/dynamodb/index.ts';
+import {
+  creation,
+  digits,
+  Expression,
+  fieldsOf,
+  type Item,
+  type Key,
+  num,
+  type RequestTexts,
+} from '../../engine/dynamodb/index.ts';
 import type { Origin, OwnOptions } from '../job-options.ts';
 import { JOBS } from './heads/place.ts';
 
@@ -61,6 +70,22 @@ export function emptyPiece(at: number): RequestTexts {
   return creation({ n: 0, o: 'given up', t: at });
 }
 
+/** In a row of jobs: how often people have changed one of them, or brought it back. */
+const CHANGES = 'h';
+
+/** Counts that a job of the row was changed by hand. The row is as large as its jobs, and so is the price. */
+export function changedByHand(): RequestTexts {
+  const request = new Expression().when('attribute_exists(pk)');
+  const known = `if_not_exists(${request.name(CHANGES)}, ${request.value(num(0))})`;
+  return request.setTo(CHANGES, `${known} + ${request.value(num(1))}`).write();
+}
+
+/** That nobody has changed a job of the row since it was read. */
+export function unchangedByHand(changes: number): RequestTexts {
+  const request = new Expression();
+  return (changes === 0 ? request.whenAbsent(CHANGES) : request.whenIs(CHANGES, num(changes))).write();
+}
+
 /** Where a job that was enqueued for later waits for its time. */
 export function delayOf(shard: string, dueAt: number, piece: number): Key {
   return { pk: shard, sk: `${delayFrom(dueAt)}#${digits(piece, 12)}` };
@@ -109,10 +134,12 @@ export interface JobRow {
   readonly isLabelled: boolean;
   readonly options: readonly (OwnOptions | null)[] | undefined;
   readonly trace: string | undefined;
+  /** How often people have changed one of its jobs, or brought it back. */
+  readonly changes: number;
 }
 
-/** The fields of a row of jobs. */
-export function jobFields(row: Omit<JobRow, 'piece' | 'n'>): Record<string, string | number | undefined> {
+/** The fields of a row of jobs, as it is enqueued. */
+export function jobFields(row: Omit<JobRow, 'piece' | 'n' | 'changes'>): Record<string, string | number | undefined> {
   const { nonce, enqueuedAt, dueAt, indexes, kinds, priorities, payloads, keys, isLabelled, options, trace } = row;
   const isPlain = indexes.every((index, at) => index === at);
   return {
@@ -152,6 +179,7 @@ export function readJobRow(item: Item): JobRow {
     isLabelled: fields['b'] !== undefined,
     options: fields['m'] === undefined ? undefined : JSON.parse(String(fields['m'])),
     trace: fields['e'] === undefined ? undefined : String(fields['e']),
+    changes: Number(fields[CHANGES] ?? 0),
   };
 }
 

@@ -160,7 +160,7 @@ export class DynamoQueueStore implements PortedStore {
   }
 
   addAwaited(): Promise<never> {
-    return Promise.reject(new NotSupported('a process does not wait for jobs on DynamoDB'));
+    return Promise.reject(new NotSupported('on DynamoDB a job is not awaited by its enqueue: run() enqueues it, and then looks for its end'));
   }
 
   addInto(): Promise<number[]> {

@@ -1,18 +1,18 @@
 import { Conflict } from '../../../base/errors.ts';
-import { now as moment } from '../../../base/time/clock.ts';
-import { attribute, Expression, type Item, type Key, num, written } from '../../../engine/dynamodb/index.ts';
+import { type Item, type Key } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { JobStatus } from '../../job.ts';
 import type { QueueRows } from '../database.ts';
-import { cancelledInLine, pauseSet, restoredInLine, withdrawn } from '../heads/by-hand.ts';
+import { cancelledInLine, pauseSet, withdrawn } from '../heads/by-hand.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
-import { added, backName, readHead } from '../heads/head.ts';
-import { jobAdded, keyCancelled, readKeyHead } from '../heads/key-head.ts';
-import { isIn, POKE } from '../heads/spans.ts';
+import { readHead } from '../heads/head.ts';
+import { keyCancelled, readKeyHead } from '../heads/key-head.ts';
+import { isIn } from '../heads/spans.ts';
 import { type JobRecordEntry, writeRecords } from '../records.ts';
 import { delayOf, headOf, keyOf } from '../rows.ts';
 import type { DynamoQueueStore } from '../store.ts';
-import { cancelledIn, unchanged } from '../work/delays.ts';
+import { cancelledIn, withCancelled } from '../work/delays.ts';
+import { retryByHand } from './retrying.ts';
 import { attemptOf, type FoundJob, findJob, holderOf } from './standing.ts';
 
 const MOST_TRIES = 20;
@@ -53,19 +53,7 @@ export class DynamoQueueChanges {
   }
 
   async retry(id: string): Promise<JobStatus> {
-    const job = await findJob(this.#rows, this.#definition, id);
-    if (job.status !== 'error' && job.status !== 'cancelled') {
-      throw new Conflict(`job ${id} is ${job.status}: only a job that ended in error or was cancelled can be retried`);
-    }
-    const at = Math.floor(this.#rows.engine.now());
-    if (job.standing === 'cancelled') {
-      const back = await this.#rows.decide(this.#head(job), (fields) => restoredInLine(readHead(fields), job.spot));
-      if (back === undefined) throw new Conflict(`job ${id} is being claimed or retried now; look again`);
-    } else if (job.key === undefined && (await this.#restoreDelay(job))) {
-      // It is delayed again, until the time that it was enqueued for.
-    } else if (job.key === undefined) await this.#giveBack(job, at);
-    else await this.#addToKey(job, at);
-    await this.#count(job, job.status, -1);
+    const job = await retryByHand(this.#rows, this.#definition, id);
     await this.#recordByHand(job, 'release', 'retry by hand', null);
     this.#store.household.notify();
     return 'new';
@@ -115,60 +103,14 @@ export class DynamoQueueChanges {
     return done !== undefined;
   }
 
-  /** @returns false when its delay is over, or never was */
-  async #restoreDelay({ shard, spot, dueAt }: FoundJob): Promise<boolean> {
-    if (dueAt === 0) return false;
-    const place = delayOf(this.#rows.shard(shard), dueAt, spot.piece);
-    const item = await this.#rows.get(place);
-    if (item === undefined || !cancelledIn(item).includes(spot.index)) return false;
-    return this.#setCancelled(
-      place,
-      item,
-      cancelledIn(item).filter((index) => index !== spot.index),
-    );
-  }
-
   /** Says which jobs of a delayed piece are cancelled. @returns false when it has changed meanwhile, or is due */
   async #setCancelled(place: Key, item: Item, cancelled: readonly number[]): Promise<boolean> {
-    const { ConditionExpression = '', ExpressionAttributeValues: values } = unchanged(item);
-    const request = {
-      ConditionExpression,
-      UpdateExpression: 'SET x = :new',
-      ExpressionAttributeValues: { ...values, ':new': attribute(JSON.stringify(cancelled)) },
-    };
+    const request = withCancelled(item, cancelled);
     const { isDone, isRepeated } = await this.#rows.engine.update(place, request, 'NONE', this.#rows.limits);
     if (isDone || !isRepeated) return isDone;
     // The first of two requests may have been carried out, and have made the row refuse the second one.
     const left = await this.#rows.get(place);
     return left !== undefined && cancelledIn(left).join() === cancelled.join();
-  }
-
-  /** Together with a mark in its last record: of two retries at once, one gives it back. */
-  async #giveBack({ shard, spot, records, id }: FoundJob, at: number): Promise<void> {
-    const last = records.at(-1);
-    const spans = [{ ...spot, n: 1, attempts: 0, dueAt: 0 }];
-    const change = added({ name: backName(`h${id}.${records.length}`), spans });
-    const isDone =
-      last !== undefined &&
-      (await this.#rows.together([
-        { key: headOf(this.#rows.shard(shard)), written: written(change) },
-        {
-          key: last.key,
-          written: new Expression().set(`h${spot.index}`, num(at)).whenAbsent(`h${spot.index}`).write(),
-        },
-      ]));
-    if (!isDone) throw new Conflict(`job ${id} is being retried by another call; look again`);
-  }
-
-  async #addToKey({ shard, spot, key = '', id, dueAt }: FoundJob, at: number): Promise<void> {
-    const pk = this.#rows.shard(shard);
-    // A time that it was enqueued for counts on.
-    const due = dueAt > at ? { dueAt, isScheduled: true } : { dueAt: 0, isScheduled: false };
-    await this.#rows.decide(headOf(keyOf(pk, key)), (fields) =>
-      jobAdded(readKeyHead(fields), { id, attempt: 0, ...due }),
-    );
-    const name = backName(`h${id}.${at}.${Math.floor(moment())}`);
-    await this.#rows.change(headOf(pk), added({ name, spans: [{ ...spot, n: 1, attempts: POKE, dueAt: due.dueAt }] }));
   }
 
   /** Its token is that of the head: what a worker writes later counts for more. */

@@ -60,7 +60,7 @@ export class DynamoQueueCounts {
     };
   }
 
-  /** What is left to do: half a read unit for each shard, and a unit more where something may be in the line. */
+  /** What is left to do: a read unit for each shard, and one more where something may be in the line. */
   async left(): Promise<RemainingWork> {
     const left = { ready: false, parked: false, running: false, delayed: false };
     const at = this.#rows.engine.now();

@@ -47,12 +47,14 @@ export async function findJob(rows: QueueRows, { shards }: Definition, id: strin
   if (row === undefined || index >= row.n) throw new NotFound(`there is no job ${id}`);
   const label = row.keys?.[index];
   const key = row.isLabelled ? undefined : label;
-  const [body, [head, keyHead], delay, records] = await Promise.all([
+  // Its delay before the head, which has it after that: else a job that becomes due meanwhile is in neither.
+  const delay = row.dueAt > 0 ? await rows.get(delayOf(pk, row.dueAt, piece)) : undefined;
+  const [body, [head, keyHead]] = await Promise.all([
     key === undefined ? row : bodyOf(rows, keyOf(pk, key), piece),
     headsOf(rows, shard, key),
-    row.dueAt > 0 ? rows.get(delayOf(pk, row.dueAt, piece)) : undefined,
-    readRecords(rows, number),
   ]);
+  // A job that is over has its record before a head lets go of it.
+  const records = await readRecords(rows, number);
   const at = body.indexes.indexOf(index);
   const spot = { piece, index };
   const standing = standingOf(head, spot);

@@ -58,7 +58,7 @@ export class Delays {
     const spans = due.flatMap(spansOf);
     const name = backName(`d${pieceIn(due[0])}.${due.length}`);
     const change = added({ name, spans });
-    const removals = due.map((item) => ({ key: { pk, sk: textOf(item, 'sk') }, removed: unchanged(item) }));
+    const removals = due.map((item) => ({ key: { pk, sk: textOf(item, 'sk') }, removed: unchanged(item).write() }));
     const head = spans.length === 0 ? [] : [{ key: headOf(pk), written: written(change) }];
     return this.#rows.together([...head, ...removals]);
   }
@@ -79,12 +79,18 @@ export function cancelledIn(item: Item): number[] {
 }
 
 /** That it is there, and none of its jobs was cancelled since it was read. */
-export function unchanged(item: Item): RequestTexts {
+function unchanged(item: Item): Expression {
   const request = new Expression().when('attribute_exists(pk)');
   const cancelled = fieldsOf(item)['x'];
-  if (cancelled === undefined) request.whenAbsent('x');
-  else request.whenIs('x', attribute(cancelled));
-  return request.write();
+  if (cancelled === undefined) return request.whenAbsent('x');
+  return request.whenIs('x', attribute(cancelled));
+}
+
+/** Says which jobs of a row are cancelled, if that has not changed since it was read. */
+export function withCancelled(item: Item, cancelled: readonly number[]): RequestTexts {
+  return unchanged(item)
+    .set('x', attribute(JSON.stringify(cancelled)))
+    .write();
 }
 
 function pieceIn(item: Item | undefined): number {

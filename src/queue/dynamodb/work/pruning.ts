@@ -1,5 +1,5 @@
 /** Removes jobs whose history is over: the rows of pieces, and of the keys among them. Time to live removes records and progress. */
-import { fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
+import { fieldsOf } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueIds } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
@@ -7,7 +7,7 @@ import { type ShardHead, standingOf } from '../heads/head.ts';
 import { keyStandingOf, readKeyHead } from '../heads/key-head.ts';
 import { jobNumber, pieceOf as numberOf, sequenceOf } from '../heads/place.ts';
 import { lastRecordAt } from '../records.ts';
-import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
+import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow, unchangedByHand } from '../rows.ts';
 
 /** One poll of a shard reads so many rows, of at most a megabyte. */
 const PAGE = 25;
@@ -54,7 +54,7 @@ export class Pruning {
       const to = numberOf(band, head.last[band] ?? 0);
       const { items, isWhole } = await this.#rows.page(pk, pieceOf(pk, from).sk, pieceOf(pk, to).sk, PAGE);
       const old = items.filter((item) => readJobRow(item).enqueuedAt < oldest);
-      for (const item of old) if (await this.#isOver(shard, head, item, oldest)) await this.#remove(shard, item);
+      for (const item of old) await this.#removeIfOver(shard, head, readJobRow(item), oldest);
       const isEnd = isWhole || old.length < items.length;
       // From the beginning again, as what had to stay may be over by then.
       if (isEnd) this.#from.delete(place);
@@ -64,18 +64,41 @@ export class Pruning {
     return true;
   }
 
+  async #removeIfOver(shard: number, head: ShardHead, row: JobRow, oldest: number): Promise<void> {
+    const pk = this.#rows.shard(shard);
+    // Before it is judged: a job that is brought back by hand after that raises the counts, and keeps its rows.
+    const changes = new Map<string, number>();
+    for (const key of row.changes === 0 ? [] : keysOf(row)) {
+      const item = await this.#rows.get(pieceOf(keyOf(pk, key), row.piece));
+      changes.set(key, item === undefined ? 0 : readJobRow(item).changes);
+    }
+    if (!(await this.#isOver(shard, head, row, oldest))) return;
+    const { engine, limits } = this.#rows;
+    // The rows of keys first: a piece that is there names them.
+    for (const key of keysOf(row)) {
+      const condition = unchangedByHand(changes.get(key) ?? 0);
+      const { isDone } = await engine.remove(pieceOf(keyOf(pk, key), row.piece), condition, limits);
+      if (!isDone) return;
+    }
+    await engine.remove(pieceOf(pk, row.piece), unchangedByHand(row.changes), limits);
+  }
+
   /** Whether all jobs of a piece are over, and their records old. */
-  async #isOver(shard: number, head: ShardHead, item: Item, oldest: number): Promise<boolean> {
-    const row = readJobRow(item);
+  async #isOver(shard: number, before: ShardHead, row: JobRow, oldest: number): Promise<boolean> {
     const pk = this.#rows.shard(shard);
     const { kindName } = await this.#ids();
     // A job that is unique for ever is there for ever.
     const isKept = row.kinds.some((kind) => this.#definition.kinds.get(kindName.get(kind) ?? '')?.unique !== undefined);
     if (row.n > 0 && isKept) return false;
+    let head = before;
+    if (row.dueAt > 0) {
+      if ((await this.#rows.get(delayOf(pk, row.dueAt, row.piece))) !== undefined) return false;
+      // They may have become due since the head was read: only one that is read after their delay shows them.
+      head = await this.#rows.head(shard);
+    }
     // An empty piece stands for the number of a producer that was given up, until the line has passed it.
     const spots = (row.n === 0 ? [0] : row.indexes).map((index) => ({ piece: row.piece, index }));
     if (spots.some((spot) => standingOf(head, spot) !== 'gone')) return false;
-    if (row.dueAt > 0 && (await this.#rows.get(delayOf(pk, row.dueAt, row.piece))) !== undefined) return false;
     for (const key of keysOf(row)) {
       const keyHead = readKeyHead(fieldsOf(await this.#rows.get(headOf(keyOf(pk, key)))));
       const isLeft = row.indexes.some(
@@ -84,15 +107,6 @@ export class Pruning {
       if (isLeft) return false;
     }
     return (await lastRecordAt(this.#rows, shard, row.piece)) < oldest;
-  }
-
-  /** The rows of keys first: a piece that is there names them. */
-  async #remove(shard: number, item: Item): Promise<void> {
-    const row = readJobRow(item);
-    const pk = this.#rows.shard(shard);
-    const { engine, limits } = this.#rows;
-    for (const key of keysOf(row)) await engine.remove(pieceOf(keyOf(pk, key), row.piece), {}, limits);
-    await engine.remove(pieceOf(pk, row.piece), {}, limits);
   }
 }
 

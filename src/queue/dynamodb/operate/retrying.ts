@@ -1,0 +1,94 @@
+/**
+ * Brings back jobs that have ended, by hand. All of it is one transaction: of two calls at once one does it, a request that is carried out
+ * twice does it once, and what removes old jobs sees it by the count in the row of the job.
+ */
+import { Conflict } from '../../../base/errors.ts';
+import { Expression, num, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { QueueRows } from '../database.ts';
+import { restoredInLine } from '../heads/by-hand.ts';
+import { counting, noneEnded } from '../heads/ended.ts';
+import { added, backName } from '../heads/head.ts';
+import { jobAdded } from '../heads/key-head.ts';
+import { POKE } from '../heads/spans.ts';
+import { changedByHand, delayOf, headOf, keyOf, pieceOf } from '../rows.ts';
+import { cancelledIn, withCancelled } from '../work/delays.ts';
+import { type FoundJob, findJob } from './standing.ts';
+
+const MOST_TRIES = 20;
+
+/** @returns the job as it was before @throws Conflict  it has not ended in error, and was not cancelled */
+export async function retryByHand(rows: QueueRows, definition: Definition, id: string): Promise<FoundJob> {
+  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    const job = await findJob(rows, definition, id);
+    if (job.status !== 'error' && job.status !== 'cancelled') {
+      const why =
+        tries > 0
+          ? 'it was retried by another call'
+          : 'only a job that ended in error or was cancelled can be retried';
+      throw new Conflict(`job ${id} is ${job.status}: ${why}`);
+    }
+    const writes = await comingBack(rows, job, job.status);
+    if (writes !== undefined && (await rows.together(writes))) return job;
+  }
+  throw new Conflict(`job ${id} changes all the time; try again`);
+}
+
+/** @returns undefined when something has changed since the job was found */
+async function comingBack(
+  rows: QueueRows,
+  job: FoundJob,
+  status: 'error' | 'cancelled',
+): Promise<PartialWrite[] | undefined> {
+  const last = job.records.at(-1);
+  if (last === undefined) return undefined;
+  const mark = `h${job.spot.index}`;
+  const at = Math.floor(rows.engine.now());
+  const once = new Expression().set(mark, num(at)).whenAbsent(mark).when('attribute_exists(pk)').write();
+  const writes = await placesOf(rows, job, at);
+  if (writes === undefined) return undefined;
+  const { change, others } = writes;
+  const counted = counting(change, { ...noneEnded(), [status]: -1 }, at);
+  const head = { key: headOf(rows.shard(job.shard)), written: written(counted) };
+  return [head, { key: last.key, written: once }, ...others];
+}
+
+interface Places {
+  /** Of the head of the shard. */
+  readonly change: Parameters<typeof written>[0];
+  readonly others: readonly PartialWrite[];
+}
+
+/** Where it comes back to: the line, its delay, the head of its shard, or that of its key. */
+async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Places | undefined> {
+  const { shard, spot, key, id, dueAt } = job;
+  const pk = rows.shard(shard);
+  if (job.standing === 'cancelled') {
+    const change = restoredInLine(job.head, spot);
+    return change === undefined ? undefined : { change, others: [] };
+  }
+  const name = backName(`h${id}.${job.records.length}`);
+  const touched = { key: pieceOf(pk, spot.piece), written: changedByHand() };
+  if (key !== undefined) {
+    // A time that it was enqueued for counts on.
+    const due = dueAt > at ? { dueAt, isScheduled: true } : { dueAt: 0, isScheduled: false };
+    const change = job.keyHead === undefined ? undefined : jobAdded(job.keyHead, { id, attempt: 0, ...due });
+    if (change === undefined) return undefined;
+    const own = keyOf(pk, key);
+    const poke = { ...spot, n: 1, attempts: POKE, dueAt: due.dueAt };
+    const body = { key: pieceOf(own, spot.piece), written: changedByHand() };
+    return {
+      change: added({ name, spans: [poke] }),
+      others: [{ key: headOf(own), written: written(change) }, touched, body],
+    };
+  }
+  const place = delayOf(pk, dueAt, spot.piece);
+  const delay = dueAt === 0 ? undefined : await rows.get(place);
+  const cancelled = delay === undefined ? [] : cancelledIn(delay);
+  if (delay !== undefined && cancelled.includes(spot.index)) {
+    // It is delayed again, until the time that it was enqueued for.
+    const left = cancelled.filter((index) => index !== spot.index);
+    return { change: { expect: {}, set: {} }, others: [{ key: place, written: withCancelled(delay, left) }] };
+  }
+  return { change: added({ name, spans: [{ ...spot, n: 1, attempts: 0, dueAt: 0 }] }), others: [touched] };
+}

@@ -1,0 +1,136 @@
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { type DynamoClient, type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { define } from '../../../src/queue/declare/define.ts';
+import { DynamoQueueStore } from '../../../src/queue/dynamodb/store.ts';
+import { Pruning } from '../../../src/queue/dynamodb/work/pruning.ts';
+import { createQueue } from '../../../src/queue/index.ts';
+import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
+import { eventually } from '../../support/eventually.ts';
+import { type Fault, faultyClient, type Request } from '../../support/failing/dynamodb-faults.ts';
+import { gate } from '../contract/fixture.ts';
+
+const local = await sharedDynamo();
+const client = dynamoClient(local.endpoint);
+const TABLE = 'queue-by-hand';
+const KINDS = { send: { attempts: 1 } } as const;
+let engine: DynamoEngine;
+let made = 0;
+const fresh = (): string => `by hand ${(made += 1)}`;
+
+beforeAll(async () => {
+  engine = dynamodb(client, { table: TABLE });
+  await engine.migrate();
+});
+
+/** Removes what has ended before now, by requests that meet these faults. */
+async function prune(queue: string, choose: (request: Request) => Fault): Promise<void> {
+  const definition = define(queue, { kinds: KINDS });
+  const store = new DynamoQueueStore(dynamodb(faultyClient(client, choose), { table: TABLE }), definition);
+  const ids = await store.register(definition);
+  await new Pruning(store.rows, { ...definition, historyMs: 1 }, () => Promise.resolve(ids)).run();
+}
+
+describe.skipIf(local.kind === 'dynalite')('jobs that are changed by hand on DynamoDB', () => {
+  // Invariant Q1.
+  test.for([undefined, 'k'])('a job that is retried while its row is being removed runs, with key %s', async (key) => {
+    const queue = createQueue(engine, fresh(), { kinds: KINDS });
+    let ran = 0;
+    const worker = queue.work({
+      send: () => {
+        ran += 1;
+        if (ran === 1) throw new Error('no such mailbox');
+      },
+    });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    const { id } = await queue.enqueue('send', {}, { key });
+    await eventually(async () => expect((await queue.get(id)).status).toBe('error'));
+    await worker.stop();
+    const [removing, retried] = [gate(), gate()];
+    const pruned = prune(queue.name, ({ operation }) => {
+      if (operation !== 'DeleteItem') return 'pass';
+      removing.open();
+      return { after: retried.opened };
+    });
+    await removing.opened;
+    expect(await queue.retry(id)).toBe('new');
+    retried.open();
+    await pruned;
+    const again = queue.work({ send: () => void (ran += 1) });
+    await again.started;
+    await queue.drain();
+    await again.stop();
+    expect(ran).toBe(2);
+    expect((await queue.get(id)).status).toBe('complete');
+  });
+
+  // Invariant Q1.
+  test('a delayed job that becomes due while old rows are looked for is kept', async () => {
+    const queue = createQueue(engine, fresh(), { kinds: KINDS });
+    const [running, goOn] = [gate(), gate()];
+    const worker = queue.work({
+      send: async ({ payload }) => {
+        if (payload !== 'later') return;
+        running.open();
+        await goOn.opened;
+      },
+    });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    await worker.started;
+    const { id } = await queue.enqueue('send', 'later', { delay: '1s' });
+    // The line has passed its number.
+    await queue.enqueue('send', 'now');
+    await queue.drain();
+    let looked = 0;
+    await prune(queue.name, ({ operation, sk }) => {
+      if (operation !== 'GetItem' || !sk.startsWith('d#')) return 'pass';
+      looked += 1;
+      return { after: running.opened };
+    });
+    expect(looked).toBeGreaterThan(0);
+    expect((await queue.get(id)).status).toBe('in-progress');
+    goOn.open();
+    await queue.drain();
+    expect((await queue.get(id)).status).toBe('complete');
+  });
+
+  // Invariant Q2.
+  test('a delayed job that is retried by a doubled request as it becomes due runs once', async () => {
+    const name = fresh();
+    const watching = createQueue(engine, name, { kinds: KINDS });
+    const started = gate();
+    let ran = 0;
+    const queue = createQueue(dynamodb(twice(client, 'd#', started.opened), { table: TABLE }), name, { kinds: KINDS });
+    const { id } = await watching.enqueue('send', {}, { delay: '2s' });
+    await watching.cancel(id);
+    const worker = watching.work(
+      {
+        send: () => {
+          ran += 1;
+          started.open();
+        },
+      },
+      { poll: '50ms' },
+    );
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    await queue.retry(id);
+    await watching.drain({ delayed: true });
+    expect(ran).toBe(1);
+    expect((await watching.get(id)).status).toBe('complete');
+  });
+});
+
+/** Sends each write of such a row again when that is done, as a request that was on its way for long. */
+function twice(real: DynamoClient, sk: string, until: Promise<void>): DynamoClient {
+  const send = async (command: { readonly input: object; readonly constructor: { readonly name: string } }) => {
+    const pass = (): Promise<unknown> => real.send(command as never);
+    const isRead = /^(?:Get|Query)/.test(command.constructor.name);
+    if (isRead || !JSON.stringify(command.input).includes(`"${sk}`)) return pass();
+    await pass();
+    await until;
+    return pass().catch((error: unknown) => {
+      Object.assign(Object(error), { $metadata: { attempts: 2 } });
+      throw error;
+    });
+  };
+  return { send: send as DynamoClient['send'] };
+}
