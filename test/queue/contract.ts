@@ -1,10 +1,12 @@
 import { describe } from 'vitest';
 import { attemptPromises } from './contract/attempts.ts';
 import { batchPromises, noBatchPromises } from './contract/batch.ts';
+import { changePromises } from './contract/change.ts';
 import { enqueuePromises } from './contract/enqueue.ts';
 import type { Fixture, Lacks } from './contract/fixture.ts';
 import { keyPromises } from './contract/keys.ts';
 import { oncePromises } from './contract/once.ts';
+import { uniquePromises } from './contract/unique.ts';
 import { workPromises } from './contract/work.ts';
 
 /** The promises of a queue, whatever its engine: called once for each engine and each hold. @param hold  that of its workers */
@@ -12,6 +14,8 @@ export function queueContract(hold: Fixture['hold'], open: () => Promise<Fixture
   describe('enqueue', () => enqueuePromises(open, lacks));
   describe('keys', () => keyPromises(open, lacks));
   describe('attempts', () => attemptPromises(open));
+  describe('unique', () => uniquePromises(hold, open));
+  describe('changes by hand', () => changePromises(hold, open));
   describe('once', () => oncePromises(open));
   describe('batch handlers', () => (hold === 'lease' ? batchPromises(open, lacks) : noBatchPromises(open)));
   describe('workers', () => workPromises(open, lacks));

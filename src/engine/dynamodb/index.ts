@@ -208,14 +208,22 @@ export class DynamoEngine {
     return (await this.page(pk, from, to, limit, limits)).items;
   }
 
-  /** The same, and whether these are all. @internal */
-  async page(pk: string, from: string, to: string, limit: number, limits: CallLimits): Promise<Page> {
+  /** The same, and whether these are all. @param order  by default the lowest `sk` first @internal */
+  async page(
+    pk: string,
+    from: string,
+    to: string,
+    limit: number,
+    limits: CallLimits,
+    order?: 'newest first',
+  ): Promise<Page> {
     const input = {
       TableName: this.table,
       ConsistentRead: true,
       KeyConditionExpression: 'pk = :pk and sk between :from and :to',
       ExpressionAttributeValues: { ':pk': { S: pk }, ':from': { S: from }, ':to': { S: to } },
       Limit: limit,
+      ...(order !== undefined && { ScanIndexForward: false }),
     };
     const { output } = await this.#caller.send('Query', input, limits);
     return { items: itemsIn(output), isWhole: output['LastEvaluatedKey'] === undefined };

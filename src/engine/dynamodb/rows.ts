@@ -32,7 +32,7 @@ export interface RowRequests {
   ): Promise<WriteOutcome>;
   remove(key: Key, written: RequestTexts, limits: CallLimits): Promise<WriteOutcome>;
   transact(writes: readonly (PartialWrite | PartialCondition)[], limits: CallLimits): Promise<WriteOutcome>;
-  page(pk: string, from: string, to: string, limit: number, limits: CallLimits): Promise<Page>;
+  page(pk: string, from: string, to: string, limit: number, limits: CallLimits, order?: 'newest first'): Promise<Page>;
 }
 
 /** How often a decision is made again on a row that others change meanwhile. */
@@ -57,8 +57,8 @@ export class TableRows<E> {
     return this.#requests.get(key, this.limits);
   }
 
-  page(pk: string, from: string, to: string, limit: number): Promise<Page> {
-    return this.#requests.page(pk, from, to, limit, this.limits);
+  page(pk: string, from: string, to: string, limit: number, order?: 'newest first'): Promise<Page> {
+    return this.#requests.page(pk, from, to, limit, this.limits, order);
   }
 
   async range(pk: string, from: string, to: string, limit: number): Promise<readonly Item[]> {

@@ -3,6 +3,7 @@ import { NotFound } from '../../base/errors.ts';
 import { suggest } from '../../base/options/options.ts';
 import { type Change, creation, type DynamoEngine, type Fields, fieldsOf } from '../../engine/dynamodb/index.ts';
 import { define } from '../declare/define.ts';
+import { isOneEver, type UniqueOptions, type UniqueRule } from '../declare/unique.ts';
 import { type Definition, type KindOptions } from '../definition.ts';
 import type { QueueRows } from './database.ts';
 import { declarationOf, QUEUES, queueNameOf } from './rows.ts';
@@ -58,7 +59,7 @@ export function declared(fields: Fields, definition: Definition, now: number): C
   for (const { name, ...kind } of definition.kinds.values()) {
     const own = {
       ...(kind.attempts !== attempts && { attempts: kind.attempts }),
-      ...(kind.unique !== undefined && { unique: 'key' as const }),
+      ...(kind.unique !== undefined && { unique: declaredRule(kind.unique) }),
       ...(kind.coalesce !== 'none' && { coalesce: kind.coalesce }),
     };
     if (Object.keys(own).length === 0) delete options[name];
@@ -80,11 +81,19 @@ export function declared(fields: Fields, definition: Definition, now: number): C
   };
 }
 
+/** As a program declares it. */
+function declaredRule(rule: UniqueRule): 'key' | UniqueOptions {
+  if (isOneEver(rule)) return 'key';
+  const { per, ...rest } = rule;
+  return per === undefined ? rest : { ...rest, per: Number.parseFloat(per) };
+}
+
 /** A definition that is as good as that of its program, except for schemas and backoff. */
 export function definitionOf({ name, shards, keyed, kinds, attempts, historyMs, options }: DeclarationRow): Definition {
   const definition = define(name, {
     shards,
     retry: { attempts },
+    history: Number.isFinite(historyMs) ? historyMs : '36500d',
     ...(!keyed && { concurrency: { perKey: Infinity } }),
     kinds: Object.fromEntries(kinds.map((kind) => [kind, { ...options[kind] }])),
   });

@@ -1,6 +1,5 @@
 /** What a queue on DynamoDB does not take, with the reason. */
 import { NotSupported } from '../../base/errors.ts';
-import { isOneEver } from '../declare/unique.ts';
 import type { Definition } from '../definition.ts';
 
 /** A row has at most 400 KB: the largest payload and result of a job. */
@@ -15,9 +14,12 @@ export function withinRows(definition: Definition): Definition {
   }
   const kinds = new Map(
     [...definition.kinds].map(([name, kind]) => {
-      if (kind.unique !== undefined && !isOneEver(kind.unique)) {
-        const why = 'the end of a job changes no row but its record and heads, so none would say that another may come';
-        throw refused(name, 'a rule of unique other than "key"', why);
+      if (kind.unique?.replace === true) {
+        throw refused(
+          name,
+          'unique with replace',
+          'a duplicate changes nothing; change the job that waits by update()',
+        );
       }
       if (kind.debounce !== undefined) {
         throw refused(name, 'debounce', 'a claim does not see that a younger job of its key has come');

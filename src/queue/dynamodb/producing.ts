@@ -1,5 +1,5 @@
 import { InvalidInput, NotSupported } from '../../base/errors.ts';
-import { creation, fieldsOf, type Key, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
+import { fieldsOf, type Key, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
 import type { NewJobs } from '../store.ts';
 import type { QueueRows } from './database.ts';
 import { added, backName, delayTold, lastNumber, numbersTaken } from './heads/head.ts';
@@ -63,26 +63,6 @@ export async function partsOf(
     },
   }));
   return { id: jobNumber(batch.shard, number, 0), items };
-}
-
-/**
- * Adds the one job of a unique kind and key, together with the row that says that it is there.
- * @returns its id, and whether it was there before
- */
-export async function addUnique(
-  rows: QueueRows,
-  batch: NewJobs,
-  unique: Key,
-  trace: string | undefined,
-  isKeyed: boolean,
-): Promise<{ readonly id: number; readonly isDuplicate: boolean }> {
-  for (;;) {
-    const there = fieldsOf(await rows.get(unique))['j'];
-    if (there !== undefined) return { id: Number(there), isDuplicate: true };
-    const mark = (id: number): PartialWrite[] => [{ key: unique, written: creation({ j: id }) }];
-    const id = await addWith(rows, batch, trace, isKeyed, mark);
-    if (id !== undefined) return { id, isDuplicate: false };
-  }
 }
 
 /**

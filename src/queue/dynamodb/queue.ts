@@ -8,24 +8,27 @@ import type { Definition, Kinds, PayloadIn } from '../definition.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, Producer } from '../enqueue.ts';
 import { type Handlers, readHandlers } from '../handlers.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
-import { readJobId } from '../job-id.ts';
+import { type JobTarget, readJobId } from '../job-id.ts';
 import type { JobInput } from '../job-input.ts';
 import type { Explanation } from '../operate/explain.ts';
-import { type CancelOptions, type DrainOptions, drain } from '../operate/operations.ts';
+import { type CancelOptions, type DrainOptions, drain, type JobChange } from '../operate/operations.ts';
 import type { ScheduleOptions, ScheduleRecord } from '../operate/schedule.ts';
 import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } from '../operate/set-schedule.ts';
 import type { QueueStats } from '../operate/stats.ts';
+import type { ChangedJob } from '../postgres/reader.ts';
 import type { QueueIds } from '../store.ts';
 import { readWaitOptions, type WaitForOptions } from '../watch/wait-for.ts';
 import { readWorkOptions, type WorkOptions } from '../work/options.ts';
 import type { WorkerEvents } from '../work/report.ts';
 import { Worker } from '../work/worker.ts';
+import { refuseOptions } from './deciding.ts';
 import { notInParts, refusePart, withinRows } from './limits.ts';
 import { DynamoQueueChanges } from './operate/changes.ts';
 import { DynamoQueueCounts } from './operate/counts.ts';
 import { DynamoQueueReader } from './operate/reader.ts';
+import { idOf } from './operate/target.ts';
 import { type EnqueueItem, partsOf } from './producing.ts';
-import { DynamoQueueStore, refuseOptions } from './store.ts';
+import { DynamoQueueStore } from './store.ts';
 import { waitForEnd } from './waiting.ts';
 
 const cancelShape = { reason: optional(text({ max: 1000 })) };
@@ -184,10 +187,13 @@ export class DynamoQueue<K extends Kinds = never> {
     await this.#changes.setPause(false);
   }
 
-  /** @throws NotFound  this queue has no such job @throws InvalidInput  the id is none */
-  async get(id: string): Promise<JobRecord> {
-    const { kindName } = await this.#register();
-    return this.#reader.get(readJobId(id), kindName);
+  /**
+   * One job, by its id or by its key, as on Postgres.
+   * @throws NotFound  this queue has no such job @throws InvalidInput  the id is none @throws NotSupported  a key that is only a label
+   */
+  async get(job: JobTarget): Promise<JobRecord> {
+    const ids = await this.#register();
+    return this.#reader.get(await this.#idOf(ids, 'get', job), ids.kindName);
   }
 
   /**
@@ -224,14 +230,29 @@ export class DynamoQueue<K extends Kinds = never> {
    * in this process; the returned status is then `in-progress`.
    * @throws Conflict  the job is complete or in error
    */
-  cancel(id: string, options: CancelOptions = {}): Promise<JobStatus> {
+  async cancel(job: JobTarget, options: CancelOptions = {}): Promise<JobStatus> {
     const { reason } = checkOptions('cancel', options, cancelShape);
-    return this.#changes.cancel(readJobId(id), reason ?? null);
+    return this.#changes.cancel(await this.#idOf(await this.#register(), 'cancel', job), reason ?? null);
   }
 
-  /** Makes a job that ended in error or was cancelled new again, with all its attempts. @throws Conflict  it is new, in progress or complete */
-  retry(id: string): Promise<JobStatus> {
-    return this.#changes.retry(readJobId(id));
+  /**
+   * Changes a job that waits: its payload, its time, its options. It keeps its id, its attempts and its place in the order of its key. No
+   * handler gets the old payload once this has returned. A priority stays in its band.
+   * @throws Conflict  the job has begun or ended @throws NotSupported  expiresAt, or a priority of another band
+   * @throws InvalidInput  the schema of its kind refused the payload, its row has no room for it, or there is nothing to change
+   */
+  async update(job: JobTarget, change: Omit<JobChange, 'tx'>): Promise<ChangedJob> {
+    const ids = await this.#register();
+    return this.#changes.update(await this.#idOf(ids, 'update', job), change, this.#producer, ids.kindName);
+  }
+
+  /**
+   * Makes a job that ended in error or was cancelled new again, with all its attempts.
+   * @throws Conflict  it is new, in progress or complete; or its kind is unique, and another job has its place
+   */
+  async retry(job: JobTarget): Promise<JobStatus> {
+    const ids = await this.#register();
+    return this.#changes.retry(await this.#idOf(ids, 'retry', job), ids.kindName);
   }
 
   /**
@@ -305,6 +326,10 @@ export class DynamoQueue<K extends Kinds = never> {
   async drain(options: DrainOptions = {}): Promise<void> {
     await this.#register();
     await drain(this.#counts, this.name, options);
+  }
+
+  #idOf(ids: QueueIds, call: string, job: JobTarget): Promise<string> {
+    return idOf(this.#store.rows, this.#definition, ids, call, job);
   }
 
   #register(): Promise<QueueIds> {

@@ -18,9 +18,6 @@ export class RefusedCalls {
   readonly remove: Refusal = refusing(
     'the rows of a queue are in many partitions, which no request removes together; use another name',
   );
-  readonly update: Refusal = refusing(
-    'a job is written once, together with its neighbours: cancel it, and enqueue another one',
-  );
   readonly finish: Refusal = refusing('what became of a job is written by the worker that has it');
   readonly skip: Refusal = refusing("there is no keyOnError: 'block', so no job blocks its key");
   readonly erase: Refusal = refusing(

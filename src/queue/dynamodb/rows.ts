@@ -8,6 +8,7 @@ import {
   type Key,
   num,
   type RequestTexts,
+  text,
 } from '../../engine/dynamodb/index.ts';
 import type { Origin, OwnOptions } from '../job-options.ts';
 import { JOBS } from './heads/place.ts';
@@ -55,9 +56,9 @@ export function keyOf(shard: string, key: string): string {
   return `${shard}:k:${key}`;
 }
 
-/** The one job of a unique kind and key. */
-export function uniqueOf(shard: string, kind: string, key: string): Key {
-  return { pk: `${shard}:u:${kind.length}:${kind}:${key}`, sk: 'head' };
+/** The one job of a unique kind and value: a key, or the digest of what else is unique. The shard does not matter. */
+export function uniqueOf(queue: string, kind: string, by: 'k' | 'd', value: string): Key {
+  return { pk: `${queueKey(queue)}:u${by}:${kind.length}:${kind}:${value}`, sk: 'head' };
 }
 
 /** The row of a piece, or of the jobs of one key among those of a piece. */
@@ -80,7 +81,7 @@ export function changedByHand(): RequestTexts {
   return request.setTo(CHANGES, `${known} + ${request.value(num(1))}`).write();
 }
 
-/** That nobody has changed a job of the row since it was read. */
+/** That no job of the row was changed by hand since it was read. */
 export function unchangedByHand(changes: number): RequestTexts {
   const request = new Expression();
   return (changes === 0 ? request.whenAbsent(CHANGES) : request.whenIs(CHANGES, num(changes))).write();
@@ -136,10 +137,14 @@ export interface JobRow {
   readonly trace: string | undefined;
   /** How often people have changed one of its jobs, or brought it back. */
   readonly changes: number;
+  /** By index: times that were changed by hand since the enqueue; 0: at once. */
+  readonly times: Readonly<Record<number, number>>;
 }
 
 /** The fields of a row of jobs, as it is enqueued. */
-export function jobFields(row: Omit<JobRow, 'piece' | 'n' | 'changes'>): Record<string, string | number | undefined> {
+export function jobFields(
+  row: Omit<JobRow, 'piece' | 'n' | 'changes' | 'times'>,
+): Record<string, string | number | undefined> {
   const { nonce, enqueuedAt, dueAt, indexes, kinds, priorities, payloads, keys, isLabelled, options, trace } = row;
   const isPlain = indexes.every((index, at) => index === at);
   return {
@@ -180,7 +185,42 @@ export function readJobRow(item: Item): JobRow {
     options: fields['m'] === undefined ? undefined : JSON.parse(String(fields['m'])),
     trace: fields['e'] === undefined ? undefined : String(fields['e']),
     changes: Number(fields[CHANGES] ?? 0),
+    times: JSON.parse(String(fields['u'] ?? '{}')),
   };
+}
+
+/** What people change of one job of a row, at this place of it. */
+export interface RowChange {
+  readonly at: number;
+  readonly payload?: unknown;
+  readonly options?: OwnOptions | undefined;
+  readonly priority?: number | undefined;
+  readonly runAt?: number | undefined;
+}
+
+/** Changes one job of a row, unless a job of it was changed since it was read. @returns the request, and the payloads with it */
+export function rowChanged(
+  row: JobRow,
+  change: RowChange,
+): { readonly written: RequestTexts; readonly payloads: string } {
+  const { at } = change;
+  const request = new Expression().when('attribute_exists(pk)');
+  if (row.changes === 0) request.whenAbsent(CHANGES);
+  else request.whenIs(CHANGES, num(row.changes));
+  request.set(CHANGES, num(row.changes + 1));
+  const set = (name: string, value: unknown): string => {
+    const json = JSON.stringify(value);
+    request.set(name, text(json));
+    return json;
+  };
+  const payloads = change.payload === undefined ? '' : set('y', row.payloads.with(at, change.payload));
+  if (change.options !== undefined) {
+    const options = row.options ?? row.indexes.map(() => null);
+    set('m', options.with(at, { ...options[at], ...change.options }));
+  }
+  if (change.priority !== undefined) set('p', row.priorities.with(at, change.priority));
+  if (change.runAt !== undefined) set('u', { ...row.times, [row.indexes[at] ?? 0]: change.runAt });
+  return { written: request.write(), payloads };
 }
 
 /** What a job of a row was enqueued with, besides its payload. */

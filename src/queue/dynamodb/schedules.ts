@@ -3,7 +3,6 @@ import { randomInt } from 'node:crypto';
 import { NotFound } from '../../base/errors.ts';
 import {
   type Change,
-  creation,
   Expression,
   type Fields,
   fieldsOf,
@@ -22,7 +21,8 @@ import type { NewJobs, QueueIds } from '../store.ts';
 import type { QueueRows } from './database.ts';
 import { statusOfJob } from './operate/standing.ts';
 import { addWith } from './producing.ts';
-import { declarationOf, queueKey, SCHEDULES, scheduleOf, uniqueOf } from './rows.ts';
+import { declarationOf, queueKey, SCHEDULES, scheduleOf } from './rows.ts';
+import { findUnique, placeOfUnique, type UniqueFound } from './unique.ts';
 
 /** Jobs that a schedule remembers; on Postgres it is a hundred. Its row stays below a kilobyte with a small payload. */
 const RUNS = 20;
@@ -131,12 +131,11 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
       const stored = await this.#get(name);
       if (stored === undefined) return undefined;
       const at = await this.now();
-      const there = await this.#uniqueThere(stored);
-      if (there !== undefined) {
-        const status = await statusOfJob(this.#rows, this.#definition, there);
-        return { id: String(there), status, duplicate: true };
+      const unique = await this.#findUnique(stored);
+      if (unique?.there !== undefined) {
+        return { id: String(unique.there.id), status: unique.there.status, duplicate: true };
       }
-      const id = await this.#enqueue(stored, at, {}, 0);
+      const id = await this.#enqueue(stored, unique, at, {}, 0);
       if (id !== undefined) return { id: String(id), status: 'new', duplicate: false };
     }
   }
@@ -184,9 +183,11 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
       const stored = await this.#get(tick.name);
       if (stored?.next !== tick.expected || stored.cron !== tick.cron || stored.pausedAt !== null) return undefined;
       const isSkipped = stored.overlap === 'skip' && (await this.#isOutstanding(stored));
-      if (!isSkipped && (await this.#uniqueThere(stored)) === undefined) {
+      const unique = isSkipped ? undefined : await this.#findUnique(stored);
+      if (!isSkipped && unique?.there === undefined) {
         const delay = stored.jitter === undefined ? 0 : randomInt(stored.jitter + 1);
-        const id = await this.#enqueue(stored, tick.at, { [F.next]: tick.following, [F.last]: tick.at }, delay);
+        const set = { [F.next]: tick.following, [F.last]: tick.at };
+        const id = await this.#enqueue(stored, unique, tick.at, set, delay);
         if (id !== undefined) return 1;
         continue;
       }
@@ -196,7 +197,13 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
   }
 
   /** The job and the row of its schedule together. @returns undefined when something has changed meanwhile: look again */
-  async #enqueue(stored: ScheduleRow, at: number, set: Change['set'], delayMs: number): Promise<number | undefined> {
+  async #enqueue(
+    stored: ScheduleRow,
+    unique: UniqueFound | undefined,
+    at: number,
+    set: Change['set'],
+    delayMs: number,
+  ): Promise<number | undefined> {
     const { kind, key, priority, payload, name } = stored;
     const { kindId } = await this.#ids();
     const { shards, keyed } = this.#definition;
@@ -213,22 +220,17 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     };
     return addWith(this.#rows, batch, undefined, keyed, (id): PartialWrite[] => {
       const runs = JSON.stringify([[at, id], ...stored.runs].slice(0, RUNS));
-      const unique = this.#uniqueKey(stored);
-      const mark = unique === undefined ? [] : [{ key: unique, written: creation({ j: id }) }];
-      return [{ key: this.#key(name), written: written(changed(stored.fields, { ...set, [F.runs]: runs })) }, ...mark];
+      const own = { key: this.#key(name), written: written(changed(stored.fields, { ...set, [F.runs]: runs })) };
+      return unique === undefined ? [own] : [own, unique.mark(id)];
     });
   }
 
-  #uniqueKey({ kind, key }: ScheduleRow): Key | undefined {
-    if (key === undefined || this.#definition.kinds.get(kind)?.unique === undefined) return undefined;
-    return uniqueOf(this.#rows.shard(shardOf(key, this.#definition.shards)), kind, key);
-  }
-
-  /** The job of a unique kind and key, if it was enqueued before. */
-  async #uniqueThere(stored: ScheduleRow): Promise<number | undefined> {
-    const unique = this.#uniqueKey(stored);
-    const there = unique === undefined ? undefined : fieldsOf(await this.#rows.get(unique))['j'];
-    return there === undefined ? undefined : Number(there);
+  /** @returns undefined when its kind is not unique */
+  async #findUnique({ kind, key, payload }: ScheduleRow): Promise<UniqueFound | undefined> {
+    const rule = this.#definition.kinds.get(kind)?.unique;
+    if (rule === undefined) return undefined;
+    const place = placeOfUnique(this.#rows.queue, kind, rule, { key, payload });
+    return findUnique(this.#rows, this.#definition, place);
   }
 
   /** Whether a job that it remembers is not over; one that was removed with the history is. */

@@ -10,20 +10,27 @@ import {
   TTL,
   workerOf,
 } from '../../engine/dynamodb/index.ts';
-import { kindIdOf } from '../declare/kind-id.ts';
 import type { Definition } from '../definition.ts';
-import { shardOf } from '../enqueue.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
-import { type OwnOptions, ownOptions } from '../job-options.ts';
-import type { ClaimAnswer, ClaimRequest, NewJobs, QueueIds, SettleAnswer, Settlement, WorkerRow } from '../store.ts';
+import type {
+  ClaimAnswer,
+  ClaimRequest,
+  DecidedJobs,
+  NewJobs,
+  QueueIds,
+  SettleAnswer,
+  Settlement,
+  UniqueJobs,
+  WorkerRow,
+} from '../store.ts';
 import { NO_HANDOFF, type PortedStore, type WorkerPorts } from '../work/ports.ts';
 import { QueueRows } from './database.ts';
+import { Deciding, refuseOptions } from './deciding.ts';
 import { declared, listName, readDeclared } from './declaration.ts';
 import { isQuiet, rescued } from './heads/head.ts';
-import { statusOfJob } from './operate/standing.ts';
-import { addJobs, addUnique } from './producing.ts';
+import { addJobs } from './producing.ts';
 import { LEAST_MS } from './records.ts';
-import { declarationOf, headOf, progressOf, uniqueOf, workersKey } from './rows.ts';
+import { declarationOf, headOf, progressOf, workersKey } from './rows.ts';
 import { DynamoSchedules } from './schedules.ts';
 import { Claimer } from './work/claiming.ts';
 import type { HeldClaim } from './work/held.ts';
@@ -49,6 +56,7 @@ export class DynamoQueueStore implements PortedStore {
   readonly #held = new Map<number, HeldClaim>();
   readonly #claimer: Claimer;
   readonly #settling: Settling;
+  readonly #deciding: Deciding;
   #coalescing: ReadonlySet<number> = new Set();
   #ids: QueueIds | undefined;
 
@@ -66,6 +74,7 @@ export class DynamoQueueStore implements PortedStore {
     };
     this.#claimer = new Claimer(this.rows, this.household.liveness, this.#held);
     this.#settling = new Settling(this.rows, this.#held, definition);
+    this.#deciding = new Deciding(this.rows, definition, () => this.register(definition));
   }
 
   within(deadlineMs: number): DynamoQueueStore {
@@ -129,19 +138,16 @@ export class DynamoQueueStore implements PortedStore {
     return ids;
   }
 
-  /** Of a unique kind. The status is that of a job that was there before: the caller reads it. */
+  /** A job that may be there already. The status is then that of the job that is there. */
   async enqueue(
     request: object,
     tx: unknown,
     trace?: string,
   ): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
     refuseTransaction(tx);
-    const { kind, batch, key } = await this.#uniqueOf(request);
-    const unique = uniqueOf(this.rows.shard(batch.shard), kind, key);
-    const { id, isDuplicate } = await addUnique(this.rows, batch, unique, trace, this.#definition.keyed);
+    const answer = await this.#deciding.enqueue(request, trace);
     this.household.notify();
-    const status = isDuplicate ? await statusOfJob(this.rows, this.#definition, id) : 'new';
-    return { id: String(id), status, duplicate: isDuplicate };
+    return answer;
   }
 
   /** One after another: those before one that is refused are there. */
@@ -155,40 +161,25 @@ export class DynamoQueueStore implements PortedStore {
     return answers;
   }
 
-  addUnique(): Promise<never> {
-    return Promise.reject(new NotSupported('on DynamoDB the only rule of unique is "key"'));
+  /** One after another, like `enqueueAll`. */
+  async addUnique(_queue: number, batch: UniqueJobs, tx: unknown, trace?: string): Promise<DecidedJobs> {
+    refuseTransaction(tx);
+    refuseOptions(batch.options);
+    const decided = await this.#deciding.addMany(batch, trace);
+    this.household.notify();
+    return decided;
   }
 
   addAwaited(): Promise<never> {
-    return Promise.reject(new NotSupported('on DynamoDB a job is not awaited by its enqueue: run() enqueues it, and then looks for its end'));
+    return Promise.reject(
+      new NotSupported(
+        'on DynamoDB a job is not awaited by its enqueue: run() enqueues it, and then looks for its end',
+      ),
+    );
   }
 
   addInto(): Promise<number[]> {
     return Promise.reject(new NotSupported('there are no batches of jobs on DynamoDB'));
-  }
-
-  /** The request of a unique job as a batch of one. */
-  async #uniqueOf(request: object): Promise<{ kind: string; key: string; batch: NewJobs }> {
-    const { kindId } = await this.register(this.#definition);
-    const given: UniqueRequest = request;
-    const { kind = '', key = '', payload = null, priority = 0, runAt, delay } = given;
-    if (given.after !== undefined && given.after.length > 0)
-      throw new NotSupported('on DynamoDB no job comes after others: leave out after, or use a key');
-    const { schedule: _, ...options } = given;
-    const own = ownOptions(options);
-    refuseOptions(own === undefined ? null : JSON.stringify([own]));
-    const batch: NewJobs = {
-      shard: shardOf(key, this.#definition.shards),
-      n: 1,
-      kinds: [kindIdOf(kind, { kindId })],
-      priorities: [priority],
-      payloads: JSON.stringify([payload]),
-      keys: [key],
-      runAt: runAt === undefined ? null : [new Date(runAt)],
-      delays: delay === undefined ? null : [Number.parseFloat(delay)],
-      options: own === undefined ? null : JSON.stringify([own]),
-    };
-    return { kind, key, batch };
   }
 
   claim(request: ClaimRequest): Promise<ClaimAnswer> {
@@ -272,30 +263,10 @@ export class DynamoQueueStore implements PortedStore {
   }
 }
 
-/** A request as a producer makes it: see `requestOptions` in job-options.ts. */
-interface UniqueRequest extends OwnOptions {
-  readonly kind?: string;
-  readonly key?: string;
-  readonly payload?: unknown;
-  readonly priority?: number;
-  readonly runAt?: string;
-  /** `250 milliseconds`. */
-  readonly delay?: string;
-  readonly after?: readonly string[];
-}
-
 const IS_THERE = { ConditionExpression: 'attribute_exists(pk)' } as const;
 
 function lost(job: number): LeaseLost {
   return new LeaseLost(`job ${job} is no longer this worker's: stop working on it`);
-}
-
-/** @throws NotSupported  no claim removes a job whose time is over */
-export function refuseOptions(options: string | null): void {
-  if (options?.includes('"expiresAt":') !== true) return;
-  const all: ({ readonly expiresAt?: string } | null)[] = JSON.parse(options);
-  if (all.every((own) => own?.expiresAt === undefined)) return;
-  throw new NotSupported('on DynamoDB jobs do not expire: leave out expiresAt, and look at the time in the handler');
 }
 
 function refuseTransaction(tx: unknown): void {

@@ -1,17 +1,26 @@
-import { checkOptions, custom, duration, integer, optional, text } from '../../base/options/options.ts';
+import { type Check, checkOptions, custom, duration, integer, optional, text } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import { openTransaction } from '../../engine/postgres/index.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { type AnyJobTarget, type JobTarget, type NamedJob, readJobId, readJobTarget } from '../job-id.ts';
-import { jobShape, ownOptions, ownShape } from '../job-options.ts';
+import { jobShape, type OwnShape, ownOptions, ownShape } from '../job-options.ts';
 import type { ChangedJob, PostgresQueueReader } from '../postgres/reader.ts';
 import { type Explanation, explainFacts } from './explain.ts';
 import type { CancelOptions, CheckPayload, FinishOptions, JobChange, TxOptions } from './operations.ts';
 
+type ChangeShape = OwnShape & {
+  readonly tx: typeof openTransaction;
+  readonly payload: Check<unknown>;
+  readonly runAt: Check<Date | undefined>;
+  readonly delay: Check<number | undefined>;
+  readonly priority: Check<number | undefined>;
+};
+
 const txShape = { tx: openTransaction };
 const cancelShape = { ...txShape, reason: optional(text({ max: 1000 })) };
 const finishShape = { ...txShape, result: optional(custom('a value', (value) => value)) };
-const changeShape = {
+/** The options of `update`. */
+export const changeShape: ChangeShape = {
   ...txShape,
   ...ownShape,
   payload: optional(custom('a value', (value) => value)),

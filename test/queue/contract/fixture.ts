@@ -29,6 +29,7 @@ export type AnyQueue<K extends Kinds> = Pick<
   | 'history'
   | 'explain'
   | 'cancel'
+  | 'update'
   | 'retry'
   | 'drain'
 >;

@@ -40,6 +40,32 @@ export function withdrawn(head: ShardHead, { piece, index }: Spot): Change | und
   };
 }
 
+/**
+ * A job that waits is changed: no claim that was decided before is carried out after. With a time it waits in the head until then.
+ * @param name  under which it goes back; never used again @returns undefined when it is not there any more
+ */
+export function changedInHead(
+  head: ShardHead,
+  spot: Spot,
+  standing: 'line' | 'back' | 'delayed',
+  name: string,
+  dueAt: number | undefined,
+): Change | undefined {
+  const fence = { expect: { [F.fence]: head.fields[F.fence] ?? null }, set: { [F.fence]: head.fence + 1 } };
+  if (dueAt === undefined) return fence;
+  const span = { ...spot, n: 1, attempts: 0, dueAt };
+  if (standing === 'delayed') return { ...fence, set: { ...fence.set, [name]: writeSpans([span]) } };
+  if (standing === 'line') {
+    const out = cancelledInLine(head, spot);
+    return out && { ...out, set: { ...out.set, [name]: writeSpans([span]) } };
+  }
+  const out = withdrawn(head, spot);
+  const before = head.back.flatMap(({ spans }) => spans).find((one) => isIn([one], spot));
+  if (out === undefined || before === undefined) return undefined;
+  const again = writeSpans([{ ...span, attempts: before.attempts }]);
+  return { expect: { ...fence.expect, ...out.expect }, set: { ...fence.set, ...out.set, [name]: again } };
+}
+
 /** Puts a job that was cancelled before its claim back into the line. @returns undefined when the line has passed it */
 export function restoredInLine(head: ShardHead, spot: Spot): Change | undefined {
   if (!isIn(head.cancelled, spot)) return undefined;

@@ -151,10 +151,11 @@ export function delayTold(): Change {
 export type Standing = 'line' | 'cancelled' | 'claimed' | 'back' | 'missing' | 'gone';
 
 export function standingOf(head: ShardHead, spot: Spot): Standing {
-  if (isIn(head.cancelled, spot)) return 'cancelled';
-  if (head.missing.includes(spot.piece)) return 'missing';
+  // One that was put off by hand is left out of the line like a cancelled one, and was given back.
   if (head.claims.some(({ spans }) => isIn(spans, spot))) return 'claimed';
   if (head.back.some(({ spans }) => isIn(spans, spot))) return 'back';
+  if (isIn(head.cancelled, spot)) return 'cancelled';
+  if (head.missing.includes(spot.piece)) return 'missing';
   const next = head.next[bandOfPiece(spot.piece)] ?? JOBS;
   return sequenceOf(spot.piece) * JOBS + spot.index >= next ? 'line' : 'gone';
 }

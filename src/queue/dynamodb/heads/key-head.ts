@@ -254,6 +254,21 @@ export function jobAdded(head: KeyHead, job: Omit<LeftJob, 'isTaken'>): Change |
   return writtenOn(head, { left, cancelled: head.cancelled.filter((id) => id !== job.id) });
 }
 
+/**
+ * A job that waits is changed: who has read its row before takes nothing by that. One that is put off and was not tried yet lets the
+ * others pass; one that backs off does not. @returns undefined when a worker has it, or it is over
+ */
+export function keyChanged(head: KeyHead, id: number, dueAt: number | undefined): Change | undefined {
+  const standing = keyStandingOf(head, id);
+  if (standing !== 'later' && standing !== 'left') return undefined;
+  if (dueAt === undefined || (standing === 'later' && dueAt === 0)) return writtenOn(head, {});
+  if (standing === 'later') return jobAdded(head, { id, attempt: 0, dueAt, isScheduled: true });
+  const left = head.left.map((job) =>
+    job.id === id ? { ...job, dueAt, isScheduled: job.isScheduled || job.attempt === 0 } : job,
+  );
+  return writtenOn(head, { left });
+}
+
 /** Where the row sees a job of the key. */
 export type KeyStanding = 'later' | 'cancelled' | 'left' | 'held' | 'over';
 

@@ -1,4 +1,4 @@
-import { InvalidInput, NotFound, NotSupported } from '../../../base/errors.ts';
+import { InvalidInput, NotFound } from '../../../base/errors.ts';
 import { checkOptions, integer, suggest } from '../../../base/options/options.ts';
 import { isObject } from '../../../base/options/shape.ts';
 import type { DynamoEngine } from '../../../engine/dynamodb/index.ts';
@@ -7,14 +7,14 @@ import type { JobRecord, JobStatus, JobTransition } from '../../job.ts';
 import type { AnyJobTarget } from '../../job-id.ts';
 import type { QueueAdmin } from '../../operate/admin.ts';
 import type { Explanation } from '../../operate/explain.ts';
-import type { CancelOptions, DrainOptions, TxOptions } from '../../operate/operations.ts';
+import type { CancelOptions, DrainOptions, JobChange, TxOptions } from '../../operate/operations.ts';
 import { nextTick, type ScheduleOptions, type ScheduleRecord } from '../../operate/schedule.ts';
 import type { ScheduleRunsOptions } from '../../operate/schedule-admin.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../../operate/stats.ts';
 import type { PartOptions } from '../../paused-part.ts';
 import type { ScheduleRun } from '../../postgres/operate/schedules.ts';
 import type { ChangedJob } from '../../postgres/reader.ts';
-import type { HandOptions } from '../../watch/by-hand.ts';
+import { type HandOptions, readHandJob } from '../../watch/by-hand.ts';
 import type { WaitForOptions } from '../../watch/wait-for.ts';
 import { QueueRows } from '../database.ts';
 import { type DeclarationRow, declaredOf, definitionOf, queueNames } from '../declaration.ts';
@@ -134,7 +134,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     await (await this.#open(queue)).queue.resume();
   }
 
-  /** @param job  such as `mail:1042` @throws NotFound, InvalidInput @throws NotSupported  a job by its key */
+  /** @param job  such as `mail:1042`, or its queue and key @throws NotFound, InvalidInput @throws NotSupported  a key that is only a label */
   async get(job: AnyJobTarget, options: TxOptions = {}): Promise<JobRecord> {
     const { queue, id } = await this.#job(job, options);
     return { ...(await queue.get(id)), id: `${queue.name}:${id}` };
@@ -161,6 +161,12 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     return queue.cancel(id, options);
   }
 
+  /** The payload is checked when the job runs, since only the program has its schema. @throws NotFound, Conflict, InvalidInput, NotSupported */
+  async update(job: AnyJobTarget, { tx, ...change }: JobChange): Promise<ChangedJob> {
+    const { queue, id } = await this.#job(job, { tx });
+    return { ...(await queue.update(id, change)), id: `${queue.name}:${id}` };
+  }
+
   async retry(job: AnyJobTarget, options: TxOptions = {}): Promise<JobStatus> {
     const { queue, id } = await this.#job(job, options);
     return queue.retry(id);
@@ -185,10 +191,12 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
   /** The payload is checked when the job runs, since only the program has its schema. @throws NotFound, InvalidInput, NotSupported */
   async enqueue(queue: string, kind: string, payload: unknown, options: HandOptions = {}): Promise<EnqueueResult> {
     const { unique, ...given } = options;
-    if (unique !== undefined)
-      throw new NotSupported('on DynamoDB a job is unique as its kind declares: leave out unique');
     const opened = await this.#open(queue);
-    const added = await opened.queue.enqueue(kind as never, payload as never, given as EnqueueOptions);
+    // With a rule of its own the table decides, as for a kind that has one.
+    const added =
+      unique === undefined
+        ? await opened.queue.enqueue(kind as never, payload as never, given as EnqueueOptions)
+        : await opened.store.enqueue(readHandJob(queue, { ...options, kind, payload }), undefined);
     return { ...added, id: `${queue}:${added.id}` };
   }
 
@@ -219,8 +227,11 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
   async #job(job: AnyJobTarget, { tx }: TxOptions = {}): Promise<{ readonly queue: DynamoQueue; readonly id: string }> {
     if (tx !== undefined)
       throw new InvalidInput('on DynamoDB there is no transaction to join: leave out tx', { field: 'tx' });
-    if (isObject(job))
-      throw new NotSupported('DynamoDB has no index of keys: name the job as "queue:id", such as "mail:1042"');
+    if (isObject(job)) {
+      const { queue: name, ...target } = job;
+      const { queue } = await this.#open(name);
+      return { queue, id: (await queue.get(target)).id };
+    }
     const at = job.lastIndexOf(':');
     if (at <= 0)
       throw new InvalidInput(`on DynamoDB a job is named "queue:id", such as "mail:1042", not "${job}"`, {

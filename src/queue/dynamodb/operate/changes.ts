@@ -1,7 +1,10 @@
 import { Conflict } from '../../../base/errors.ts';
 import { type Item, type Key } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
+import type { Producer } from '../../enqueue.ts';
 import type { JobStatus } from '../../job.ts';
+import type { JobChange } from '../../operate/operations.ts';
+import type { ChangedJob } from '../../postgres/reader.ts';
 import type { QueueRows } from '../database.ts';
 import { cancelledInLine, pauseSet, withdrawn } from '../heads/by-hand.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
@@ -14,6 +17,7 @@ import type { DynamoQueueStore } from '../store.ts';
 import { cancelledIn, withCancelled } from '../work/delays.ts';
 import { retryByHand } from './retrying.ts';
 import { attemptOf, type FoundJob, findJob, holderOf } from './standing.ts';
+import { readChange, updateWaiting } from './updating.ts';
 
 const MOST_TRIES = 20;
 
@@ -52,11 +56,28 @@ export class DynamoQueueChanges {
     throw new Conflict(`job ${id} changes all the time; try again`);
   }
 
-  async retry(id: string): Promise<JobStatus> {
-    const job = await retryByHand(this.#rows, this.#definition, id);
+  async retry(id: string, kindName: ReadonlyMap<number, string>): Promise<JobStatus> {
+    const job = await retryByHand(this.#rows, this.#definition, id, kindName);
     await this.#recordByHand(job, 'release', 'retry by hand', null);
     this.#store.household.notify();
     return 'new';
+  }
+
+  /** @param producer  checks the payload by the schema of its kind */
+  async update(
+    id: string,
+    given: Omit<JobChange, 'tx'>,
+    producer: Producer,
+    kindName: ReadonlyMap<number, string>,
+  ): Promise<ChangedJob> {
+    const change = await readChange(this.#rows, given, async (payload) => {
+      const { kind } = await findJob(this.#rows, this.#definition, id);
+      return producer.json(kindName.get(kind) ?? '', payload);
+    });
+    const job = await updateWaiting(this.#rows, this.#definition, id, change, kindName);
+    await this.#recordByHand(job, 'release', 'update', null);
+    this.#store.household.notify();
+    return { id, status: 'new' };
   }
 
   async setPause(isPaused: boolean): Promise<void> {

@@ -36,7 +36,7 @@ export class DynamoQueueReader {
       attempt: attemptOf(job),
       payload: job.payload,
       enqueuedAt: new Date(job.enqueuedAt),
-      runAt: job.dueAt > 0 ? new Date(job.dueAt) : null,
+      runAt: job.runAt > 0 ? new Date(job.runAt) : null,
       claimedAt: isOver && typeof last?.claimedAt === 'number' ? new Date(last.claimedAt) : null,
       settledAt: isOver && last !== undefined ? new Date(last.at) : null,
       processId: claim ?? (isOver ? (last?.processId ?? null) : null),

@@ -4,7 +4,8 @@
  */
 import { Conflict } from '../../../base/errors.ts';
 import { Expression, num, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
-import type { Definition } from '../../definition.ts';
+import { isOneEver } from '../../declare/unique.ts';
+import type { Definition, Kind } from '../../definition.ts';
 import type { QueueRows } from '../database.ts';
 import { restoredInLine } from '../heads/by-hand.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
@@ -12,24 +13,34 @@ import { added, backName } from '../heads/head.ts';
 import { jobAdded } from '../heads/key-head.ts';
 import { POKE } from '../heads/spans.ts';
 import { changedByHand, delayOf, headOf, keyOf, pieceOf } from '../rows.ts';
+import { findUnique, placeOfUnique } from '../unique.ts';
 import { cancelledIn, withCancelled } from '../work/delays.ts';
 import { type FoundJob, findJob } from './standing.ts';
 
 const MOST_TRIES = 20;
 
-/** @returns the job as it was before @throws Conflict  it has not ended in error, and was not cancelled */
-export async function retryByHand(rows: QueueRows, definition: Definition, id: string): Promise<FoundJob> {
+/**
+ * @returns the job as it was before
+ * @throws Conflict  it has not ended in error, and was not cancelled; or it is unique, and another job has its place
+ */
+export async function retryByHand(
+  rows: QueueRows,
+  definition: Definition,
+  id: string,
+  kindName: ReadonlyMap<number, string>,
+): Promise<FoundJob> {
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
     const job = await findJob(rows, definition, id);
     if (job.status !== 'error' && job.status !== 'cancelled') {
       const why =
-        tries > 0
-          ? 'it was retried by another call'
-          : 'only a job that ended in error or was cancelled can be retried';
+        tries > 0 ? 'it was retried by another call' : 'only a job that ended in error or was cancelled can be retried';
       throw new Conflict(`job ${id} is ${job.status}: ${why}`);
     }
     const writes = await comingBack(rows, job, job.status);
-    if (writes !== undefined && (await rows.together(writes))) return job;
+    if (writes === undefined) continue;
+    const kind = definition.kinds.get(kindName.get(job.kind) ?? '');
+    const unique = kind === undefined ? [] : await placeAgain(rows, definition, kind, job);
+    if (await rows.together([...writes, ...unique])) return job;
   }
   throw new Conflict(`job ${id} changes all the time; try again`);
 }
@@ -53,6 +64,19 @@ async function comingBack(
   return [head, { key: last.key, written: once }, ...others];
 }
 
+/** @throws Conflict */
+async function placeAgain(rows: QueueRows, definition: Definition, kind: Kind, job: FoundJob): Promise<PartialWrite[]> {
+  const { unique, name } = kind;
+  if (unique === undefined || isOneEver(unique)) return [];
+  const place = placeOfUnique(rows.queue, name, unique, { key: job.label, payload: job.payload });
+  const { there, mark } = await findUnique(rows, definition, place);
+  if (there === undefined || there.id === job.id) return [mark(job.id)];
+  const state = there.status === 'in-progress' ? 'in progress' : there.status;
+  throw new Conflict(
+    `job ${job.id} cannot be new again: its kind "${name}" is unique, and job ${there.id} is the one already; that one is ${state}`,
+  );
+}
+
 interface Places {
   /** Of the head of the shard. */
   readonly change: Parameters<typeof written>[0];
@@ -61,9 +85,10 @@ interface Places {
 
 /** Where it comes back to: the line, its delay, the head of its shard, or that of its key. */
 async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Places | undefined> {
-  const { shard, spot, key, id, dueAt } = job;
+  const { shard, spot, key, id, dueAt, runAt } = job;
+  const isMoved = runAt !== dueAt;
   const pk = rows.shard(shard);
-  if (job.standing === 'cancelled') {
+  if (job.standing === 'cancelled' && !isMoved) {
     const change = restoredInLine(job.head, spot);
     return change === undefined ? undefined : { change, others: [] };
   }
@@ -71,7 +96,7 @@ async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Pla
   const touched = { key: pieceOf(pk, spot.piece), written: changedByHand() };
   if (key !== undefined) {
     // A time that it was enqueued for counts on.
-    const due = dueAt > at ? { dueAt, isScheduled: true } : { dueAt: 0, isScheduled: false };
+    const due = runAt > at ? { dueAt: runAt, isScheduled: true } : { dueAt: 0, isScheduled: false };
     const change = job.keyHead === undefined ? undefined : jobAdded(job.keyHead, { id, attempt: 0, ...due });
     if (change === undefined) return undefined;
     const own = keyOf(pk, key);
@@ -83,12 +108,13 @@ async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Pla
     };
   }
   const place = delayOf(pk, dueAt, spot.piece);
-  const delay = dueAt === 0 ? undefined : await rows.get(place);
+  const delay = dueAt === 0 || isMoved ? undefined : await rows.get(place);
   const cancelled = delay === undefined ? [] : cancelledIn(delay);
   if (delay !== undefined && cancelled.includes(spot.index)) {
     // It is delayed again, until the time that it was enqueued for.
     const left = cancelled.filter((index) => index !== spot.index);
     return { change: { expect: {}, set: {} }, others: [{ key: place, written: withCancelled(delay, left) }] };
   }
-  return { change: added({ name, spans: [{ ...spot, n: 1, attempts: 0, dueAt: 0 }] }), others: [touched] };
+  const due = isMoved && runAt > at ? runAt : 0;
+  return { change: added({ name, spans: [{ ...spot, n: 1, attempts: 0, dueAt: due }] }), others: [touched] };
 }

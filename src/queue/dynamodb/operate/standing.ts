@@ -27,7 +27,12 @@ export interface FoundJob {
   readonly payload: unknown;
   readonly own: OwnOptions | undefined;
   readonly enqueuedAt: number;
+  /** The time that it was enqueued for, and the one that counts: people may have changed it. */
   readonly dueAt: number;
+  readonly runAt: number;
+  /** The row with its payload, and its place there. */
+  readonly body: JobRow;
+  readonly at: number;
   readonly head: ShardHead;
   readonly standing: Standing;
   readonly keyHead: KeyHead | undefined;
@@ -70,6 +75,9 @@ export async function findJob(rows: QueueRows, { shards }: Definition, id: strin
     own: body.options?.[at] ?? undefined,
     enqueuedAt: row.enqueuedAt,
     dueAt: row.dueAt,
+    runAt: body.times[index] ?? row.dueAt,
+    body,
+    at,
     head,
     // A delayed piece is passed over by the line, whether it has come to it or not.
     standing: row.dueAt > 0 && standing === 'line' ? ('gone' as const) : standing,
@@ -112,7 +120,8 @@ function statusOf({ standing, keyStanding, isDelayed, records }: Omit<FoundJob, 
     return keyStanding === 'over' ? over : 'new';
   }
   if (standing === 'claimed') return 'in-progress';
-  if (standing === 'cancelled') return 'cancelled';
+  // One that was put off by hand is left out of the line, too: what was said last about it counts.
+  if (standing === 'cancelled') return over;
   return standing !== 'gone' || isDelayed ? 'new' : over;
 }
 

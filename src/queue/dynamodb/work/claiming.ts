@@ -79,6 +79,8 @@ export class Claimer {
     let head = known ?? (await this.#rows.head(shard));
     const wish = { worker, request: randomUUID().slice(0, 13), limit };
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      // What was read before a refused write may have been changed by hand since.
+      rows.clear();
       await this.#giveBackOrphans(shard, head);
       const due = await this.#delays.moveDue(shard, head);
       if (due.isMoved) head = await this.#rows.head(shard);

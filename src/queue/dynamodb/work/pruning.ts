@@ -1,5 +1,6 @@
 /** Removes jobs whose history is over: the rows of pieces, and of the keys among them. Time to live removes records and progress. */
 import { fieldsOf } from '../../../engine/dynamodb/index.ts';
+import type { UniqueRule } from '../../declare/unique.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueIds } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
@@ -8,6 +9,7 @@ import { keyStandingOf, readKeyHead } from '../heads/key-head.ts';
 import { jobNumber, pieceOf as numberOf, sequenceOf } from '../heads/place.ts';
 import { lastRecordAt } from '../records.ts';
 import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow, unchangedByHand } from '../rows.ts';
+import { placeOfUnique, removeUnique, type UniquePlace } from '../unique.ts';
 
 /** One poll of a shard reads so many rows, of at most a megabyte. */
 const PAGE = 25;
@@ -74,13 +76,36 @@ export class Pruning {
     }
     if (!(await this.#isOver(shard, head, row, oldest))) return;
     const { engine, limits } = this.#rows;
+    const places = await this.#placesOf(shard, row);
     // The rows of keys first: a piece that is there names them.
     for (const key of keysOf(row)) {
       const condition = unchangedByHand(changes.get(key) ?? 0);
       const { isDone } = await engine.remove(pieceOf(keyOf(pk, key), row.piece), condition, limits);
       if (!isDone) return;
     }
-    await engine.remove(pieceOf(pk, row.piece), unchangedByHand(row.changes), limits);
+    const { isDone } = await engine.remove(pieceOf(pk, row.piece), unchangedByHand(row.changes), limits);
+    if (isDone) for (const [id, place] of places) await removeUnique(this.#rows, place, id);
+  }
+
+  /** The places that its jobs of unique kinds may still have. */
+  async #placesOf(shard: number, row: JobRow): Promise<[id: number, place: UniquePlace][]> {
+    const { kindName } = await this.#ids();
+    const ruleOf = (kind: number): UniqueRule | undefined =>
+      this.#definition.kinds.get(kindName.get(kind) ?? '')?.unique;
+    if (row.kinds.every((kind) => ruleOf(kind) === undefined)) return [];
+    const pk = this.#rows.shard(shard);
+    const keys = [...keysOf(row)];
+    const bodies = await Promise.all(keys.map((key) => this.#rows.get(pieceOf(keyOf(pk, key), row.piece))));
+    const found = keys.length === 0 ? [row] : bodies.flatMap((item) => (item === undefined ? [] : readJobRow(item)));
+    return found.flatMap((body) =>
+      body.indexes.flatMap((index, at): [number, UniquePlace][] => {
+        const rule = ruleOf(body.kinds[at] ?? -1);
+        if (rule === undefined) return [];
+        const job = { key: row.keys?.[index], payload: body.payloads[at] ?? null };
+        const kind = kindName.get(body.kinds[at] ?? -1) ?? '';
+        return [[jobNumber(shard, row.piece, index), placeOfUnique(this.#rows.queue, kind, rule, job)]];
+      }),
+    );
   }
 
   /** Whether all jobs of a piece are over, and their records old. */
@@ -88,7 +113,7 @@ export class Pruning {
     const pk = this.#rows.shard(shard);
     const { kindName } = await this.#ids();
     // A job that is unique for ever is there for ever.
-    const isKept = row.kinds.some((kind) => this.#definition.kinds.get(kindName.get(kind) ?? '')?.unique !== undefined);
+    const isKept = row.kinds.some((kind) => isForEver(this.#definition.kinds.get(kindName.get(kind) ?? '')?.unique));
     if (row.n > 0 && isKept) return false;
     let head = before;
     if (row.dueAt > 0) {
@@ -108,6 +133,10 @@ export class Pruning {
     }
     return (await lastRecordAt(this.#rows, shard, row.piece)) < oldest;
   }
+}
+
+function isForEver(rule: UniqueRule | undefined): boolean {
+  return rule?.while === 'ever' && rule.per === undefined;
 }
 
 function keysOf(row: JobRow): Set<string> {

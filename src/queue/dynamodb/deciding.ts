@@ -1,0 +1,154 @@
+/** Enqueues of which the table decides whether their job is there already. One job after another. */
+import { InvalidInput, NotSupported } from '../../base/errors.ts';
+import { kindIdOf } from '../declare/kind-id.ts';
+import type { UniqueRule } from '../declare/unique.ts';
+import type { Definition } from '../definition.ts';
+import { shardOf } from '../enqueue.ts';
+import type { JobStatus } from '../job.ts';
+import { type OwnOptions, ownOptions } from '../job-options.ts';
+import type { DecidedJobs, NewJobs, QueueIds, UniqueJobs } from '../store.ts';
+import type { QueueRows } from './database.ts';
+import { addJobs } from './producing.ts';
+import { addUnique, placeOfUnique } from './unique.ts';
+
+/** A request as a producer makes it: see `requestOptions` in job-options.ts. */
+interface JobRequest extends OwnOptions {
+  readonly kind?: string;
+  readonly key?: string | null;
+  readonly payload?: unknown;
+  readonly priority?: number;
+  readonly runAt?: string;
+  /** `250 milliseconds`. */
+  readonly delay?: string;
+  readonly after?: readonly string[];
+  /** True: one job of a key, ever. Undefined: as its kind declares. */
+  readonly unique?: boolean | UniqueRule;
+}
+
+const ONE_EVER: UniqueRule = { by: 'key', while: 'ever' };
+
+export class Deciding {
+  readonly #rows: QueueRows;
+  readonly #definition: Definition;
+  readonly #ids: () => Promise<QueueIds>;
+
+  constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>) {
+    this.#rows = rows;
+    this.#definition = definition;
+    this.#ids = ids;
+  }
+
+  async enqueue(
+    request: object,
+    trace: string | undefined,
+  ): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
+    const given: JobRequest = request;
+    if (given.after !== undefined && given.after.length > 0)
+      throw new NotSupported('on DynamoDB no job comes after others: leave out after, or use a key');
+    const batch = await this.#batchOf(given);
+    const { kind = '', payload = null } = given;
+    const key = given.key ?? undefined;
+    const rule = this.#ruleOf(given);
+    if (rule === undefined) {
+      const [id] = await addJobs(this.#rows, batch, trace, this.#definition.keyed);
+      return { id: String(id), status: 'new', duplicate: false };
+    }
+    const place = placeOfUnique(this.#rows.queue, kind, rule, { key, payload });
+    const { id, status, isDuplicate } = await addUnique(this.#rows, this.#definition, batch, place, trace);
+    return { id: String(id), status, duplicate: isDuplicate };
+  }
+
+  /** Jobs of a kind without a rule that follow each other are added together. */
+  async addMany(batch: UniqueJobs, trace: string | undefined): Promise<DecidedJobs> {
+    const { kindName } = await this.#ids();
+    const payloads: unknown[] = JSON.parse(batch.payloads);
+    const rules = new Map(batch.rules.map(({ kind, ...rule }) => [kind, rule]));
+    const kindOf = (at: number): number => one(batch.kinds, at) ?? 0;
+    const ids: string[] = [];
+    const duplicates: number[] = [];
+    for (let at = 0; at < batch.n; ) {
+      const rule = rules.get(kindOf(at));
+      let end = at + 1;
+      if (rule === undefined) {
+        const isLike = (other: number): boolean =>
+          rules.get(kindOf(other)) === undefined && one(batch.shards, other) === one(batch.shards, at);
+        while (end < batch.n && isLike(end)) end += 1;
+        const added = await addJobs(this.#rows, part(batch, payloads, at, end), trace, this.#definition.keyed);
+        ids.push(...added.map(String));
+      } else {
+        const job = { key: batch.keys?.[at] ?? undefined, payload: payloads[at] ?? null };
+        const place = placeOfUnique(this.#rows.queue, kindName.get(kindOf(at)) ?? '', rule, job);
+        const some = part(batch, payloads, at, end);
+        const { id, isDuplicate } = await addUnique(this.#rows, this.#definition, some, place, trace);
+        ids.push(String(id));
+        if (isDuplicate) duplicates.push(at);
+      }
+      at = end;
+    }
+    return { ids, duplicates };
+  }
+
+  /** @throws InvalidInput  it is unique by a key that it does not have */
+  #ruleOf({ kind = '', key, unique }: JobRequest): UniqueRule | undefined {
+    const own = unique === true ? ONE_EVER : unique === false ? undefined : unique;
+    const rule = unique === undefined ? this.#definition.kinds.get(kind)?.unique : own;
+    if (rule?.replace === true) {
+      throw new NotSupported('on DynamoDB unique has no replace: change the job that waits by update()');
+    }
+    if (rule?.by === 'key' && (key ?? undefined) === undefined) {
+      throw new InvalidInput(`the job is unique by its key, and has none: give it a key`, { field: 'key' });
+    }
+    return rule;
+  }
+
+  async #batchOf(given: JobRequest): Promise<NewJobs> {
+    const { kindId } = await this.#ids();
+    const { kind = '', payload = null, priority = 0, runAt, delay } = given;
+    const key = given.key ?? undefined;
+    const { schedule: _, ...options } = given;
+    const own = ownOptions(options);
+    refuseOptions(own === undefined ? null : JSON.stringify([own]));
+    const { shards } = this.#definition;
+    return {
+      shard: key === undefined ? Math.floor(Math.random() * shards) : shardOf(key, shards),
+      n: 1,
+      kinds: [kindIdOf(kind, { kindId })],
+      priorities: [priority],
+      payloads: JSON.stringify([payload]),
+      keys: key === undefined ? null : [key],
+      runAt: runAt === undefined ? null : [new Date(runAt)],
+      delays: delay === undefined ? null : [Number.parseFloat(delay)],
+      options: own === undefined ? null : JSON.stringify([own]),
+    };
+  }
+}
+
+/** The only element stands for all. */
+function one<T>(all: readonly T[], at: number): T | undefined {
+  return all.length === 1 ? all[0] : all[at];
+}
+
+function part(batch: UniqueJobs, payloads: readonly unknown[], from: number, to: number): NewJobs {
+  const cut = <T>(all: readonly T[]): readonly T[] => (all.length === 1 ? all : all.slice(from, to));
+  const of = <T>(all: readonly T[] | null): readonly T[] | null => (all === null ? null : all.slice(from, to));
+  const options: unknown[] = batch.options === null ? [] : JSON.parse(batch.options);
+  return {
+    shard: one(batch.shards, from) ?? 0,
+    n: to - from,
+    kinds: cut(batch.kinds),
+    priorities: cut(batch.priorities),
+    payloads: JSON.stringify(payloads.slice(from, to)),
+    keys: of(batch.keys),
+    runAt: of(batch.runAt),
+    delays: of(batch.delays),
+    options: batch.options === null ? null : JSON.stringify(options.slice(from, to)),
+  };
+}
+
+/** @throws NotSupported  no claim removes a job whose time is over */
+export function refuseOptions(options: string | null): void {
+  if (options?.includes('"expiresAt":') !== true) return;
+  const all: ({ readonly expiresAt?: string } | null)[] = JSON.parse(options);
+  if (all.every((own) => own?.expiresAt === undefined)) return;
+  throw new NotSupported('on DynamoDB jobs do not expire: leave out expiresAt, and look at the time in the handler');
+}

@@ -1,0 +1,174 @@
+/**
+ * Changes a job that waits, by hand: its row, and the head that says where it waits, in one transaction. A claim that has read the row
+ * before is refused by the head, and reads it again; so no handler gets what was changed.
+ */
+import { Conflict, InvalidInput, NotSupported } from '../../../base/errors.ts';
+import { checkOptions } from '../../../base/options/options.ts';
+import {
+  Expression,
+  fieldsOf,
+  num,
+  type PartialCondition,
+  type PartialWrite,
+  written,
+} from '../../../engine/dynamodb/index.ts';
+import type { Definition, Kind } from '../../definition.ts';
+import { type OwnOptions, ownOptions, refuseTwoTimes } from '../../job-options.ts';
+import { changeShape } from '../../operate/job-operations.ts';
+import type { JobChange } from '../../operate/operations.ts';
+import type { QueueRows } from '../database.ts';
+import { refuseOptions } from '../deciding.ts';
+import { changedInHead } from '../heads/by-hand.ts';
+import { added, backName } from '../heads/head.ts';
+import { keyChanged } from '../heads/key-head.ts';
+import { bandOf } from '../heads/place.ts';
+import { POKE } from '../heads/spans.ts';
+import { delayOf, headOf, keyOf, MOST_PIECE, pieceOf, rowChanged } from '../rows.ts';
+import { findUnique, placeOfUnique } from '../unique.ts';
+import { cancelledIn, withCancelled } from '../work/delays.ts';
+import { type FoundJob, findJob } from './standing.ts';
+
+const MOST_TRIES = 40;
+
+/** What is left out stays. */
+export interface WaitingChange {
+  /** As JSON. */
+  readonly payload: string | undefined;
+  /** In milliseconds since 1970 by the service's clock. */
+  readonly runAt: number | undefined;
+  readonly priority: number | undefined;
+  readonly own: OwnOptions | undefined;
+}
+
+/** @param json  checks a payload @throws InvalidInput  there is nothing to change @throws NotSupported */
+export async function readChange(
+  rows: QueueRows,
+  change: Omit<JobChange, 'tx'>,
+  json: (payload: unknown) => Promise<string>,
+): Promise<WaitingChange> {
+  const given = checkOptions('update', change, changeShape);
+  const { tx, payload, runAt, delay, priority } = given;
+  if (tx !== undefined) throw new InvalidInput('on DynamoDB update takes no tx', { field: 'tx' });
+  refuseTwoTimes({ runAt, delay });
+  const own = ownOptions(given);
+  refuseOptions(own === undefined ? null : JSON.stringify([own]));
+  const at = runAt?.getTime() ?? (delay === undefined ? undefined : Math.ceil(rows.engine.now() + delay));
+  if (payload === undefined && at === undefined && priority === undefined && own === undefined) {
+    throw new InvalidInput('update was given nothing to change: payload, runAt, delay, priority, attempts …', {
+      field: 'payload',
+    });
+  }
+  // What was not given is undefined, and stays what it is.
+  const set = own === undefined ? undefined : JSON.parse(JSON.stringify(own));
+  return { payload: payload === undefined ? undefined : await json(payload), runAt: at, priority, own: set };
+}
+
+type Writes = (PartialWrite | PartialCondition)[];
+
+/**
+ * @returns the job as it was before
+ * @throws Conflict  it has begun or ended @throws NotSupported  a priority of another band @throws InvalidInput, NotFound
+ */
+export async function updateWaiting(
+  rows: QueueRows,
+  definition: Definition,
+  id: string,
+  change: WaitingChange,
+  kindName: ReadonlyMap<number, string>,
+): Promise<FoundJob> {
+  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    const job = await findJob(rows, definition, id);
+    if (job.status !== 'new') {
+      const state = job.status === 'in-progress' ? 'in progress' : job.status === 'error' ? 'in error' : job.status;
+      throw new Conflict(`job ${id} is ${state}, so it cannot be changed any more; only a job that waits can`);
+    }
+    refuseBand(job, change.priority);
+    const moved = await movedTo(rows, job, change.runAt);
+    if (moved === undefined) continue;
+    const kind = definition.kinds.get(kindName.get(job.kind) ?? '');
+    const places = kind === undefined ? [] : await placeMoved(rows, definition, kind, job, change.payload);
+    if (await rows.together([inRow(rows, job, change), ...moved, ...places])) return job;
+  }
+  throw new Conflict(`job ${id} changes all the time; try again`);
+}
+
+/** @throws NotSupported */
+function refuseBand({ priority, key }: FoundJob, wanted: number | undefined): void {
+  if (wanted === undefined || key !== undefined || bandOf(wanted) === bandOf(priority)) return;
+  throw new NotSupported(
+    `on DynamoDB a priority is one of three bands, below 0, 0 and above 0, and that of a job is a part of its id: ${priority} cannot become ${wanted}; cancel the job, and enqueue another one`,
+  );
+}
+
+/** @throws InvalidInput  the payload has no room */
+function inRow(rows: QueueRows, job: FoundJob, { payload, runAt, priority, own }: WaitingChange): PartialWrite {
+  const pk = rows.shard(job.shard);
+  const parsed: unknown = payload === undefined ? undefined : JSON.parse(payload);
+  const { written: request, payloads } = rowChanged(job.body, {
+    at: job.at,
+    payload: parsed,
+    runAt,
+    priority,
+    options: own,
+  });
+  if (Buffer.byteLength(payloads) > MOST_PIECE) {
+    throw new InvalidInput(
+      `the payload has no room: job ${job.id} is in one row of DynamoDB with ${job.body.n - 1} others, which has at most ${MOST_PIECE} bytes; cancel it, and enqueue another one`,
+      { field: 'payload' },
+    );
+  }
+  const partition = job.key === undefined ? pk : keyOf(pk, job.key);
+  return { key: pieceOf(partition, job.spot.piece), written: request };
+}
+
+/** What says where it waits, with the new time. @returns undefined when that has changed since the job was found */
+async function movedTo(rows: QueueRows, job: FoundJob, runAt: number | undefined): Promise<Writes | undefined> {
+  const { shard, spot, id, key, keyHead } = job;
+  const pk = rows.shard(shard);
+  const name = backName(`u${id}.${job.body.changes}`);
+  const dueAt = runAt === undefined ? undefined : runAt > rows.engine.now() ? runAt : 0;
+  if (key !== undefined) {
+    const change = keyHead === undefined ? undefined : keyChanged(keyHead, id, dueAt);
+    if (change === undefined) return undefined;
+    const head = { key: headOf(keyOf(pk, key)), written: written(change) };
+    if (dueAt === undefined) return [head];
+    const poke = { ...spot, n: 1, attempts: POKE, dueAt };
+    return [head, { key: headOf(pk), written: written(added({ name, spans: [poke] })) }];
+  }
+  const standing = job.isDelayed ? ('delayed' as const) : job.standing;
+  if (standing !== 'line' && standing !== 'back' && standing !== 'delayed') return undefined;
+  // One in the line is due already.
+  const due = standing === 'line' && dueAt === 0 ? undefined : dueAt;
+  const change = changedInHead(job.head, spot, standing, name, due);
+  if (change === undefined) return undefined;
+  const head = { key: headOf(pk), written: written(change) };
+  if (standing !== 'delayed' || due === undefined) return [head];
+  const place = delayOf(pk, job.dueAt, spot.piece);
+  const delay = await rows.get(place);
+  if (delay === undefined || cancelledIn(delay).includes(spot.index)) return undefined;
+  return [head, { key: place, written: withCancelled(delay, [...cancelledIn(delay), spot.index]) }];
+}
+
+/** Another payload may be another value of its unique kind. @throws Conflict  another job has that */
+async function placeMoved(
+  rows: QueueRows,
+  definition: Definition,
+  { name, unique }: Kind,
+  job: FoundJob,
+  payload: string | undefined,
+): Promise<Writes> {
+  if (unique === undefined || unique.by === 'key' || payload === undefined) return [];
+  const before = placeOfUnique(rows.queue, name, unique, { key: job.label, payload: job.payload });
+  const after = placeOfUnique(rows.queue, name, unique, { key: job.label, payload: JSON.parse(payload) });
+  if (before.key.pk === after.key.pk) return [];
+  const { there, mark } = await findUnique(rows, definition, after);
+  if (there !== undefined && there.id !== job.id) {
+    const state = there.status === 'in-progress' ? 'in progress' : there.status;
+    throw new Conflict(
+      `job ${job.id} cannot be given this payload: its kind "${name}" is unique, and job ${there.id} is the one already; that one is ${state}`,
+    );
+  }
+  const own = fieldsOf(await rows.get(before.key))['j'];
+  if (own !== job.id) return [mark(job.id)];
+  return [mark(job.id), { key: before.key, removed: new Expression().whenIs('j', num(job.id)).write() }];
+}

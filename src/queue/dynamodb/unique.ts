@@ -1,0 +1,120 @@
+/**
+ * Unique jobs. A row says which job is the one of its kind and value. Enqueues write it together with their job, and judge it by the state
+ * of the job that it names; so a settlement never touches it, and every end of a job frees its place.
+ */
+import { createHash } from 'node:crypto';
+import { NotFound } from '../../base/errors.ts';
+import { isObject } from '../../base/options/shape.ts';
+import { fieldsOf, type Key, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
+import type { UniqueRule } from '../declare/unique.ts';
+import type { Definition } from '../definition.ts';
+import type { JobStatus } from '../job.ts';
+import type { NewJobs } from '../store.ts';
+import type { QueueRows } from './database.ts';
+import { statusOfJob } from './operate/standing.ts';
+import { addWith } from './producing.ts';
+import { uniqueOf } from './rows.ts';
+
+const F = { job: 'j', version: 'v', at: 't' } as const;
+
+/** The row of a value, and how long its job counts. */
+export interface UniquePlace {
+  readonly key: Key;
+  readonly rule: UniqueRule;
+}
+
+export interface UniqueJob {
+  readonly id: number;
+  readonly status: JobStatus;
+}
+
+/** What a row was found to say. */
+export interface UniqueFound {
+  /** The job that is the one now; undefined: its place is free. */
+  readonly there: UniqueJob | undefined;
+  /** Puts a job in its place: the part of a transaction, which fails when the row has changed since. */
+  readonly mark: (id: number) => PartialWrite;
+}
+
+/** The row of a job of a unique kind. */
+export function placeOfUnique(
+  queue: string,
+  kind: string,
+  rule: UniqueRule,
+  job: { readonly key: string | undefined; readonly payload: unknown },
+): UniquePlace {
+  const { by } = rule;
+  if (by === 'key') return { key: uniqueOf(queue, kind, 'k', job.key ?? ''), rule };
+  const value = by === 'payload' ? job.payload : by.map((path) => valueAt(job.payload, path.split('.')));
+  const digest = createHash('sha256')
+    .update(JSON.stringify([by, inOrder(value)]))
+    .digest('base64url');
+  return { key: uniqueOf(queue, kind, 'd', digest), rule };
+}
+
+/** The row first, then the state of its job: one that was over, and is new again, has another version. */
+export async function findUnique(
+  rows: QueueRows,
+  definition: Definition,
+  { key, rule }: UniquePlace,
+): Promise<UniqueFound> {
+  const fields = fieldsOf(await rows.get(key));
+  const [job, version] = [fields[F.job] ?? null, fields[F.version] ?? null];
+  const now = Math.floor(rows.engine.now());
+  const mark = (id: number): PartialWrite => {
+    const set = { [F.job]: id, [F.version]: Number(version ?? 0) + 1, [F.at]: now };
+    return { key, written: written({ expect: { [F.job]: job, [F.version]: version }, set }) };
+  };
+  if (job === null) return { there: undefined, mark };
+  const perMs = rule.per === undefined ? Infinity : Number.parseFloat(rule.per);
+  if (Number(fields[F.at]) + perMs <= now) return { there: undefined, mark };
+  const status = await statusOfJob(rows, definition, Number(job)).catch(unlessMissing);
+  const counts =
+    rule.while === 'ever' || status === 'new' || (rule.while === 'outstanding' && status === 'in-progress');
+  return { there: counts ? { id: Number(job), status: status ?? 'complete' } : undefined, mark };
+}
+
+/** Adds the one job of a place, or finds it. */
+export async function addUnique(
+  rows: QueueRows,
+  definition: Definition,
+  batch: NewJobs,
+  place: UniquePlace,
+  trace: string | undefined,
+): Promise<UniqueJob & { readonly isDuplicate: boolean }> {
+  for (;;) {
+    const { there, mark } = await findUnique(rows, definition, place);
+    if (there !== undefined) return { ...there, isDuplicate: true };
+    const id = await addWith(rows, batch, trace, definition.keyed, (added) => [mark(added)]);
+    if (id !== undefined) return { id, status: 'new', isDuplicate: false };
+  }
+}
+
+/** Frees the place of a job that is removed, unless another job has it. */
+export async function removeUnique(rows: QueueRows, { key }: UniquePlace, id: number): Promise<void> {
+  const condition = { ConditionExpression: 'j = :0', ExpressionAttributeValues: { ':0': { N: String(id) } } };
+  await rows.engine.remove(key, condition, rows.limits);
+}
+
+/** What is missing counts as null. */
+function valueAt(payload: unknown, [name, ...rest]: readonly string[]): unknown {
+  if (name === undefined) return payload ?? null;
+  return isObject(payload) && Object.hasOwn(payload, name) ? valueAt(Reflect.get(payload, name), rest) : null;
+}
+
+/** The same for objects whose properties come in another order. */
+function inOrder(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inOrder);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .toSorted(([one], [other]) => (one < other ? -1 : 1))
+      .map(([name, each]) => [name, inOrder(each)]),
+  );
+}
+
+/** Its history is over. */
+function unlessMissing(error: unknown): undefined {
+  if (error instanceof NotFound) return undefined;
+  throw error;
+}
