@@ -78,8 +78,8 @@ describe.skipIf(local.kind === 'dynalite')('jobs that are changed by hand on Dyn
     await worker.started;
     const { id } = await queue.enqueue('send', 'later', { delay: '1s' });
     // The line has passed its number.
-    await queue.enqueue('send', 'now');
-    await queue.drain();
+    const { id: next } = await queue.enqueue('send', 'now');
+    await eventually(async () => expect((await queue.get(next)).status).toBe('complete'));
     let looked = 0;
     await prune(queue.name, ({ operation, sk }) => {
       if (operation !== 'GetItem' || !sk.startsWith('d#')) return 'pass';
@@ -90,6 +90,37 @@ describe.skipIf(local.kind === 'dynalite')('jobs that are changed by hand on Dyn
     expect((await queue.get(id)).status).toBe('in-progress');
     goOn.open();
     await queue.drain();
+    expect((await queue.get(id)).status).toBe('complete');
+  });
+
+  // Invariant Q1.
+  test('a delayed job that becomes due while it is looked for is not taken for done', async () => {
+    const name = fresh();
+    const [running, goOn] = [gate(), gate()];
+    const queue = createQueue(engine, name, { kinds: KINDS });
+    const handler = async (): Promise<void> => {
+      running.open();
+      await goOn.opened;
+    };
+    const worker = queue.work({ send: handler }, { poll: '50ms' });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    const { id } = await queue.enqueue('send', {}, { delay: '500ms' });
+    let looks = 0;
+    const slow = faultyClient(client, ({ operation, input }) => {
+      if (operation !== 'Query' || !JSON.stringify(input).includes('"d#')) return 'pass';
+      looks += 1;
+      return { after: running.opened };
+    });
+    const watching = createQueue(dynamodb(slow, { table: TABLE }), name, { kinds: KINDS });
+    let isDrained = false;
+    const drained = watching.drain({ delayed: true }).then(() => {
+      isDrained = true;
+    });
+    await running.opened;
+    await eventually(() => expect(isDrained || looks > 1).toBe(true));
+    expect(isDrained).toBe(false);
+    goOn.open();
+    await drained;
     expect((await queue.get(id)).status).toBe('complete');
   });
 

@@ -64,6 +64,8 @@ export class DynamoQueueCounts {
   async left(): Promise<RemainingWork> {
     const left = { ready: false, parked: false, running: false, delayed: false };
     const at = this.#rows.engine.now();
+    // Before the heads, which have them after that: a job that becomes due meanwhile is in one of the two.
+    left.delayed = await this.#isAnyDelayed();
     for (const [shard, head] of (await this.#heads()).entries()) {
       left.running ||= head.claims.length > 0;
       for (const { spans } of head.back) {
@@ -71,10 +73,14 @@ export class DynamoQueueCounts {
         left.delayed ||= spans.some(({ dueAt }) => dueAt > at);
       }
       left.ready ||= !isQuiet({ ...head, back: [], claims: [] }) && (await this.#lineOf(shard, head)) > 0;
-      const delays = await this.#rows.range(this.#rows.shard(shard), DELAYS.first, DELAYS.last, 1);
-      left.delayed ||= delays.length > 0;
     }
     return left;
+  }
+
+  async #isAnyDelayed(): Promise<boolean> {
+    const shards = Array.from({ length: this.#definition.shards }, (_, shard) => this.#rows.shard(shard));
+    const found = await Promise.all(shards.map((pk) => this.#rows.range(pk, DELAYS.first, DELAYS.last, 1)));
+    return found.some((items) => items.length > 0);
   }
 
   #heads(): Promise<ShardHead[]> {
