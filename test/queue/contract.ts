@@ -1,4 +1,5 @@
 import { describe } from 'vitest';
+import { afterPromises } from './contract/after.ts';
 import { attemptPromises } from './contract/attempts.ts';
 import { batchPromises, noBatchPromises } from './contract/batch.ts';
 import { changePromises } from './contract/change.ts';
@@ -14,6 +15,7 @@ export function queueContract(hold: Fixture['hold'], open: () => Promise<Fixture
   describe('enqueue', () => enqueuePromises(open, lacks));
   describe('keys', () => keyPromises(open, lacks));
   describe('attempts', () => attemptPromises(open));
+  describe('after', () => afterPromises(open));
   describe('unique', () => uniquePromises(hold, open));
   describe('changes by hand', () => changePromises(hold, open));
   describe('once', () => oncePromises(open));

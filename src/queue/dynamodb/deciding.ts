@@ -5,11 +5,14 @@ import type { UniqueRule } from '../declare/unique.ts';
 import type { Definition } from '../definition.ts';
 import { shardOf } from '../enqueue.ts';
 import type { JobStatus } from '../job.ts';
-import { type OwnOptions, ownOptions } from '../job-options.ts';
+import { type AfterFailure, type OwnOptions, ownOptions } from '../job-options.ts';
 import type { DecidedJobs, NewJobs, QueueIds, UniqueJobs } from '../store.ts';
+import { AFTER_OTHERS, endsOf, readTerms, type WaitTerms } from './after.ts';
 import type { QueueRows } from './database.ts';
-import { addJobs } from './producing.ts';
-import { addUnique, placeOfUnique } from './unique.ts';
+import { statusOfJob } from './operate/standing.ts';
+import { addJobs, addWith } from './producing.ts';
+import { addUnique, placeOfUnique, type UniquePlace } from './unique.ts';
+import type { Waits } from './work/waits.ts';
 
 /** A request as a producer makes it: see `requestOptions` in job-options.ts. */
 interface JobRequest extends OwnOptions {
@@ -20,9 +23,17 @@ interface JobRequest extends OwnOptions {
   readonly runAt?: string;
   /** `250 milliseconds`. */
   readonly delay?: string;
-  readonly after?: readonly string[];
+  readonly after?: readonly unknown[];
+  readonly afterError?: AfterFailure;
+  readonly afterCancel?: AfterFailure;
   /** True: one job of a key, ever. Undefined: as its kind declares. */
   readonly unique?: boolean | UniqueRule;
+}
+
+interface Decided {
+  readonly id: string;
+  readonly status: JobStatus;
+  readonly duplicate: boolean;
 }
 
 const ONE_EVER: UniqueRule = { by: 'key', while: 'ever' };
@@ -31,24 +42,26 @@ export class Deciding {
   readonly #rows: QueueRows;
   readonly #definition: Definition;
   readonly #ids: () => Promise<QueueIds>;
+  readonly #waits: Waits;
 
-  constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>) {
+  constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>, waits: Waits) {
+    this.#waits = waits;
     this.#rows = rows;
     this.#definition = definition;
     this.#ids = ids;
   }
 
-  async enqueue(
-    request: object,
-    trace: string | undefined,
-  ): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
+  async enqueue(request: object, trace: string | undefined): Promise<Decided> {
     const given: JobRequest = request;
-    if (given.after !== undefined && given.after.length > 0)
-      throw new NotSupported('on DynamoDB no job comes after others: leave out after, or use a key');
-    const batch = await this.#batchOf(given);
+    const terms = readTerms(given);
+    const batch = await this.#batchOf(given, terms);
     const { kind = '', payload = null } = given;
     const key = given.key ?? undefined;
     const rule = this.#ruleOf(given);
+    if (terms !== undefined) {
+      const place = rule === undefined ? undefined : placeOfUnique(this.#rows.queue, kind, rule, { key, payload });
+      return this.#addWaiting(batch, terms, place, trace);
+    }
     if (rule === undefined) {
       const [id] = await addJobs(this.#rows, batch, trace, this.#definition.keyed);
       return { id: String(id), status: 'new', duplicate: false };
@@ -56,6 +69,28 @@ export class Deciding {
     const place = placeOfUnique(this.#rows.queue, kind, rule, { key, payload });
     const { id, status, isDuplicate } = await addUnique(this.#rows, this.#definition, batch, place, trace);
     return { id: String(id), status, duplicate: isDuplicate };
+  }
+
+  /** @throws NotFound  there is no such job to come after */
+  async #addWaiting(
+    batch: NewJobs,
+    terms: WaitTerms,
+    place: UniquePlace | undefined,
+    trace: string | undefined,
+  ): Promise<Decided> {
+    const { size } = await endsOf(this.#rows, this.#definition, terms.parents);
+    let id: number | undefined;
+    if (place !== undefined) {
+      const added = await addUnique(this.#rows, this.#definition, batch, place, trace, terms);
+      if (added.isDuplicate) return { id: String(added.id), status: added.status, duplicate: true };
+      ({ id } = added);
+    }
+    while (id === undefined) {
+      id = await addWith(this.#rows, batch, trace, this.#definition.keyed, () => [], terms);
+    }
+    if (size < terms.parents.length) return { id: String(id), status: 'new', duplicate: false };
+    await this.#waits.lookAtJob(id);
+    return { id: String(id), status: await statusOfJob(this.#rows, this.#definition, id), duplicate: false };
   }
 
   /** Jobs of a kind without a rule that follow each other are added together. */
@@ -101,7 +136,7 @@ export class Deciding {
     return rule;
   }
 
-  async #batchOf(given: JobRequest): Promise<NewJobs> {
+  async #batchOf(given: JobRequest, terms: WaitTerms | undefined): Promise<NewJobs> {
     const { kindId } = await this.#ids();
     const { kind = '', payload = null, priority = 0, runAt, delay } = given;
     const key = given.key ?? undefined;
@@ -109,6 +144,10 @@ export class Deciding {
     const own = ownOptions(options);
     refuseOptions(own === undefined ? null : JSON.stringify([own]));
     const { shards } = this.#definition;
+    if (terms !== undefined && (runAt ?? delay) !== undefined) {
+      throw new NotSupported('on DynamoDB a job has either a time or others to come after, not both: leave one out');
+    }
+    const due = terms === undefined ? runAt : AFTER_OTHERS;
     return {
       shard: key === undefined ? Math.floor(Math.random() * shards) : shardOf(key, shards),
       n: 1,
@@ -116,7 +155,7 @@ export class Deciding {
       priorities: [priority],
       payloads: JSON.stringify([payload]),
       keys: key === undefined ? null : [key],
-      runAt: runAt === undefined ? null : [new Date(runAt)],
+      runAt: due === undefined ? null : [new Date(due)],
       delays: delay === undefined ? null : [Number.parseFloat(delay)],
       options: own === undefined ? null : JSON.stringify([own]),
     };

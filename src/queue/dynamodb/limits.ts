@@ -24,7 +24,12 @@ export function withinRows(definition: Definition): Definition {
       if (kind.debounce !== undefined) {
         throw refused(name, 'debounce', 'a claim does not see that a younger job of its key has come');
       }
-      if (kind.after.length > 0) throw refused(name, 'after', 'the end of a job looks at no other job');
+      if (kind.after.length > 0)
+        throw refused(
+          name,
+          'after',
+          'a claim looks at no job of another kind; name the jobs themselves, by after of enqueue()',
+        );
       return [name, { ...kind, maxBytes: Math.min(kind.maxBytes, MOST_BYTES) }];
     }),
   );

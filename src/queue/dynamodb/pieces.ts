@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { creation, type PartialWrite } from '../../engine/dynamodb/index.ts';
 import type { OwnOptions } from '../job-options.ts';
 import type { NewJobs } from '../store.ts';
+import { type WaitTerms, waitFields } from './after.ts';
 import type { QueueRows } from './database.ts';
 import { bandOf } from './heads/place.ts';
 import { delayOf, type JobRow, jobFields, keyOf, MOST_JOBS, MOST_PIECE, pieceOf } from './rows.ts';
@@ -91,6 +92,7 @@ export function rowsOf(
   number: number,
   piece: NewPiece,
   trace: string | undefined,
+  terms?: WaitTerms,
 ): PieceRows {
   const { jobs } = piece;
   const pk = rows.shard(shard);
@@ -110,13 +112,16 @@ export function rowsOf(
       options: some.some(({ job }) => job.options !== null) ? some.map(({ job }) => job.options) : undefined,
       keys: undefined,
       isLabelled: false,
+      parents: undefined,
       ...of,
     });
   const numbered = jobs.map((job, index) => ({ job, index }));
   const names = isKeyed ? jobs.map(({ key }) => key ?? '') : undefined;
   const labels = jobs.some(({ label }) => label !== undefined) ? jobs.map(({ label }) => label ?? '') : undefined;
   const labelled = { keys: labels, isLabelled: labels !== undefined };
-  const ofPiece = fields(numbered, isKeyed ? { payloads: [], keys: names ?? [], options: undefined } : labelled);
+  const own = isKeyed ? { payloads: [], keys: names ?? [], options: undefined } : labelled;
+  const ofPiece = fields(numbered, { ...own, parents: terms?.parents });
+  const delay = terms === undefined ? { n: jobs.length } : waitFields(terms);
   return {
     piece: { key: pieceOf(pk, number), written: creation(ofPiece) },
     keys: [...new Set(names)].map((name) => ({
@@ -128,6 +133,6 @@ export function rowsOf(
         ),
       ),
     })),
-    delays: dueAt === 0 ? [] : [{ key: delayOf(pk, dueAt, number), written: creation({ n: jobs.length }) }],
+    delays: dueAt === 0 ? [] : [{ key: delayOf(pk, dueAt, number), written: creation(delay) }],
   };
 }

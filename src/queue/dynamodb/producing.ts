@@ -1,6 +1,7 @@
 import { InvalidInput, NotSupported } from '../../base/errors.ts';
-import { fieldsOf, type Key, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
+import { fieldsOf, type Key, type PartialCondition, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
 import type { NewJobs } from '../store.ts';
+import { type WaitTerms, waiting } from './after.ts';
 import type { QueueRows } from './database.ts';
 import { added, backName, delayTold, lastNumber, numbersTaken } from './heads/head.ts';
 import { jobAdded, readKeyHead } from './heads/key-head.ts';
@@ -67,6 +68,7 @@ export async function partsOf(
 
 /**
  * Adds one job together with other writes, or nothing.
+ * @param terms  what it comes after: the head of its shard then counts it in the same transaction
  * @returns its id; undefined when the condition of another write did not hold, or the head of its key has changed meanwhile
  */
 export async function addWith(
@@ -74,19 +76,21 @@ export async function addWith(
   batch: NewJobs,
   trace: string | undefined,
   isKeyed: boolean,
-  others: (id: number) => readonly PartialWrite[],
+  others: (id: number) => readonly (PartialWrite | PartialCondition)[],
+  terms?: WaitTerms,
 ): Promise<number | undefined> {
   const { shard } = batch;
   const [piece] = piecesOf(batch, rows.engine.now(), isKeyed);
   if (piece === undefined) throw new InvalidInput('there is no job to add');
   const number = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, 1));
   const id = jobNumber(shard, number, 0);
-  const made = rowsOf(rows, shard, number, piece, trace);
+  const made = rowsOf(rows, shard, number, piece, trace, terms);
+  const told = terms === undefined ? [] : [{ key: headOf(rows.shard(shard)), written: written(waiting(1)) }];
   const heads = made.delays.length === 0 ? [] : await keyHeads(rows, shard, number, piece);
-  const isDone = await rows.together([...others(id), made.piece, ...made.keys, ...made.delays, ...heads]);
+  const isDone = await rows.together([...others(id), made.piece, ...made.keys, ...made.delays, ...heads, ...told]);
   // Refused, and it is there under this very number: an earlier try was carried out. Else no claim has to wait for the number.
   if (!isDone && (await isFilled(rows, made.piece.key))) return undefined;
-  if (made.delays.length > 0) await rows.change(headOf(rows.shard(shard)), delayTold());
+  if (made.delays.length > 0 && terms === undefined) await rows.change(headOf(rows.shard(shard)), delayTold());
   return id;
 }
 

@@ -137,6 +137,8 @@ export interface JobRow {
   readonly trace: string | undefined;
   /** How often people have changed one of its jobs, or brought it back. */
   readonly changes: number;
+  /** What its only job comes after, if that waits for others. */
+  readonly parents: readonly number[] | undefined;
   /** By index: times that were changed by hand since the enqueue; 0: at once. */
   readonly times: Readonly<Record<number, number>>;
 }
@@ -145,7 +147,8 @@ export interface JobRow {
 export function jobFields(
   row: Omit<JobRow, 'piece' | 'n' | 'changes' | 'times'>,
 ): Record<string, string | number | undefined> {
-  const { nonce, enqueuedAt, dueAt, indexes, kinds, priorities, payloads, keys, isLabelled, options, trace } = row;
+  const { nonce, enqueuedAt, dueAt, indexes, kinds, priorities, payloads, keys, isLabelled, options, trace, parents } =
+    row;
   const isPlain = indexes.every((index, at) => index === at);
   return {
     n: indexes.length,
@@ -160,6 +163,7 @@ export function jobFields(
     b: isLabelled ? 1 : undefined,
     m: options === undefined ? undefined : JSON.stringify(options),
     e: trace,
+    a: parents === undefined ? undefined : JSON.stringify(parents),
   };
 }
 
@@ -185,6 +189,7 @@ export function readJobRow(item: Item): JobRow {
     options: fields['m'] === undefined ? undefined : JSON.parse(String(fields['m'])),
     trace: fields['e'] === undefined ? undefined : String(fields['e']),
     changes: Number(fields[CHANGES] ?? 0),
+    parents: list('a')?.map(Number),
     times: JSON.parse(String(fields['u'] ?? '{}')),
   };
 }

@@ -28,6 +28,7 @@ import { QueueRows } from './database.ts';
 import { Deciding, refuseOptions } from './deciding.ts';
 import { declared, listName, readDeclared } from './declaration.ts';
 import { isQuiet, rescued } from './heads/head.ts';
+import { parentsOf } from './operate/parents.ts';
 import { addJobs } from './producing.ts';
 import { LEAST_MS } from './records.ts';
 import { declarationOf, headOf, progressOf, workersKey } from './rows.ts';
@@ -37,6 +38,7 @@ import type { HeldClaim } from './work/held.ts';
 import { Household, keeperOf } from './work/household.ts';
 import { Pruning } from './work/pruning.ts';
 import { Settling } from './work/settling.ts';
+import { Waits } from './work/waits.ts';
 import { WorkerRows } from './work/workers.ts';
 
 /** How long a request of a producer or of a person is tried. */
@@ -72,9 +74,10 @@ export class DynamoQueueStore implements PortedStore {
       options: { logger: engine.logger },
       address: () => Promise.resolve(`the table "${engine.table}" of DynamoDB`),
     };
-    this.#claimer = new Claimer(this.rows, this.household.liveness, this.#held);
-    this.#settling = new Settling(this.rows, this.#held, definition);
-    this.#deciding = new Deciding(this.rows, definition, () => this.register(definition));
+    const waits = new Waits(this.rows, definition, () => this.#known(), this.household.awaited);
+    this.#claimer = new Claimer(this.rows, this.household.liveness, this.#held, waits);
+    this.#settling = new Settling(this.rows, this.#held, definition, this.household.awaited);
+    this.#deciding = new Deciding(this.rows, definition, () => this.#known(), waits);
   }
 
   within(deadlineMs: number): DynamoQueueStore {
@@ -243,8 +246,13 @@ export class DynamoQueueStore implements PortedStore {
     if (!isDone) throw lost(job);
   }
 
-  parents(): Promise<readonly ParentRecord[]> {
-    return Promise.resolve([]);
+  async parents(_shard: number, job: number): Promise<readonly ParentRecord[]> {
+    const { kindName } = await this.#known();
+    return parentsOf(this.rows, this.#definition, kindName, job);
+  }
+
+  async #known(): Promise<QueueIds> {
+    return this.#ids ?? (await this.register(this.#definition));
   }
 
   guard(): Promise<void> {

@@ -10,6 +10,7 @@ import type { UniqueRule } from '../declare/unique.ts';
 import type { Definition } from '../definition.ts';
 import type { JobStatus } from '../job.ts';
 import type { NewJobs } from '../store.ts';
+import type { WaitTerms } from './after.ts';
 import type { QueueRows } from './database.ts';
 import { statusOfJob } from './operate/standing.ts';
 import { addWith } from './producing.ts';
@@ -81,11 +82,12 @@ export async function addUnique(
   batch: NewJobs,
   place: UniquePlace,
   trace: string | undefined,
+  terms?: WaitTerms,
 ): Promise<UniqueJob & { readonly isDuplicate: boolean }> {
   for (;;) {
     const { there, mark } = await findUnique(rows, definition, place);
     if (there !== undefined) return { ...there, isDuplicate: true };
-    const id = await addWith(rows, batch, trace, definition.keyed, (added) => [mark(added)]);
+    const id = await addWith(rows, batch, trace, definition.keyed, (added) => [mark(added)], terms);
     if (id !== undefined) return { id, status: 'new', isDuplicate: false };
   }
 }

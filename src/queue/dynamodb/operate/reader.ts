@@ -2,10 +2,11 @@ import { fieldsOf } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { JobRecord, JobTransition } from '../../job.ts';
 import { type Explanation, explainFacts, type Facts } from '../../operate/explain.ts';
+import { AFTER_OTHERS, endsOf, termsIn } from '../after.ts';
 import type { QueueRows } from '../database.ts';
 import { pausedAt } from '../heads/by-hand.ts';
 import { isIn } from '../heads/spans.ts';
-import { progressOf } from '../rows.ts';
+import { delayOf, progressOf } from '../rows.ts';
 import type { DynamoQueueStore } from '../store.ts';
 import { attemptOf, backUntil, type FoundJob, findJob, holderOf } from './standing.ts';
 /** Reads the jobs of a queue for people. */
@@ -36,7 +37,7 @@ export class DynamoQueueReader {
       attempt: attemptOf(job),
       payload: job.payload,
       enqueuedAt: new Date(job.enqueuedAt),
-      runAt: job.runAt > 0 ? new Date(job.runAt) : null,
+      runAt: job.runAt > 0 && job.runAt < AFTER_OTHERS ? new Date(job.runAt) : null,
       claimedAt: isOver && typeof last?.claimedAt === 'number' ? new Date(last.claimedAt) : null,
       settledAt: isOver && last !== undefined ? new Date(last.at) : null,
       processId: claim ?? (isOver ? (last?.processId ?? null) : null),
@@ -87,7 +88,9 @@ export class DynamoQueueReader {
     const workers = await this.#store.workers.list();
     const last = job.records.at(-1);
     const left = job.keyHead?.left.find((one) => one.id === job.id);
-    const retryAt = Math.max(left?.dueAt ?? 0, backUntil(job), job.isDelayed ? job.dueAt : 0);
+    const times = [left?.dueAt ?? 0, backUntil(job), job.isDelayed ? job.dueAt : 0];
+    const retryAt = Math.max(...times.filter((time) => time < AFTER_OTHERS));
+    const parents = job.status === 'new' && job.isDelayed ? await this.#waitsFor(job) : null;
     const before = job.keyHead?.left.find((one) => one.id < job.id);
     const at = this.#rows.engine.now();
     const pause = pausedAt(job.head);
@@ -100,7 +103,7 @@ export class DynamoQueueReader {
     }
     const facts: Facts = {
       status: job.status,
-      place: retryAt > at ? 'delayed' : before === undefined ? 'ready' : 'parked',
+      place: parents !== null || retryAt > at ? 'delayed' : before === undefined ? 'ready' : 'parked',
       queue: this.#definition.name,
       kind: kindName.get(job.kind) ?? '',
       key: job.label ?? null,
@@ -132,9 +135,19 @@ export class DynamoQueueReader {
       running: 0,
       holder: null,
       isHeld: false,
-      parents: null,
+      parents,
     };
     return explainFacts(id, facts);
+  }
+
+  /** Reads how each of the jobs stands that it comes after. @returns null when it waits for none */
+  async #waitsFor({ dueAt, shard, spot }: FoundJob): Promise<Facts['parents']> {
+    if (dueAt !== AFTER_OTHERS) return null;
+    const terms = termsIn(await this.#rows.get(delayOf(this.#rows.shard(shard), dueAt, spot.piece)));
+    if (terms === undefined) return null;
+    const ends = await endsOf(this.#rows, this.#definition, terms.parents);
+    const open = terms.parents.filter((id) => !ends.has(id));
+    return { jobs: open.length, first: open[0] === undefined ? null : String(open[0]) };
   }
 
   #attemptsOf(kind: string | undefined): number {

@@ -3,9 +3,10 @@
  * twice does it once, and what removes old jobs sees it by the count in the row of the job.
  */
 import { Conflict } from '../../../base/errors.ts';
-import { Expression, num, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import { Expression, num, type PartialCondition, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
 import { isOneEver } from '../../declare/unique.ts';
 import type { Definition, Kind } from '../../definition.ts';
+import { AFTER_OTHERS } from '../after.ts';
 import type { QueueRows } from '../database.ts';
 import { restoredInLine } from '../heads/by-hand.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
@@ -14,7 +15,7 @@ import { jobAdded } from '../heads/key-head.ts';
 import { POKE } from '../heads/spans.ts';
 import { changedByHand, delayOf, headOf, keyOf, pieceOf } from '../rows.ts';
 import { findUnique, placeOfUnique } from '../unique.ts';
-import { cancelledIn, withCancelled } from '../work/delays.ts';
+import { cancelledIn, unchanged, withCancelled } from '../work/delays.ts';
 import { type FoundJob, findJob } from './standing.ts';
 
 const MOST_TRIES = 20;
@@ -50,7 +51,7 @@ async function comingBack(
   rows: QueueRows,
   job: FoundJob,
   status: 'error' | 'cancelled',
-): Promise<PartialWrite[] | undefined> {
+): Promise<(PartialWrite | PartialCondition)[] | undefined> {
   const last = job.records.at(-1);
   if (last === undefined) return undefined;
   const mark = `h${job.spot.index}`;
@@ -80,7 +81,7 @@ async function placeAgain(rows: QueueRows, definition: Definition, kind: Kind, j
 interface Places {
   /** Of the head of the shard. */
   readonly change: Parameters<typeof written>[0];
-  readonly others: readonly PartialWrite[];
+  readonly others: readonly (PartialWrite | PartialCondition)[];
 }
 
 /** Where it comes back to: the line, its delay, the head of its shard, or that of its key. */
@@ -96,16 +97,19 @@ async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Pla
   const touched = { key: pieceOf(pk, spot.piece), written: changedByHand() };
   if (key !== undefined) {
     // A time that it was enqueued for counts on.
-    const due = runAt > at ? { dueAt: runAt, isScheduled: true } : { dueAt: 0, isScheduled: false };
+    const waits = dueAt === AFTER_OTHERS ? await rows.get(delayOf(pk, dueAt, spot.piece)) : undefined;
+    const isLater = runAt > at && (runAt < AFTER_OTHERS || waits !== undefined);
+    const due = isLater ? { dueAt: runAt, isScheduled: true } : { dueAt: 0, isScheduled: false };
     const change = job.keyHead === undefined ? undefined : jobAdded(job.keyHead, { id, attempt: 0, ...due });
     if (change === undefined) return undefined;
     const own = keyOf(pk, key);
     const poke = { ...spot, n: 1, attempts: POKE, dueAt: due.dueAt };
     const body = { key: pieceOf(own, spot.piece), written: changedByHand() };
-    return {
-      change: added({ name, spans: [poke] }),
-      others: [{ key: headOf(own), written: written(change) }, touched, body],
-    };
+    const others: Places['others'] = [{ key: headOf(own), written: written(change) }, touched, body];
+    if (waits === undefined) return { change: added({ name, spans: [poke] }), others };
+    // It goes on waiting for others, as long as the row of that is there.
+    const still = { key: delayOf(pk, dueAt, spot.piece), checked: unchanged(waits).write() };
+    return { change: { expect: {}, set: {} }, others: [...others, still] };
   }
   const place = delayOf(pk, dueAt, spot.piece);
   const delay = dueAt === 0 || isMoved ? undefined : await rows.get(place);

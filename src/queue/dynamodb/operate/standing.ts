@@ -116,8 +116,7 @@ function statusOf({ standing, keyStanding, isDelayed, records }: Omit<FoundJob, 
   const over: JobStatus = last === undefined || last.to === 'retry' || last.to === 'release' ? 'new' : last.to;
   if (keyStanding !== undefined) {
     if (keyStanding === 'held') return 'in-progress';
-    if (keyStanding === 'cancelled') return 'cancelled';
-    return keyStanding === 'over' ? over : 'new';
+    return keyStanding === 'over' || keyStanding === 'cancelled' ? over : 'new';
   }
   if (standing === 'claimed') return 'in-progress';
   // One that was put off by hand is left out of the line, too: what was said last about it counts.

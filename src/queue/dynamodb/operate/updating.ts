@@ -16,6 +16,7 @@ import type { Definition, Kind } from '../../definition.ts';
 import { type OwnOptions, ownOptions, refuseTwoTimes } from '../../job-options.ts';
 import { changeShape } from '../../operate/job-operations.ts';
 import type { JobChange } from '../../operate/operations.ts';
+import { AFTER_OTHERS } from '../after.ts';
 import type { QueueRows } from '../database.ts';
 import { refuseOptions } from '../deciding.ts';
 import { changedInHead } from '../heads/by-hand.ts';
@@ -127,6 +128,11 @@ async function movedTo(rows: QueueRows, job: FoundJob, runAt: number | undefined
   const pk = rows.shard(shard);
   const name = backName(`u${id}.${job.body.changes}`);
   const dueAt = runAt === undefined ? undefined : runAt > rows.engine.now() ? runAt : 0;
+  if (dueAt !== undefined && job.dueAt === AFTER_OTHERS && job.isDelayed) {
+    throw new NotSupported(
+      `on DynamoDB job ${id} has no time as long as it waits for others: leave out runAt and delay`,
+    );
+  }
   if (key !== undefined) {
     const change = keyHead === undefined ? undefined : keyChanged(keyHead, id, dueAt);
     if (change === undefined) return undefined;

@@ -3,6 +3,7 @@ import { ConnectionFailed } from '../../../base/errors.ts';
 import type { Item, Liveness } from '../../../engine/dynamodb/index.ts';
 import type { Origin } from '../../job-options.ts';
 import type { ClaimAnswer, ClaimedKey, ClaimedRun, ClaimRequest } from '../../store.ts';
+import { isAnyWaiting } from '../after.ts';
 import type { QueueRows } from '../database.ts';
 import { claimDecided, type LineView, type SeenPiece } from '../heads/claim.ts';
 import { noneEnded, withoutOldMinutes } from '../heads/ended.ts';
@@ -21,6 +22,7 @@ import { emptyPiece, headOf, type JobRow, originOf, pieceOf, readJobRow } from '
 import { Delays } from './delays.ts';
 import { claimId, type HeldClaim } from './held.ts';
 import { type KeyTaken, KeyTaker } from './key-taking.ts';
+import type { Waits } from './waits.ts';
 
 /** How often a claim is decided again after another worker's: then this poll leaves the shard to them. */
 const MOST_TRIES = 8;
@@ -28,6 +30,8 @@ const MOST_TRIES = 8;
 const MOST_PIECES = 100;
 /** A number whose piece has not come for this long is that of a producer that died: no request is under way for longer. */
 const GIVEN_UP_MS = 60_000;
+/** Where jobs wait for others, an idle worker looks that often. */
+const WAITING_MS = 1000;
 const EMPTY: ClaimAnswer = { runs: [], keys: [], seen: 0 };
 
 /** What the kinds of a queue say about claims of keys. */
@@ -42,12 +46,14 @@ export class Claimer {
   readonly #liveness: Liveness;
   readonly #keys: KeyTaker;
   readonly #delays: Delays;
+  readonly #waits: Waits;
   readonly #held: Map<number, HeldClaim>;
   /** Heads as the last write of this process has left them, while that left something to claim. */
   readonly #known = new Map<number, ShardHead>();
 
-  constructor(rows: QueueRows, liveness: Liveness, held: Map<number, HeldClaim>) {
+  constructor(rows: QueueRows, liveness: Liveness, held: Map<number, HeldClaim>, waits: Waits) {
     this.#rows = rows;
+    this.#waits = waits;
     this.#liveness = liveness;
     this.#held = held;
     this.#keys = new KeyTaker(rows, liveness);
@@ -83,12 +89,14 @@ export class Claimer {
       rows.clear();
       await this.#giveBackOrphans(shard, head);
       const due = await this.#delays.moveDue(shard, head);
-      if (due.isMoved) head = await this.#rows.head(shard);
+      const waits = isAnyWaiting(head.fields);
+      if (due.isMoved || (waits && (await this.#waits.look(shard)))) head = await this.#rows.head(shard);
       if (head.isPaused) return { answer: { ...EMPTY, paused: true } };
       const seen = await this.#look(shard, head, limit, rows);
       const now = this.#rows.engine.now();
       const decision = claimDecided(head, { ...wish, now }, seen);
-      if (decision === undefined) return { answer: { ...EMPTY, due: dueIn(head, due.nextAt, now) } };
+      const nextAt = waits ? Math.min(due.nextAt, now + WAITING_MS) : due.nextAt;
+      if (decision === undefined) return { answer: { ...EMPTY, due: dueIn(head, nextAt, now) } };
       const change = withoutOldMinutes(decision.change, head.fields, now);
       const outcome = await this.#rows.change(headOf(this.#rows.shard(shard)), change);
       head = readHead(outcome.fields);

@@ -79,7 +79,7 @@ export function cancelledIn(item: Item): number[] {
 }
 
 /** That it is there, and none of its jobs was cancelled since it was read. */
-function unchanged(item: Item): Expression {
+export function unchanged(item: Item): Expression {
   const request = new Expression().when('attribute_exists(pk)');
   const cancelled = fieldsOf(item)['x'];
   if (cancelled === undefined) return request.whenAbsent('x');
@@ -93,7 +93,8 @@ export function withCancelled(item: Item, cancelled: readonly number[]): Request
     .write();
 }
 
-function pieceIn(item: Item | undefined): number {
+/** The number of the piece whose jobs it delays. */
+export function pieceIn(item: Item | undefined): number {
   const sk = item === undefined ? '' : textOf(item, 'sk');
   return Number(sk.slice(sk.lastIndexOf('#') + 1));
 }

@@ -11,7 +11,7 @@ import { readHead, settledFrom } from '../heads/head.ts';
 import { keySettled, keyStandingOf, readKeyHead } from '../heads/key-head.ts';
 import { placeOf } from '../heads/place.ts';
 import { addWith } from '../producing.ts';
-import { headOf, pieceOf, readJobRow } from '../rows.ts';
+import { headOf, type JobRow, pieceOf, readJobRow } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';
 
 /** The largest payload that a letter repeats. */
@@ -20,6 +20,43 @@ const MOST_TRIES = 20;
 
 /** `none`: it leaves no letter. `stale`: it is no longer this worker's, and nothing was written. */
 export type LetterOutcome = 'none' | 'left' | 'stale';
+
+/** A job that ends in error, and its place in its row. */
+interface EndingJob {
+  readonly id: number;
+  readonly shard: number;
+  readonly row: JobRow;
+  readonly at: number;
+  readonly label: string | undefined;
+}
+
+/** @returns undefined when its kind has no `onError` */
+export function letterOf(
+  { name: queue, kinds }: Definition,
+  ids: QueueIds,
+  { id, shard, row, at, label }: EndingJob,
+  error: string,
+  attempts: number,
+): NewJobs | undefined {
+  const kind = ids.kindName.get(row.kinds[at] ?? -1) ?? '';
+  const letterKind = ids.kindId.get(kinds.get(kind)?.onError ?? '');
+  if (letterKind === undefined) return undefined;
+  const payload = row.payloads[at] ?? null;
+  const isPayloadOmitted = Buffer.byteLength(JSON.stringify(payload)) > MOST_BYTES;
+  const dead: DeadLetter = {
+    job: String(id),
+    queue,
+    kind,
+    key: label ?? null,
+    attempts,
+    error,
+    payload: isPayloadOmitted ? null : payload,
+    isPayloadOmitted,
+  };
+  const keys = label === undefined ? null : [label];
+  const rest = { kinds: [letterKind], priorities: [0], keys, runAt: null, delays: null, options: null };
+  return { shard, n: 1, payloads: JSON.stringify([dead]), ...rest };
+}
 
 export class Letters {
   readonly #rows: QueueRows;
@@ -55,31 +92,13 @@ export class Letters {
     { id, error = '' }: JobFailure,
     attempts: number,
   ): Promise<NewJobs | undefined> {
-    const { name: queue, kinds } = this.#definition;
     const { piece, index } = placeOf(id);
     const item = await this.#rows.get(pieceOf(key?.pk ?? this.#rows.shard(held.shard), piece));
     if (item === undefined) return undefined;
     const row = readJobRow(item);
     const at = row.indexes.indexOf(index);
-    const kind = this.ids?.kindName.get(row.kinds[at] ?? -1) ?? '';
-    const letterKind = this.ids?.kindId.get(kinds.get(kind)?.onError ?? '');
-    if (letterKind === undefined) return undefined;
-    const label = key?.key ?? row.keys?.[at];
-    const payload = row.payloads[at] ?? null;
-    const isPayloadOmitted = Buffer.byteLength(JSON.stringify(payload)) > MOST_BYTES;
-    const dead: DeadLetter = {
-      job: String(id),
-      queue,
-      kind,
-      key: label ?? null,
-      attempts,
-      error,
-      payload: isPayloadOmitted ? null : payload,
-      isPayloadOmitted,
-    };
-    const keys = label === undefined ? null : [label];
-    const rest = { kinds: [letterKind], priorities: [0], keys, runAt: null, delays: null, options: null };
-    return { shard: held.shard, n: 1, payloads: JSON.stringify([dead]), ...rest };
+    const job = { id, shard: held.shard, row, at, label: key?.key ?? row.keys?.[at] };
+    return this.ids === undefined ? undefined : letterOf(this.#definition, this.ids, job, error, attempts);
   }
 
   async #endPlain(held: HeldClaim, id: number, letter: NewJobs): Promise<boolean> {

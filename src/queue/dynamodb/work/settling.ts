@@ -11,6 +11,7 @@ import { type NewRecord, writeRecords } from '../records.ts';
 import { headOf } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';
 import { Letters } from './letters.ts';
+import type { Awaited } from './waits.ts';
 
 /** What one settlement says about one claim. */
 interface ClaimOutcomes {
@@ -44,7 +45,10 @@ export class Settling {
   readonly #historyMs: number;
   readonly #letters: Letters;
 
-  constructor(rows: QueueRows, held: Map<number, HeldClaim>, definition: Definition) {
+  readonly #awaited: Awaited;
+
+  constructor(rows: QueueRows, held: Map<number, HeldClaim>, definition: Definition, awaited: Awaited) {
+    this.#awaited = awaited;
     this.#rows = rows;
     this.#held = held;
     this.#historyMs = definition.historyMs;
@@ -59,6 +63,7 @@ export class Settling {
   async settle(settlement: Settlement): Promise<SettleAnswer> {
     const { outcomes, stale } = this.#outcomesOf(settlement);
     await this.#record(settlement, outcomes);
+    const ended = outcomes.flatMap(endedIds);
     let hasNext = await this.#leaveLetters(outcomes, stale);
     const leaving: Leaving[] = [];
     for (const each of outcomes) {
@@ -71,7 +76,7 @@ export class Settling {
       const some = leaving.slice(from, from + CLAIMS_AT_ONCE);
       for (const id of await this.#letGo(settlement.shard, some)) stale.add(id);
     }
-    return { stale: [...stale], guarded: [], hasNext };
+    return { stale: [...stale], guarded: [], hasNext: this.#awaited.ended(ended) || hasNext };
   }
 
   #outcomesOf({ whole, part, failed }: Settlement): { outcomes: ClaimOutcomes[]; stale: Set<number> } {
@@ -233,6 +238,11 @@ export class Settling {
     if (left === undefined) this.#held.delete(held.id);
     else held.claim = left;
   }
+}
+
+function endedIds({ complete, failed }: ClaimOutcomes): number[] {
+  const ends = [...failed.values()].filter(({ to }) => to === 'error' || to === 'cancelled');
+  return [...complete, ...ends.map(({ id }) => id)];
 }
 
 function countOf(

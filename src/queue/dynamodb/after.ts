@@ -1,0 +1,121 @@
+/**
+ * Jobs that come after others. Such a job is delayed without a time: the row that else says when it is due says what it comes after. The
+ * head of its shard counts these rows, so that workers look for them only where there are any, and nobody else pays. No end of a job writes
+ * anything for those that come after it: who looks at a waiting job reads how the others stand.
+ */
+import { NotFound, NotSupported } from '../../base/errors.ts';
+import { type Change, type Fields, fieldsOf, type Item } from '../../engine/dynamodb/index.ts';
+import type { Definition } from '../definition.ts';
+import type { JobStatus } from '../job.ts';
+import type { AfterFailure } from '../job-options.ts';
+import type { QueueRows } from './database.ts';
+import { statusOfJob } from './operate/standing.ts';
+
+/** Instead of a time: it is due when others have ended. Behind all times. */
+export const AFTER_OTHERS = 999_999_999_999_999;
+/** The row of a waiting job names them all, and each look reads it. */
+const MOST_PARENTS = 1000;
+
+/** How many jobs of the shard wait for others: a field of its head. */
+const WAITING = 'w';
+
+/** What a job comes after, and what becomes of it then. */
+export interface WaitTerms {
+  readonly parents: readonly number[];
+  readonly afterError: AfterFailure;
+  readonly afterCancel: AfterFailure;
+}
+
+/** @throws NotSupported  a batch, too many of them */
+export function readTerms(given: {
+  readonly after?: readonly unknown[] | undefined;
+  readonly afterError?: AfterFailure | undefined;
+  readonly afterCancel?: AfterFailure | undefined;
+}): WaitTerms | undefined {
+  const { after = [], afterError = 'error', afterCancel = 'cancel' } = given;
+  if (after.length === 0) return undefined;
+  const parents = new Set<number>();
+  for (const one of after) {
+    if (typeof one !== 'string') throw new NotSupported('there are no batches of jobs on DynamoDB: name jobs in after');
+    parents.add(Number(one));
+  }
+  if (parents.size > MOST_PARENTS) {
+    throw new NotSupported(
+      `on DynamoDB a job comes after at most ${MOST_PARENTS} others, not ${parents.size}: let some of them be followed by a job of their own`,
+    );
+  }
+  return { parents: [...parents], afterError, afterCancel };
+}
+
+/** The fields of the row of a waiting job. */
+export function waitFields({ parents, afterError, afterCancel }: WaitTerms): Record<string, string | number> {
+  return { n: 1, p: JSON.stringify(parents), e: afterError, c: afterCancel };
+}
+
+/** @returns undefined when the row is that of a time */
+export function termsIn(item: Item | undefined): WaitTerms | undefined {
+  const { p, e, c } = fieldsOf(item);
+  if (p === undefined) return undefined;
+  return { parents: JSON.parse(String(p)), afterError: policyIn(e), afterCancel: policyIn(c) };
+}
+
+function policyIn(value: unknown): AfterFailure {
+  return value === 'run' || value === 'error' ? value : 'cancel';
+}
+
+/** Counts jobs that wait for others. */
+export function waiting(by: number): Change {
+  return { expect: {}, set: {}, add: { [WAITING]: by } };
+}
+
+export function isAnyWaiting(fields: Fields): boolean {
+  return Number(fields[WAITING] ?? 0) > 0;
+}
+
+/** How a job has ended, if it has; one whose history is over counts as complete. */
+export type ParentEnd = 'complete' | 'error' | 'cancelled';
+
+export interface Verdict {
+  readonly to: 'run' | 'error' | 'cancelled';
+  /** What ends it then. */
+  readonly error: string;
+}
+
+/** What becomes of a job when all that it comes after have ended. */
+export function verdictOf({ afterError, afterCancel }: WaitTerms, ends: readonly ParentEnd[]): Verdict {
+  const count = (end: ParentEnd): number => ends.filter((one) => one === end).length;
+  const [errors, cancels] = [count('error'), count('cancelled')];
+  if (errors > 0 && afterError !== 'run') {
+    return { to: fateOf(afterError), error: `${errors} of the jobs that it comes after ended in error` };
+  }
+  if (cancels > 0 && afterCancel !== 'run') {
+    return { to: fateOf(afterCancel), error: `${cancels} of the jobs that it comes after were cancelled` };
+  }
+  return { to: 'run', error: '' };
+}
+
+function fateOf(policy: 'error' | 'cancel'): 'error' | 'cancelled' {
+  return policy === 'error' ? 'error' : 'cancelled';
+}
+
+/** How each of the parents has ended. @throws NotFound  there is no such job */
+export async function endsOf(
+  rows: QueueRows,
+  definition: Definition,
+  parents: readonly number[],
+): Promise<Map<number, ParentEnd>> {
+  const ends = new Map<number, ParentEnd>();
+  for (const id of parents) {
+    const status = await statusOfJob(rows, definition, id).catch((error: unknown) => {
+      throw error instanceof NotFound ? new NotFound(`there is no job ${id} to come after`) : error;
+    });
+    const end = endOf(status);
+    if (end !== undefined) ends.set(id, end);
+  }
+  return ends;
+}
+
+export function endOf(status: JobStatus | undefined): ParentEnd | undefined {
+  if (status === undefined) return 'complete';
+  return status === 'complete' || status === 'error' || status === 'cancelled' ? status : undefined;
+}

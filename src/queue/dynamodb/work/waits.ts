@@ -1,0 +1,263 @@
+/** Looks at the jobs that wait for others, and lets them run, or ends them, once all of those have ended. */
+import { NotFound } from '../../../base/errors.ts';
+import { now } from '../../../base/time/clock.ts';
+import {
+  type Change,
+  fieldsOf,
+  type Item,
+  type PartialCondition,
+  type PartialWrite,
+  written,
+} from '../../../engine/dynamodb/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { QueueIds } from '../../store.ts';
+import {
+  AFTER_OTHERS,
+  endOf,
+  type ParentEnd,
+  termsIn,
+  type Verdict,
+  verdictOf,
+  type WaitTerms,
+  waiting,
+} from '../after.ts';
+import type { QueueRows } from '../database.ts';
+import { counting, noneEnded } from '../heads/ended.ts';
+import { added, backName } from '../heads/head.ts';
+import { keyCancelled, keyChanged, readKeyHead } from '../heads/key-head.ts';
+import { jobNumber, placeOf } from '../heads/place.ts';
+import { POKE } from '../heads/spans.ts';
+import { statusOfJob } from '../operate/standing.ts';
+import { addWith } from '../producing.ts';
+import { isRecorded, readRecords, writeRecords } from '../records.ts';
+import { delayFrom, delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
+import { cancelledIn, pieceIn, unchanged } from './delays.ts';
+import { letterOf } from './letters.ts';
+
+/** A worker looks no more often, unless a job that is waited for has ended in its process. */
+const LOOK_MS = 500;
+/** A parent without a record is asked after as a whole now and then: its history may be over. */
+const WHOLE_MS = 60_000;
+const PAGE = 100;
+/** One look reads so many rows at most; the next one goes on behind them. */
+const MOST_PAGES = 10;
+const MOST_KNOWN = 10_000;
+
+/** What all queues of a process know about jobs that others wait for. */
+export class Awaited {
+  readonly #byShard = new Map<number, ReadonlySet<number>>();
+  readonly #hurried = new Set<number>();
+
+  /** The first job that each waiting one waits for. */
+  set(shard: number, jobs: ReadonlySet<number>): void {
+    this.#byShard.set(shard, jobs);
+    this.#hurried.delete(shard);
+  }
+
+  /** These have ended. @returns whether something may have waited for them */
+  ended(ids: Iterable<number>): boolean {
+    if (this.#byShard.size === 0) return false;
+    for (const id of ids) {
+      for (const [shard, jobs] of this.#byShard) if (jobs.has(id)) this.#hurried.add(shard);
+    }
+    return this.#hurried.size > 0;
+  }
+
+  isHurried(shard: number): boolean {
+    return this.#hurried.has(shard);
+  }
+}
+
+export class Waits {
+  readonly #rows: QueueRows;
+  readonly #definition: Definition;
+  readonly #ids: () => Promise<QueueIds>;
+  readonly #awaited: Awaited;
+  /** How jobs have ended: that is decided once. */
+  readonly #ends = new Map<number, ParentEnd>();
+  readonly #askedAt = new Map<number, number>();
+  readonly #lookedAt = new Map<number, number>();
+  readonly #from = new Map<number, string>();
+
+  constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>, awaited: Awaited) {
+    this.#rows = rows;
+    this.#definition = definition;
+    this.#ids = ids;
+    this.#awaited = awaited;
+  }
+
+  /**
+   * Only where the head of the shard says that jobs wait: a read unit for some tens of them, and one for each job that they wait for.
+   * @returns whether a job was let go
+   */
+  async look(shard: number): Promise<boolean> {
+    const lookedAt = this.#lookedAt.get(shard) ?? -Infinity;
+    if (now() - lookedAt < LOOK_MS && !this.#awaited.isHurried(shard)) return false;
+    this.#lookedAt.set(shard, now());
+    const pk = this.#rows.shard(shard);
+    const awaited = new Set<number>();
+    // Before it reads them: what ends from now on is told again.
+    this.#awaited.set(shard, awaited);
+    const asked = new Set<number>();
+    let isMoved = false;
+    for (let pages = 0; pages < MOST_PAGES; pages += 1) {
+      const from = this.#from.get(shard) ?? `${delayFrom(AFTER_OTHERS)}#`;
+      const { items, isWhole } = await this.#rows.page(pk, from, `${delayFrom(AFTER_OTHERS)}#~`, PAGE);
+      for (const item of items) isMoved = (await this.#lookAt(shard, item, asked, awaited)) || isMoved;
+      const last = items.at(-1);
+      if (isWhole || last === undefined) {
+        this.#from.delete(shard);
+        break;
+      }
+      this.#from.set(shard, `${delayFrom(AFTER_OTHERS)}#${String(pieceIn(last) + 1).padStart(12, '0')}`);
+    }
+    return isMoved;
+  }
+
+  /** Looks at one job that was just enqueued. */
+  async lookAtJob(id: number): Promise<void> {
+    const { shard, piece } = placeOf(id);
+    const item = await this.#rows.get(delayOf(this.#rows.shard(shard), AFTER_OTHERS, piece));
+    if (item !== undefined) await this.#lookAt(shard, item, new Set(), new Set());
+  }
+
+  /** @param asked  jobs that were found not to have ended in this look */
+  async #lookAt(shard: number, item: Item, asked: Set<number>, awaited: Set<number>): Promise<boolean> {
+    const terms = termsIn(item);
+    if (terms === undefined) return false;
+    for (const parent of terms.parents) {
+      if (this.#ends.has(parent) || (!asked.has(parent) && (await this.#hasEnded(parent)))) continue;
+      asked.add(parent);
+      awaited.add(parent);
+      return false;
+    }
+    return this.#decide(shard, item, terms);
+  }
+
+  /** A job that is over has its record first: as long as there is none, one request tells. */
+  async #hasEnded(id: number): Promise<boolean> {
+    const askedAt = this.#askedAt.get(id) ?? -Infinity;
+    const isWhole = now() - askedAt > WHOLE_MS;
+    if (!isWhole && !(await isRecorded(this.#rows, placeOf(id).shard, id))) return false;
+    if (this.#askedAt.size > MOST_KNOWN) this.#askedAt.clear();
+    this.#askedAt.set(id, now());
+    const end = endOf(await statusOfJob(this.#rows, this.#definition, id).catch(unlessMissing));
+    if (end === undefined) return false;
+    if (this.#ends.size > MOST_KNOWN) this.#ends.clear();
+    this.#ends.set(id, end);
+    return true;
+  }
+
+  async #decide(shard: number, item: Item, terms: WaitTerms): Promise<boolean> {
+    const ends = terms.parents.flatMap((parent) => this.#ends.get(parent) ?? []);
+    // Some of them were forgotten meanwhile.
+    if (ends.length < terms.parents.length) return false;
+    const pk = this.#rows.shard(shard);
+    const piece = pieceIn(item);
+    const row = await this.#rows.get(pieceOf(pk, piece));
+    if (row === undefined) return false;
+    const verdict = verdictOf(terms, ends);
+    const job = { shard, piece, item, row: readJobRow(row), id: jobNumber(shard, piece, 0) };
+    if (cancelledIn(item).includes(0)) return this.#leave(job, waiting(-1), []);
+    return verdict.to === 'run' ? this.#release(job) : this.#end(job, verdict, verdict.to);
+  }
+
+  /** Like a job whose time has come: it is in the head of its shard, and in that only. */
+  async #release(job: WaitingJob): Promise<boolean> {
+    const { shard, piece, row, id } = job;
+    const name = backName(`a${piece}`);
+    const span = { piece, index: 0, n: 1, attempts: 0, dueAt: 0 };
+    const key = keyIn(row);
+    if (key === undefined) return this.#leave(job, both(added({ name, spans: [span] }), waiting(-1)), []);
+    const place = headOf(keyOf(this.#rows.shard(shard), key));
+    const head = readKeyHead(fieldsOf(await this.#rows.get(place)));
+    // It was cancelled meanwhile.
+    if (!head.left.some((one) => one.id === id)) return this.#leave(job, waiting(-1), []);
+    const change = keyChanged(head, id, 0);
+    if (change === undefined) return false;
+    const poke = { ...span, attempts: POKE };
+    return this.#leave(job, both(added({ name, spans: [poke] }), waiting(-1)), [
+      { key: place, written: written(change) },
+    ]);
+  }
+
+  /** Ends it, with its dead letter if its kind leaves one. Its record comes first, as that of every job. */
+  async #end(job: WaitingJob, { error }: Verdict, to: 'error' | 'cancelled'): Promise<boolean> {
+    const { shard, row, id, piece } = job;
+    const key = keyIn(row);
+    const pk = this.#rows.shard(shard);
+    const others: PartialWrite[] = [];
+    if (key !== undefined) {
+      const place = headOf(keyOf(pk, key));
+      const head = readKeyHead(fieldsOf(await this.#rows.get(place)));
+      if (!head.left.some((one) => one.id === id)) return this.#leave(job, waiting(-1), []);
+      const change = keyCancelled(head, id);
+      if (change === undefined) return false;
+      others.push({ key: place, written: written(change) });
+    }
+    const records = await readRecords(this.#rows, id);
+    await writeRecords(this.#rows, [{ id, to, attempt: 0, reason: 'parents', error, result: undefined }], {
+      shard,
+      token: records.at(-1)?.token ?? 0,
+      part: 'a',
+      processId: null,
+      claimedAt: null,
+      historyMs: this.#definition.historyMs,
+    });
+    const counted = counting(waiting(-1), { ...noneEnded(), [to]: 1 }, this.#rows.engine.now());
+    const ids = await this.#ids();
+    const body = key === undefined ? row : readJobRow((await this.#rows.get(pieceOf(keyOf(pk, key), piece))) ?? {});
+    const letter =
+      to === 'error'
+        ? letterOf(this.#definition, ids, { id, shard, row: body, at: 0, label: keyOrLabel(row) }, error, 0)
+        : undefined;
+    return this.#leave(job, counted, others, letter);
+  }
+
+  async #leave(
+    { shard, piece, item }: WaitingJob,
+    change: Change,
+    others: readonly PartialWrite[],
+    letter?: ReturnType<typeof letterOf>,
+  ): Promise<boolean> {
+    const pk = this.#rows.shard(shard);
+    const writes: (PartialWrite | PartialCondition)[] = [
+      { key: delayOf(pk, AFTER_OTHERS, piece), removed: unchanged(item).write() },
+      { key: headOf(pk), written: written(change) },
+      ...others,
+    ];
+    if (letter === undefined) return this.#rows.together(writes);
+    const id = await addWith(this.#rows, letter, undefined, this.#definition.keyed, () => writes);
+    return id !== undefined;
+  }
+}
+
+interface WaitingJob {
+  readonly shard: number;
+  readonly piece: number;
+  readonly item: Item;
+  readonly row: JobRow;
+  readonly id: number;
+}
+
+/** The key by which it is ordered. */
+function keyIn(row: JobRow): string | undefined {
+  return row.isLabelled ? undefined : row.keys?.[0];
+}
+
+function keyOrLabel({ keys }: JobRow): string | undefined {
+  return keys?.[0] === '' ? undefined : keys?.[0];
+}
+
+function both(one: Change, other: Change): Change {
+  return {
+    expect: { ...one.expect, ...other.expect },
+    set: { ...one.set, ...other.set },
+    add: { ...one.add, ...other.add },
+  };
+}
+
+function unlessMissing(error: unknown): undefined {
+  if (error instanceof NotFound) return undefined;
+  throw error;
+}
