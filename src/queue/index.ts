@@ -2,7 +2,7 @@ import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import { define } from './declare/define.ts';
 import type { Kinds, QueueOptions } from './definition.ts';
-import { type AnyQueueAdmin, DynamoQueueAdmin } from './dynamodb/operate/admin.ts';
+import { type AnyQueueAdmin, DynamoQueueAdmin, type TableQueueAdmin } from './dynamodb/operate/admin.ts';
 import { DynamoQueue } from './dynamodb/queue.ts';
 import { QueueAdmin } from './operate/admin.ts';
 import { Queue } from './queue.ts';
@@ -21,7 +21,7 @@ export type {
   QueueOptions,
   RetryOptions,
 } from './definition.ts';
-export type { AnyQueueAdmin } from './dynamodb/operate/admin.ts';
+export type { AnyQueueAdmin, TableQueueAdmin } from './dynamodb/operate/admin.ts';
 export type { EnqueueItem } from './dynamodb/producing.ts';
 export { DynamoQueue } from './dynamodb/queue.ts';
 export type { EnqueuedIds, EnqueueOptions, EnqueueResult } from './enqueue.ts';
@@ -117,7 +117,7 @@ export function createQueue<const K extends Kinds>(
 }
 
 /** Operates every queue of a table of DynamoDB: see docs/dynamodb.md for what differs. Sends nothing until it is used. */
-export function createQueueAdmin(engine: DynamoEngine): AnyQueueAdmin;
+export function createQueueAdmin(engine: DynamoEngine): TableQueueAdmin;
 /** Operates every queue of a database, without their declarations. Sends nothing until it is used. */
 export function createQueueAdmin(engine: PostgresEngine): QueueAdmin;
 export function createQueueAdmin(engine: PostgresEngine | DynamoEngine): AnyQueueAdmin;

@@ -1,6 +1,12 @@
 import { NotSupported } from '../../base/errors.ts';
 import { isObject } from '../../base/options/shape.ts';
-import { type AnyQueueAdmin, type JobRelations, type JobStanding, QueueOverview } from '../../queue/index.ts';
+import {
+  type AnyQueueAdmin,
+  type JobRelations,
+  type JobStanding,
+  QueueOverview,
+  type TableQueueAdmin,
+} from '../../queue/index.ts';
 import type { Once } from '../protocol/idempotency.ts';
 import { JobStore } from '../store/jobs.ts';
 import type { AbsentDatabase } from './absent-database.ts';
@@ -40,19 +46,14 @@ function written(value: unknown): string | null {
 
 /** Jobs that are added over HTTP, one by one; what is more than that is refused. */
 export class TableJobs extends JobStore {
-  readonly #admin: AnyQueueAdmin;
+  readonly #admin: TableQueueAdmin;
 
-  constructor(admin: AnyQueueAdmin, absent: AbsentDatabase) {
+  constructor(admin: TableQueueAdmin, absent: AbsentDatabase) {
     super(absent, absent);
     this.#admin = admin;
   }
 
-  override async enqueue({ key }: Once, raw: string, jobs: string): Promise<unknown> {
-    if (key !== null) {
-      throw new NotSupported(
-        'not on DynamoDB: no row keeps the answers of an Idempotency-Key; use a kind that is unique by key',
-      );
-    }
+  override async enqueue({ who, key, digest }: Once, raw: string, jobs: string): Promise<unknown> {
     const request: unknown = JSON.parse(jobs);
     const body: unknown = JSON.parse(raw);
     if (Array.isArray(request) || !isObject(request) || !isObject(body)) {
@@ -62,12 +63,16 @@ export class TableJobs extends JobStore {
     const said = Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null));
     const { queue, kind, runAt, expiresAt, delay, ...options } = said;
     const date = (value: unknown): Date | undefined => (typeof value === 'string' ? new Date(value) : undefined);
-    return this.#admin.enqueue(String(queue), String(kind), body['payload'] ?? null, {
+    const given = {
       ...options,
       runAt: date(runAt),
       expiresAt: date(expiresAt),
       ...(typeof delay === 'string' && { delay: Number.parseFloat(delay) }),
-    });
+    };
+    const payload = body['payload'] ?? null;
+    if (key === null) return this.#admin.enqueue(String(queue), String(kind), payload, given);
+    const once = { by: JSON.stringify([who, key]), digest };
+    return this.#admin.enqueueOnce(once, String(queue), String(kind), payload, given);
   }
 
   /** No job is a new run of another one. */

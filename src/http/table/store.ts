@@ -1,6 +1,6 @@
 import { ActorOverview, DynamoActorOverview } from '../../actor/index.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
-import type { AnyQueueAdmin } from '../../queue/index.ts';
+import type { AnyQueueAdmin, TableQueueAdmin } from '../../queue/index.ts';
 import { type LiveSnapshot, LiveStore } from '../store/live.ts';
 import { HttpStore } from '../store/store.ts';
 import type { AbsentDatabase } from './absent-database.ts';
@@ -16,7 +16,7 @@ export class TableStore extends HttpStore {
   override readonly queues: TableQueues;
   override readonly sessions: TableSessions;
 
-  constructor(engine: DynamoEngine, admin: AnyQueueAdmin, absent: AbsentDatabase, auditMs: number) {
+  constructor(engine: DynamoEngine, admin: TableQueueAdmin, absent: AbsentDatabase, auditMs: number) {
     super(absent, absent);
     const actors = new DynamoActorOverview(engine);
     this.actors = new TableActors(actors, absent);

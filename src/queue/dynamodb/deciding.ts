@@ -10,8 +10,8 @@ import type { DecidedJobs, NewJobs, QueueIds, UniqueJobs } from '../store.ts';
 import { AFTER_OTHERS, endsOf, readTerms, type WaitTerms } from './after.ts';
 import type { QueueRows } from './database.ts';
 import { statusOfJob } from './operate/standing.ts';
-import { addJobs, addWith } from './producing.ts';
-import { addUnique, placeOfUnique, type UniquePlace } from './unique.ts';
+import { addJobs } from './producing.ts';
+import { addUnique, type OnceRequest, placeOfOnce, placeOfUnique, type UniquePlace } from './unique.ts';
 import type { Waits } from './work/waits.ts';
 
 /** A request as a producer makes it: see `requestOptions` in job-options.ts. */
@@ -28,6 +28,8 @@ interface JobRequest extends OwnOptions {
   readonly afterCancel?: AfterFailure;
   /** True: one job of a key, ever. Undefined: as its kind declares. */
   readonly unique?: boolean | UniqueRule;
+  /** Asked for again, it is answered with the job of the first time. */
+  readonly once?: OnceRequest;
 }
 
 interface Decided {
@@ -58,16 +60,16 @@ export class Deciding {
     const { kind = '', payload = null } = given;
     const key = given.key ?? undefined;
     const rule = this.#ruleOf(given);
-    if (terms !== undefined) {
-      const place = rule === undefined ? undefined : placeOfUnique(this.#rows.queue, kind, rule, { key, payload });
-      return this.#addWaiting(batch, terms, place, trace);
-    }
-    if (rule === undefined) {
+    const places = [
+      ...(given.once === undefined ? [] : [placeOfOnce(given.once)]),
+      ...(rule === undefined ? [] : [placeOfUnique(this.#rows.queue, kind, rule, { key, payload })]),
+    ];
+    if (terms !== undefined) return this.#addWaiting(batch, terms, places, trace);
+    if (places.length === 0) {
       const [id] = await addJobs(this.#rows, batch, trace, this.#definition.keyed);
       return { id: String(id), status: 'new', duplicate: false };
     }
-    const place = placeOfUnique(this.#rows.queue, kind, rule, { key, payload });
-    const { id, status, isDuplicate } = await addUnique(this.#rows, this.#definition, batch, place, trace);
+    const { id, status, isDuplicate } = await addUnique(this.#rows, this.#definition, batch, places, trace);
     return { id: String(id), status, duplicate: isDuplicate };
   }
 
@@ -75,19 +77,12 @@ export class Deciding {
   async #addWaiting(
     batch: NewJobs,
     terms: WaitTerms,
-    place: UniquePlace | undefined,
+    places: readonly UniquePlace[],
     trace: string | undefined,
   ): Promise<Decided> {
     const { size } = await endsOf(this.#rows, this.#definition, terms.parents);
-    let id: number | undefined;
-    if (place !== undefined) {
-      const added = await addUnique(this.#rows, this.#definition, batch, place, trace, terms);
-      if (added.isDuplicate) return { id: String(added.id), status: added.status, duplicate: true };
-      ({ id } = added);
-    }
-    while (id === undefined) {
-      id = await addWith(this.#rows, batch, trace, this.#definition.keyed, () => [], terms);
-    }
+    const { id, ...added } = await addUnique(this.#rows, this.#definition, batch, places, trace, terms);
+    if (added.isDuplicate) return { id: String(id), status: added.status, duplicate: true };
     if (size < terms.parents.length) return { id: String(id), status: 'new', duplicate: false };
     await this.#waits.lookAtJob(id);
     return { id: String(id), status: await statusOfJob(this.#rows, this.#definition, id), duplicate: false };
@@ -114,7 +109,7 @@ export class Deciding {
         const job = { key: batch.keys?.[at] ?? undefined, payload: payloads[at] ?? null };
         const place = placeOfUnique(this.#rows.queue, kindName.get(kindOf(at)) ?? '', rule, job);
         const some = part(batch, payloads, at, end);
-        const { id, isDuplicate } = await addUnique(this.#rows, this.#definition, some, place, trace);
+        const { id, isDuplicate } = await addUnique(this.#rows, this.#definition, some, [place], trace);
         ids.push(String(id));
         if (isDuplicate) duplicates.push(at);
       }

@@ -27,14 +27,15 @@ export class RefusedCalls {
   readonly retryAll: Refusal = refusing(NO_INDEX);
   readonly cancelAll: Refusal = refusing(NO_INDEX);
   readonly move: Refusal = refusing(NO_INDEX);
-  readonly search: Refusal = refusing(NO_INDEX);
   readonly count: Refusal = refusing(NO_INDEX);
   readonly batch: Refusal = refusing(NO_BATCHES);
   readonly batches: Refusal = refusing(NO_BATCHES);
   readonly sealBatch: Refusal = refusing(NO_BATCHES);
   readonly newBatch: Refusal = refusing(NO_BATCHES);
   readonly addToBatch: Refusal = refusing(NO_BATCHES);
-  readonly flow: Refusal = refusing('a graph of jobs is not written as one there; enqueue them one after another, with after');
+  readonly flow: Refusal = refusing(
+    'a graph of jobs is not written as one there; enqueue them one after another, with after',
+  );
   readonly topics: Refusal = refusing(
     'a topic enqueues in several queues in one transaction, which a table of queues has not',
   );

@@ -3,9 +3,9 @@
  * of the job that it names; so a settlement never touches it, and every end of a job frees its place.
  */
 import { createHash } from 'node:crypto';
-import { NotFound } from '../../base/errors.ts';
+import { Conflict, NotFound } from '../../base/errors.ts';
 import { isObject } from '../../base/options/shape.ts';
-import { fieldsOf, type Key, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
+import { fieldsOf, type Key, type PartialWrite, TTL, written } from '../../engine/dynamodb/index.ts';
 import type { UniqueRule } from '../declare/unique.ts';
 import type { Definition } from '../definition.ts';
 import type { JobStatus } from '../job.ts';
@@ -16,12 +16,30 @@ import { statusOfJob } from './operate/standing.ts';
 import { addWith } from './producing.ts';
 import { uniqueOf } from './rows.ts';
 
-const F = { job: 'j', version: 'v', at: 't' } as const;
+const F = { job: 'j', version: 'v', at: 't', digest: 'd' } as const;
 
 /** The row of a value, and how long its job counts. */
 export interface UniquePlace {
   readonly key: Key;
   readonly rule: UniqueRule;
+  /** Of a request that is answered once: what else it says. */
+  readonly digest?: string;
+}
+
+/** A request that is answered once in a day. */
+export interface OnceRequest {
+  /** The name of the request, of any length. */
+  readonly by: string;
+  /** A digest of all that it says. */
+  readonly digest: string;
+}
+
+const DAY_MS = 86_400_000;
+
+/** The row of a request, whatever its queue. Time to live removes it. */
+export function placeOfOnce({ by, digest }: OnceRequest): UniquePlace {
+  const pk = `once:${createHash('sha256').update(by).digest('base64url')}`;
+  return { key: { pk, sk: 'once' }, rule: { by: 'key', while: 'ever', per: `${DAY_MS} milliseconds` }, digest };
 }
 
 export interface UniqueJob {
@@ -57,37 +75,54 @@ export function placeOfUnique(
 export async function findUnique(
   rows: QueueRows,
   definition: Definition,
-  { key, rule }: UniquePlace,
+  { key, rule, digest }: UniquePlace,
 ): Promise<UniqueFound> {
   const fields = fieldsOf(await rows.get(key));
   const [job, version] = [fields[F.job] ?? null, fields[F.version] ?? null];
   const now = Math.floor(rows.engine.now());
   const mark = (id: number): PartialWrite => {
-    const set = { [F.job]: id, [F.version]: Number(version ?? 0) + 1, [F.at]: now };
+    const own = digest === undefined ? {} : { [F.digest]: digest, [TTL]: Math.ceil((now + 2 * DAY_MS) / 1000) };
+    const set = { [F.job]: id, [F.version]: Number(version ?? 0) + 1, [F.at]: now, ...own };
     return { key, written: written({ expect: { [F.job]: job, [F.version]: version }, set }) };
   };
   if (job === null) return { there: undefined, mark };
   const perMs = rule.per === undefined ? Infinity : Number.parseFloat(rule.per);
   if (Number(fields[F.at]) + perMs <= now) return { there: undefined, mark };
+  if (digest !== undefined && fields[F.digest] !== digest) {
+    throw new Conflict('the same key was used for another request within a day; each request needs one of its own');
+  }
   const status = await statusOfJob(rows, definition, Number(job)).catch(unlessMissing);
   const counts =
     rule.while === 'ever' || status === 'new' || (rule.while === 'outstanding' && status === 'in-progress');
   return { there: counts ? { id: Number(job), status: status ?? 'complete' } : undefined, mark };
 }
 
-/** Adds the one job of a place, or finds it. */
+/** Adds the one job of all these places, or finds the one of the first place that has one. */
 export async function addUnique(
   rows: QueueRows,
   definition: Definition,
   batch: NewJobs,
-  place: UniquePlace,
+  places: readonly UniquePlace[],
   trace: string | undefined,
   terms?: WaitTerms,
 ): Promise<UniqueJob & { readonly isDuplicate: boolean }> {
   for (;;) {
-    const { there, mark } = await findUnique(rows, definition, place);
-    if (there !== undefined) return { ...there, isDuplicate: true };
-    const id = await addWith(rows, batch, trace, definition.keyed, (added) => [mark(added)], terms);
+    const found = await Promise.all(places.map((place) => findUnique(rows, definition, place)));
+    const there = found.find((one) => one.there !== undefined)?.there;
+    if (there !== undefined) {
+      // What is answered once has its answer from now on.
+      const open = found.filter((one, at) => one.there === undefined && places[at]?.digest !== undefined);
+      if (open.length > 0 && !(await rows.together(open.map(({ mark }) => mark(there.id))))) continue;
+      return { ...there, isDuplicate: true };
+    }
+    const id = await addWith(
+      rows,
+      batch,
+      trace,
+      definition.keyed,
+      (added) => found.map(({ mark }) => mark(added)),
+      terms,
+    );
     if (id !== undefined) return { id, status: 'new', isDuplicate: false };
   }
 }

@@ -57,12 +57,13 @@ describe.skipIf(local.kind === 'dynalite')('queues on DynamoDB', () => {
     expect(await json('job', 'retry', id)).toMatchObject([{ id, status: 'new' }]);
     expect(await json('job', 'update', id, '--payload', '{"to":"bob"}')).toMatchObject({ id, status: 'new' });
     expect(await json('job', 'get', id)).toMatchObject({ payload: { to: 'bob' }, status: 'new' });
+    expect(await json('job', 'list', '--queue', 'one:two', '--status', 'new')).toMatchObject([{ id, key: 'ada' }]);
+    expect(await json('job', 'list', '--queue', 'one:two', '--kind', 'none')).toEqual([]);
   });
 
   test('what DynamoDB cannot do is refused with the reason', async () => {
     await createQueue(engine, 'mail', { kinds: { send: {}, sweep: { attempts: 3 } }, shards: 2 }).register();
     for (const words of [
-      ['job', 'list'],
       ['job', 'search', 'ada'],
       ['job', 'erase', 'mail:1', '--yes'],
       ['queue', 'pause', 'mail', '--kind', 'send'],

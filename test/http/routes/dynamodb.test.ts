@@ -25,8 +25,12 @@ interface Body {
   readonly error?: { readonly code: string; readonly message: string };
 }
 
-async function ask(method: string, path: string, body?: object): Promise<{ status: number; body: Body }> {
-  const headers = { authorization: `Bearer ${TOKEN}`, ...(body && { 'content-type': 'application/json' }) };
+async function ask(method: string, path: string, body?: object, key?: string): Promise<{ status: number; body: Body }> {
+  const headers = {
+    authorization: `Bearer ${TOKEN}`,
+    ...(body && { 'content-type': 'application/json' }),
+    ...(key !== undefined && { 'idempotency-key': key }),
+  };
   const given = { method, headers, ...(body && { body: JSON.stringify(body) }) };
   const answer = await http(new Request(`http://localhost/api/v1${path}`, given), { remoteAddress: '127.0.0.1' });
   return { status: answer.status, body: (await answer.json()) as Body };
@@ -104,6 +108,56 @@ describe.skipIf(local.kind === 'dynalite')('the API on DynamoDB', () => {
     expect(await ask('GET', '/actors/987654321')).toMatchObject({ status: 404 });
   });
 
+  test('asked again under the same Idempotency-Key, the first job is answered', async () => {
+    const kinds = { send: {}, once: { unique: { by: 'payload' } } } as const;
+    const queue = createQueue(engine, 'repeated', { kinds });
+    await queue.register();
+    const add = (key: string, payload: unknown, kind = 'send'): ReturnType<typeof ask> =>
+      ask('POST', '/queues/repeated/jobs', { kind, payload }, key);
+    const answers = await Promise.all(Array.from({ length: 4 }, () => add('first', 1)));
+    const [first] = answers;
+    expect(new Set(answers.map(({ body }) => body.id)).size).toBe(1);
+    expect(answers.filter(({ body }) => !Object(body).duplicate)).toHaveLength(1);
+    expect(await queue.stats()).toMatchObject({ ready: 1 });
+    await queue.cancel(first?.body.id.split(':')[1] ?? '');
+    expect(await add('first', 1)).toMatchObject({ body: { id: first?.body.id, status: 'cancelled', duplicate: true } });
+    expect(await add('first', 2)).toMatchObject({ status: 409 });
+    expect((await add('second', 1)).body.id).not.toBe(first?.body.id);
+    // One that found a job of its unique kind is answered with that for good.
+    const there = await add('third', { n: 1 }, 'once');
+    const found = await add('fourth', { n: 1 }, 'once');
+    await queue.cancel(there.body.id.split(':')[1] ?? '');
+    expect(await add('fourth', { n: 1 }, 'once')).toMatchObject({ body: { id: found.body.id, duplicate: true } });
+  });
+
+  test('jobs are listed by status, kind and key, page by page', async () => {
+    const queue = createQueue(engine, 'listed', { kinds: { send: {}, sweep: {} }, shards: 2 });
+    const ids = await queue.enqueueMany([
+      ...Array.from({ length: 5 }, (_, n) => ({ kind: 'send' as const, payload: n, key: `k${n % 2}` })),
+      ...Array.from({ length: 3 }, (_, n) => ({ kind: 'sweep' as const, payload: n })),
+      { kind: 'sweep', payload: 'later', delay: '1h' },
+    ]);
+    await queue.cancel(ids[0] ?? '');
+    await queue.cancel(ids[5] ?? '');
+    const list = async (query: string): Promise<string[]> => {
+      const all: string[] = [];
+      for (let after = ''; ; ) {
+        const { body } = await ask('GET', `/jobs?queue=listed&${query}${after && `&after=${after}`}`);
+        all.push(...body.items.map((item) => String(Object(item).id).slice('listed:'.length)));
+        if (body.after === null) return all;
+        ({ after } = body);
+      }
+    };
+    const set = (some: readonly (string | undefined)[]): Set<string | undefined> => new Set(some);
+    expect(set(await list('limit=2'))).toEqual(set(ids));
+    expect(await list('limit=2')).toHaveLength(9);
+    expect(set(await list('status=cancelled'))).toEqual(set([ids[0], ids[5]]));
+    expect(set(await list('status=new&kind=sweep'))).toEqual(set(ids.slice(6)));
+    expect(set(await list('key=k1&limit=1'))).toEqual(set([ids[1], ids[3]]));
+    expect(await list('status=error')).toEqual([]);
+    expect(await ask('GET', '/jobs?queue=listed&after=x')).toMatchObject({ status: 400 });
+  });
+
   test('what people did is in the audit, newest first', async () => {
     await createQueue(engine, 'audited', { kinds: { send: {} } }).register();
     await ask('POST', '/queues/audited/pause', {});
@@ -119,7 +173,7 @@ describe.skipIf(local.kind === 'dynalite')('the API on DynamoDB', () => {
 
   test('what needs Postgres, or an index, is answered 501 with the reason', async () => {
     await createQueue(engine, 'mail', { kinds: { send: {} } }).register();
-    for (const path of ['/jobs', '/locks', '/captures', '/files', '/history', '/admin', '/series', '/topics']) {
+    for (const path of ['/jobs?q=ada', '/locks', '/captures', '/files', '/history', '/admin', '/series', '/topics']) {
       const { status, body } = await ask('GET', path);
       expect({ path, status, code: body.error?.code }).toEqual({ path, status: 501, code: 'not_supported' });
       expect(body.error?.message).toMatch(/DynamoDB/);

@@ -10,6 +10,7 @@ import type { Explanation } from '../../operate/explain.ts';
 import type { CancelOptions, DrainOptions, JobChange, TxOptions } from '../../operate/operations.ts';
 import { nextTick, type ScheduleOptions, type ScheduleRecord } from '../../operate/schedule.ts';
 import type { ScheduleRunsOptions } from '../../operate/schedule-admin.ts';
+import type { SearchOptions, SearchPage } from '../../operate/search.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../../operate/stats.ts';
 import type { PartOptions } from '../../paused-part.ts';
 import type { ScheduleRun } from '../../postgres/operate/schedules.ts';
@@ -23,6 +24,11 @@ import { refusePart } from '../limits.ts';
 import { DynamoQueue } from '../queue.ts';
 import { RefusedCalls } from '../refused-calls.ts';
 import { DynamoQueueStore } from '../store.ts';
+import type { OnceRequest } from '../unique.ts';
+import { listJobs } from './listing.ts';
+
+/** What operates all queues of a table of DynamoDB. */
+export type TableQueueAdmin = AnyQueueAdmin & Pick<DynamoQueueAdmin, 'enqueueOnce'>;
 
 /** What operates all queues of an engine: the calls of {@link QueueAdmin}. */
 export type AnyQueueAdmin = Pick<QueueAdmin, keyof QueueAdmin>;
@@ -182,6 +188,42 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
   async waitFor(job: string, options: WaitForOptions = {}): Promise<unknown> {
     const { queue, id } = await this.#job(job);
     return queue.waitFor(id, options);
+  }
+
+  /**
+   * One page of the jobs of a queue, or of all, that filters name, newest first in each shard and band of priority. It reads the rows from
+   * the newest on, and what a filter of status, tag or time cannot tell by the row as a whole job: some read units each.
+   * @throws InvalidInput, NotFound @throws NotSupported  the query has words
+   */
+  search(query: string, options: SearchOptions & { readonly queue?: string | undefined } = {}): Promise<SearchPage> {
+    return listJobs(
+      query,
+      options,
+      () => queueNames(this.#engine),
+      async (name) => {
+        const { queue, store, declared } = await this.#open(name);
+        const get = async (id: string): Promise<JobRecord> => ({ ...(await queue.get(id)), id: `${name}:${id}` });
+        const { kinds, shards } = declared;
+        return { rows: store.rows, shards, kindId: new Map(kinds.map((kind, id) => [kind, id])), get };
+      },
+    );
+  }
+
+  /**
+   * Adds a job once for all requests of one name within a day: a later one is answered with that job.
+   * @param once  the name of the request, and a digest of all that it says @throws Conflict  the name was used for something else
+   */
+  async enqueueOnce(
+    once: OnceRequest,
+    queue: string,
+    kind: string,
+    payload: unknown,
+    options: HandOptions = {},
+  ): Promise<EnqueueResult> {
+    const { store } = await this.#open(queue);
+    const request = { ...readHandJob(queue, { ...options, kind, payload }), once };
+    const added = await store.enqueue(request, undefined);
+    return { ...added, id: `${queue}:${added.id}` };
   }
 
   async drain(queue: string, options: DrainOptions = {}): Promise<void> {

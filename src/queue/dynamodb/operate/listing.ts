@@ -1,0 +1,181 @@
+/** Lists of jobs: the rows of a queue are read from the newest on, and what a filter names is looked at job by job. For people. */
+import { InvalidInput, NotFound, NotSupported } from '../../../base/errors.ts';
+import { checkOptions, custom, duration, integer, optional, text } from '../../../base/options/options.ts';
+import { show } from '../../../base/options/refusal.ts';
+import { now } from '../../../base/time/clock.ts';
+import type { JobRecord } from '../../job.ts';
+import { parseQuery, type SearchPage, type SearchQuery } from '../../operate/search.ts';
+import type { QueueRows } from '../database.ts';
+import { type ShardHead, standingOf } from '../heads/head.ts';
+import { BANDS, bandOfPiece, JOBS, jobNumber, pieceOf as numberOf, placeOf, sequenceOf } from '../heads/place.ts';
+import { readRecords } from '../records.ts';
+import { type JobRow, pieceOf, readJobRow } from '../rows.ts';
+
+/** Rows that one request reads of a shard. */
+const PAGE = 25;
+/** A page that has not found enough by then says where the next one goes on. */
+const LEAST_MS = 500;
+
+const shape = {
+  queue: optional(text()),
+  limit: integer({ min: 1, max: 1000, default: 50 }),
+  after: optional(custom('a cursor', (value) => readCursor(value))),
+  budget: duration({ min: 1, max: '1m', default: LEAST_MS }),
+};
+
+/** The last job that was looked at. */
+interface Cursor {
+  readonly queue: string;
+  readonly id: number;
+}
+
+/** A queue whose jobs are listed. */
+export interface ListedQueue {
+  readonly rows: QueueRows;
+  readonly shards: number;
+  readonly kindId: ReadonlyMap<string, number>;
+  readonly get: (id: string) => Promise<JobRecord>;
+}
+
+/**
+ * One page of the jobs that filters name: `status:`, `kind:`, `key:`, `tag:`, `since:`, `until:`. Newest first in each shard and band.
+ * @param open  the queues in the order of the list, each opened when it is reached
+ * @throws InvalidInput @throws NotSupported  the query has words
+ */
+export async function listJobs(
+  query: string,
+  options: object,
+  names: () => Promise<readonly string[]>,
+  open: (name: string) => Promise<ListedQueue>,
+): Promise<SearchPage> {
+  const filter = parseQuery(query);
+  if (filter.terms.length > 0) {
+    throw new NotSupported(
+      'not on DynamoDB: it has no index of words; status:, kind:, key:, tag:, since: and until: are looked for job by job',
+    );
+  }
+  const { queue, limit, after, budget } = checkOptions('search', options, shape);
+  const all = queue === undefined ? await names() : [queue];
+  const from = after === undefined ? 0 : Math.max(0, all.indexOf(after.queue));
+  const listing = new Listing(filter, limit, now() + Math.max(budget, LEAST_MS));
+  for (const name of all.slice(from)) {
+    const isWhole = await listing.list(name, await open(name), after?.queue === name ? after.id : undefined);
+    if (!isWhole) break;
+  }
+  const { jobs, at } = listing;
+  return { jobs, after: at === undefined ? null : writeCursor(at), indexBehind: 0 };
+}
+
+class Listing {
+  readonly jobs: JobRecord[] = [];
+  /** Where the next page goes on; undefined when there is none. */
+  at: Cursor | undefined;
+  readonly #filter: SearchQuery;
+  readonly #limit: number;
+  readonly #until: number;
+
+  constructor(filter: SearchQuery, limit: number, until: number) {
+    this.#filter = filter;
+    this.#limit = limit;
+    this.#until = until;
+  }
+
+  /** @returns whether it came to the end of the queue */
+  async list(name: string, queue: ListedQueue, after: number | undefined): Promise<boolean> {
+    const place = after === undefined ? undefined : placeOf(after);
+    for (let shard = place?.shard ?? 0; shard < queue.shards; shard += 1) {
+      const head = await queue.rows.head(shard);
+      const isFirst = place !== undefined && shard === place.shard;
+      for (let band = isFirst ? bandOfPiece(place.piece) : 0; band < BANDS; band += 1) {
+        const isAt = isFirst && band === bandOfPiece(place.piece);
+        const start = isAt
+          ? place.piece * JOBS + place.index - 1
+          : numberOf(band, head.last[band] ?? 0) * JOBS + JOBS - 1;
+        if (!(await this.#listBand(name, queue, shard, head, start))) return false;
+      }
+    }
+    this.at = undefined;
+    return true;
+  }
+
+  /** @param start  the place of the first job that it looks at: piece × 64 + index */
+  async #listBand(name: string, queue: ListedQueue, shard: number, head: ShardHead, start: number): Promise<boolean> {
+    const pk = queue.rows.shard(shard);
+    const band = bandOfPiece(Math.floor(start / JOBS));
+    for (let next = start; sequenceOf(Math.floor(next / JOBS)) >= 1; ) {
+      const [from, to] = [pieceOf(pk, numberOf(band, 1)).sk, pieceOf(pk, Math.floor(next / JOBS)).sk];
+      const { items, isWhole } = await queue.rows.page(pk, from, to, PAGE, 'newest first');
+      for (const row of items.map(readJobRow)) {
+        for (let index = row.n - 1; index >= 0; index -= 1) {
+          const at = row.piece * JOBS + index;
+          if (at > next) continue;
+          const id = jobNumber(shard, row.piece, index);
+          this.at = { queue: name, id };
+          await this.#look(queue, head, row, index, id);
+          if (this.jobs.length >= this.#limit || now() > this.#until) return false;
+        }
+        next = row.piece * JOBS - 1;
+      }
+      if (isWhole) return true;
+    }
+    return true;
+  }
+
+  async #look(queue: ListedQueue, head: ShardHead, row: JobRow, index: number, id: number): Promise<void> {
+    const { kind, key, status } = this.#filter;
+    if (kind !== undefined && row.kinds[index] !== queue.kindId.get(kind)) return;
+    if (key !== undefined && row.keys?.[index] !== key) return;
+    if (!this.#isInTime(row.enqueuedAt, queue.rows.engine.now())) return;
+    if (status !== undefined && !(await mayBe(queue.rows, head, row, index, id, status))) return;
+    const job = await queue.get(String(id)).catch(unlessMissing);
+    if (job === undefined) return;
+    if (status !== undefined && job.status !== status) return;
+    if (this.#filter.tag !== undefined && !job.tags.includes(this.#filter.tag)) return;
+    this.jobs.push(job);
+  }
+
+  #isInTime(enqueuedAt: number, at: number): boolean {
+    const { since, until, sinceMs, untilMs } = this.#filter;
+    const from = since === undefined ? (sinceMs === undefined ? -Infinity : at - sinceMs) : Date.parse(since);
+    const to = until === undefined ? (untilMs === undefined ? Infinity : at - untilMs) : Date.parse(until);
+    return enqueuedAt >= from && enqueuedAt <= to;
+  }
+}
+
+/** Tells by what was read anyway, or by one request, that a job has another status; where neither does, the job is looked at as a whole. */
+async function mayBe(
+  rows: QueueRows,
+  head: ShardHead,
+  row: JobRow,
+  index: number,
+  id: number,
+  status: string,
+): Promise<boolean> {
+  const isPlain = (row.keys === undefined || row.isLabelled) && row.dueAt === 0;
+  const standing = standingOf(head, { piece: row.piece, index });
+  if (status === 'in-progress') return !isPlain || standing === 'claimed';
+  if (status === 'new') return !isPlain || standing === 'line' || standing === 'back' || standing === 'missing';
+  if (isPlain && (standing === 'line' || standing === 'claimed' || standing === 'back')) return false;
+  return (await readRecords(rows, id)).some(({ to }) => to === status);
+}
+
+/** Its history ended meanwhile. */
+function unlessMissing(error: unknown): undefined {
+  if (error instanceof NotFound) return undefined;
+  throw error;
+}
+
+function writeCursor({ queue, id }: Cursor): string {
+  return Buffer.from(`2:${id}:${queue}`).toString('base64url');
+}
+
+/** @throws InvalidInput  it is not a cursor of this function */
+function readCursor(after: unknown): Cursor | undefined {
+  if (after === null) return undefined;
+  const given = typeof after === 'string' ? Buffer.from(after, 'base64url').toString() : '';
+  const match = /^2:([1-9]\d{0,15}):(.+)$/s.exec(given);
+  if (match?.[1] === undefined || match[2] === undefined) {
+    throw new InvalidInput(`${show(after)} is no cursor; pass the "after" of the page before`, { field: 'after' });
+  }
+  return { queue: match[2], id: Number(match[1]) };
+}
