@@ -5,6 +5,7 @@ import { batchPromises, noBatchPromises } from './contract/batch.ts';
 import { changePromises } from './contract/change.ts';
 import { enqueuePromises } from './contract/enqueue.ts';
 import type { Fixture, Lacks } from './contract/fixture.ts';
+import { flowPromises } from './contract/flow.ts';
 import { keyPromises } from './contract/keys.ts';
 import { oncePromises } from './contract/once.ts';
 import { uniquePromises } from './contract/unique.ts';
@@ -16,6 +17,7 @@ export function queueContract(hold: Fixture['hold'], open: () => Promise<Fixture
   describe('keys', () => keyPromises(open, lacks));
   describe('attempts', () => attemptPromises(open));
   describe('after', () => afterPromises(open));
+  describe('flow', () => flowPromises(open));
   describe('unique', () => uniquePromises(hold, open));
   describe('changes by hand', () => changePromises(hold, open));
   describe('once', () => oncePromises(open));

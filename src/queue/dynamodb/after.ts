@@ -1,7 +1,7 @@
 /**
  * Jobs that come after others. Such a job is delayed without a time: the row that else says when it is due says what it comes after. The
- * head of its shard counts these rows, so that workers look for them only where there are any, and nobody else pays. No end of a job writes
- * anything for those that come after it: who looks at a waiting job reads how the others stand.
+ * head of its shard counts these rows, so that workers look for them only where there are any, and nothing is paid elsewhere. No end of a job writes
+ * anything for those that come after it: a worker that searches for waiting jobs reads how the others stand.
  */
 import { NotFound, NotSupported } from '../../base/errors.ts';
 import { type Change, type Fields, fieldsOf, type Item } from '../../engine/dynamodb/index.ts';
@@ -13,7 +13,7 @@ import { statusOfJob } from './operate/standing.ts';
 
 /** Instead of a time: it is due when others have ended. Behind all times. */
 export const AFTER_OTHERS = 999_999_999_999_999;
-/** The row of a waiting job names them all, and each look reads it. */
+/** The row of a waiting job names them all, and each search reads it. */
 const MOST_PARENTS = 1000;
 
 /** How many jobs of the shard wait for others: a field of its head. */

@@ -32,7 +32,7 @@ interface JobRequest extends OwnOptions {
   readonly once?: OnceRequest;
 }
 
-interface Decided {
+interface EnqueueAnswer {
   readonly id: string;
   readonly status: JobStatus;
   readonly duplicate: boolean;
@@ -53,7 +53,7 @@ export class Deciding {
     this.#ids = ids;
   }
 
-  async enqueue(request: object, trace: string | undefined): Promise<Decided> {
+  async enqueue(request: object, trace: string | undefined): Promise<EnqueueAnswer> {
     const given: JobRequest = request;
     const terms = readTerms(given);
     const batch = await this.#batchOf(given, terms);
@@ -79,7 +79,7 @@ export class Deciding {
     terms: WaitTerms,
     places: readonly UniquePlace[],
     trace: string | undefined,
-  ): Promise<Decided> {
+  ): Promise<EnqueueAnswer> {
     const { size } = await endsOf(this.#rows, this.#definition, terms.parents);
     const { id, ...added } = await addUnique(this.#rows, this.#definition, batch, places, trace, terms);
     if (added.isDuplicate) return { id: String(id), status: added.status, duplicate: true };

@@ -86,7 +86,7 @@ export async function addWith(
   const id = jobNumber(shard, number, 0);
   const made = rowsOf(rows, shard, number, piece, trace, terms);
   const told = terms === undefined ? [] : [{ key: headOf(rows.shard(shard)), written: written(waiting(1)) }];
-  const heads = made.delays.length === 0 ? [] : await keyHeads(rows, shard, number, piece);
+  const heads = made.delays.length === 0 ? [] : await keyHeads(rows, timedOf(shard, number, piece));
   const isDone = await rows.together([...others(id), made.piece, ...made.keys, ...made.delays, ...heads, ...told]);
   // Refused, and it is there under this very number: an earlier try was carried out. Else no claim has to wait for the number.
   if (!isDone && (await isFilled(rows, made.piece.key))) return undefined;
@@ -95,12 +95,13 @@ export async function addWith(
 }
 
 /** Fills a number that its producer does not use. @returns false when there are jobs under it */
-async function isFilled(rows: QueueRows, key: Key): Promise<boolean> {
+export async function isFilled(rows: QueueRows, key: Key): Promise<boolean> {
   const { isDone, item } = await rows.engine.update(key, emptyPiece(rows.engine.now()), 'NONE', rows.limits);
   return isDone || fieldsOf(item)['n'] === 0;
 }
 
-async function takeNumbers(rows: QueueRows, shard: number, band: number, pieces: number): Promise<number> {
+/** @returns the first of so many numbers */
+export async function takeNumbers(rows: QueueRows, shard: number, band: number, pieces: number): Promise<number> {
   const key = headOf(rows.shard(shard));
   const { item } = await rows.engine.update(key, written(numbersTaken(band, pieces)), 'UPDATED_OLD', rows.limits);
   return lastNumber(fieldsOf(item), band) + 1;
@@ -162,7 +163,7 @@ async function writeDelayed(
 ): Promise<number> {
   const pk = rows.shard(shard);
   for (;;) {
-    const heads = await keyHeads(rows, shard, number, piece);
+    const heads = await keyHeads(rows, timedOf(shard, number, piece));
     const isDone = await rows.together([made.piece, ...made.keys, ...made.delays, ...heads]);
     if (isDone) break;
     const there = fieldsOf(await rows.get(made.piece.key));
@@ -177,27 +178,35 @@ async function writeDelayed(
   return number;
 }
 
-async function keyHeads(rows: QueueRows, shard: number, number: number, piece: NewPiece): Promise<PartialWrite[]> {
-  const pk = rows.shard(shard);
-  const names = [...new Set(piece.jobs.flatMap(({ key }) => key ?? []))];
+/** A job of a key that is enqueued for later. */
+export interface TimedJob {
+  readonly shard: number;
+  readonly id: number;
+  readonly key: string;
+  readonly dueAt: number;
+}
+
+function timedOf(shard: number, number: number, { jobs }: NewPiece): TimedJob[] {
+  return jobs.flatMap(({ key, dueAt }, index) =>
+    key === undefined ? [] : [{ shard, key, dueAt, id: jobNumber(shard, number, index) }],
+  );
+}
+
+/** What the heads of the keys of these jobs say about them: a read and a write for each key. */
+export async function keyHeads(rows: QueueRows, timed: readonly TimedJob[]): Promise<PartialWrite[]> {
+  const places = new Map(timed.map(({ shard, key }) => [keyOf(rows.shard(shard), key), { shard, key }]));
   return Promise.all(
-    names.map(async (name): Promise<PartialWrite> => {
-      const key: Key = headOf(keyOf(pk, name));
-      let fields = fieldsOf(await rows.get(key));
+    [...places].map(async ([pk, place]): Promise<PartialWrite> => {
+      const row: Key = headOf(pk);
+      let fields = fieldsOf(await rows.get(row));
       const before = fields['v'] ?? null;
-      for (const [index, job] of piece.jobs.entries()) {
-        if (job.key !== name) continue;
-        const head = readKeyHead(fields);
-        const change = jobAdded(head, {
-          id: jobNumber(shard, number, index),
-          attempt: 0,
-          dueAt: job.dueAt,
-          isScheduled: true,
-        });
+      for (const { shard, key, id, dueAt } of timed) {
+        if (key !== place.key || shard !== place.shard) continue;
+        const change = jobAdded(readKeyHead(fields), { id, attempt: 0, dueAt, isScheduled: true });
         if (change !== undefined) fields = { ...fields, ...definedOf(change.set) };
       }
       const { v: _, ...set } = fields;
-      return { key, written: written({ expect: { v: before }, set: { ...set, v: Number(before ?? 0) + 1 } }) };
+      return { key: row, written: written({ expect: { v: before }, set: { ...set, v: Number(before ?? 0) + 1 } }) };
     }),
   );
 }

@@ -17,17 +17,19 @@ import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } fr
 import type { QueueStats } from '../operate/stats.ts';
 import type { ChangedJob } from '../postgres/reader.ts';
 import type { QueueIds } from '../store.ts';
+import { type GivenNode, readNode } from '../watch/flow.ts';
+import type { FlowNode } from '../watch/flows.ts';
 import { readWaitOptions, type WaitForOptions } from '../watch/wait-for.ts';
 import { readWorkOptions, type WorkOptions } from '../work/options.ts';
 import type { WorkerEvents } from '../work/report.ts';
 import { Worker } from '../work/worker.ts';
-import { refuseOptions } from './deciding.ts';
-import { notInParts, refusePart, withinRows } from './limits.ts';
+import { itemsOf } from './items.ts';
+import { refusePart, withinRows } from './limits.ts';
 import { DynamoQueueChanges } from './operate/changes.ts';
 import { DynamoQueueCounts } from './operate/counts.ts';
 import { DynamoQueueReader } from './operate/reader.ts';
 import { idOf } from './operate/target.ts';
-import { type EnqueueItem, partsOf } from './producing.ts';
+import type { EnqueueItem } from './producing.ts';
 import { DynamoQueueStore } from './store.ts';
 import { waitForEnd } from './waiting.ts';
 
@@ -95,26 +97,7 @@ export class DynamoQueue<K extends Kinds = never> {
     payload: PayloadIn<K[N]>,
     options: Omit<EnqueueOptions, 'tx'> = {},
   ): Promise<{ readonly id: string; readonly items: readonly EnqueueItem[] }> {
-    let items: readonly EnqueueItem[] = [];
-    const collector = new Producer(
-      {
-        add: async (_, batch, __, trace) => {
-          refuseOptions(batch.options);
-          const parts = await partsOf(this.#store.rows, batch, trace, this.#definition.keyed);
-          items = parts.items;
-          return [parts.id];
-        },
-        enqueue: notInParts,
-        enqueueAll: notInParts,
-        addUnique: notInParts,
-        addAwaited: notInParts,
-        addInto: notInParts,
-      },
-      this.#definition,
-      () => this.#register(),
-    );
-    const { id } = await collector.one(kind, payload, options);
-    return { id, items };
+    return itemsOf(this.#store.rows, this.#definition, () => this.#register(), kind, payload, options);
   }
 
   /** Checks whether `enqueue` would accept these. Sends nothing. @throws InvalidInput, NotFound */
@@ -132,6 +115,19 @@ export class DynamoQueue<K extends Kinds = never> {
     options: { readonly tx?: undefined } = {},
   ): Promise<EnqueuedIds> {
     return this.#producer.many(jobs, options);
+  }
+
+  /**
+   * Adds a whole graph of jobs of this queue as one transaction, all of it or nothing: some 45 nodes, as a transaction has at most 100 rows.
+   * @returns the id of each node, by its name
+   * @throws InvalidInput  names the node @throws NotFound  no such kind or job @throws NotSupported  it is too large, or names a batch or another queue
+   */
+  async flow<N extends FlowNode<K>>(nodes: readonly NoInfer<N>[]): Promise<Readonly<Record<string, string>>> {
+    if (!Array.isArray(nodes)) throw new InvalidInput('flow takes an array of nodes', { field: 'nodes' });
+    const ids = await this.#register();
+    const given: GivenNode[] = [];
+    for (const [nth, node] of nodes.entries()) given.push(await readNode(node, nth, this.#ownProducer));
+    return this.#store.flow(given, ids);
   }
 
   /**
@@ -327,6 +323,11 @@ export class DynamoQueue<K extends Kinds = never> {
     await this.#register();
     await drain(this.#counts, this.name, options);
   }
+
+  readonly #ownProducer = (queue: unknown): Producer => {
+    if (queue === undefined || queue === this) return this.#producer;
+    throw new NotSupported('on DynamoDB all nodes of a flow are of one queue');
+  };
 
   #idOf(ids: QueueIds, call: string, job: JobTarget): Promise<string> {
     return idOf(this.#store.rows, this.#definition, ids, call, job);

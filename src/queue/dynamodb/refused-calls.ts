@@ -33,9 +33,7 @@ export class RefusedCalls {
   readonly sealBatch: Refusal = refusing(NO_BATCHES);
   readonly newBatch: Refusal = refusing(NO_BATCHES);
   readonly addToBatch: Refusal = refusing(NO_BATCHES);
-  readonly flow: Refusal = refusing(
-    'a graph of jobs is not written as one there; enqueue them one after another, with after',
-  );
+  readonly flow: Refusal = refusing('a flow there is of one queue, and added by a program that has its declaration');
   readonly topics: Refusal = refusing(
     'a topic enqueues in several queues in one transaction, which a table of queues has not',
   );

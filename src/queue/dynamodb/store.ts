@@ -23,10 +23,12 @@ import type {
   UniqueJobs,
   WorkerRow,
 } from '../store.ts';
+import type { GivenNode } from '../watch/flow.ts';
 import { NO_HANDOFF, type PortedStore, type WorkerPorts } from '../work/ports.ts';
 import { QueueRows } from './database.ts';
 import { Deciding, refuseOptions } from './deciding.ts';
 import { declared, listName, readDeclared } from './declaration.ts';
+import { addFlow } from './flow.ts';
 import { isQuiet, rescued } from './heads/head.ts';
 import { parentsOf } from './operate/parents.ts';
 import { addJobs } from './producing.ts';
@@ -171,6 +173,13 @@ export class DynamoQueueStore implements PortedStore {
     const decided = await this.#deciding.addMany(batch, trace);
     this.household.notify();
     return decided;
+  }
+
+  async flow(given: readonly GivenNode[], ids: QueueIds): Promise<Readonly<Record<string, string>>> {
+    if (given.length === 0) return {};
+    const added = await addFlow(this.rows, this.#definition, ids, given);
+    this.household.notify();
+    return added;
   }
 
   addAwaited(): Promise<never> {

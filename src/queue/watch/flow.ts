@@ -1,13 +1,13 @@
 import { InvalidInput } from '../../base/errors.ts';
-import { suggest } from '../../base/options/options.ts';
+import { checkOptions, suggest } from '../../base/options/options.ts';
 import { show } from '../../base/options/refusal.ts';
 import { isObject } from '../../base/options/shape.ts';
-import { compact } from '../enqueue.ts';
-import type { FlowRow } from '../job-input.ts';
-import type { AfterFailure } from '../job-options.ts';
+import { compact, type Producer } from '../enqueue.ts';
+import type { FlowRow, JobInput } from '../job-input.ts';
+import { type AfterFailure, afterPolicy } from '../job-options.ts';
 
 /** A checked node, with the nodes that it comes after, by their places. */
-interface Node {
+export interface FlowJob {
   readonly name: string;
   readonly row: FlowRow;
   readonly after: readonly number[];
@@ -41,6 +41,27 @@ export function readNodeName(value: unknown, field: string): string {
   );
 }
 
+interface NodeInput extends Omit<JobInput, 'after'> {
+  readonly name: unknown;
+  readonly queue?: unknown;
+  readonly after?: readonly unknown[];
+}
+
+/** Checks a node by the queue that it names. @throws InvalidInput */
+export async function readNode(
+  node: object | undefined,
+  nth: number,
+  producerOf: (queue: unknown, field: string) => Producer,
+): Promise<GivenNode> {
+  const field = `nodes[${nth}]`;
+  if (!isObject(node)) throw new InvalidInput(`${field} must be an object such as { name, kind, payload }`, { field });
+  const { name, queue, after = [], afterError, afterCancel, ...job } = node as unknown as NodeInput;
+  const readName = readNodeName(name, field);
+  if (!Array.isArray(after)) throw new InvalidInput(`${field}.after must be an array`, { field: `${field}.after` });
+  const policy = checkOptions(`flow, ${field}`, { afterError, afterCancel }, afterPolicy);
+  return { name: readName, after, ...policy, row: await producerOf(queue, field).node(job, nth, field) };
+}
+
 /**
  * The parameter of `pawl.queue_add_flow()`: nodes that come after the same others are a group, and groups come after those that
  * they wait for.
@@ -49,7 +70,7 @@ export function readNodeName(value: unknown, field: string): string {
  */
 export function flowText(given: readonly GivenNode[]): { text: string; names: string[] } {
   const nodes = inLayers(given);
-  const groups = new Map<string, Node[]>();
+  const groups = new Map<string, FlowJob[]>();
   for (const node of nodes) {
     const { row, layer, after, jobs, batches, afterError, afterCancel } = node;
     const same = JSON.stringify([layer, row.queue, row.shard, after, jobs, batches, afterError, afterCancel]);
@@ -68,7 +89,7 @@ export function flowText(given: readonly GivenNode[]): { text: string; names: st
   return { text: `[${JSON.stringify(heads)},[${payloads.join()}],${JSON.stringify(options)}]`, names };
 }
 
-function head(group: readonly Node[], placeOf: (nth: number) => number): object {
+function head(group: readonly FlowJob[], placeOf: (nth: number) => number): object {
   const [first] = group;
   if (first === undefined) throw new Error('a group always has a node');
   const rows = group.map(({ row }) => row);
@@ -89,7 +110,8 @@ function head(group: readonly Node[], placeOf: (nth: number) => number): object 
   };
 }
 
-function inLayers(given: readonly GivenNode[]): Node[] {
+/** @throws InvalidInput  like {@link arrangeNodes} */
+export function inLayers(given: readonly GivenNode[]): FlowJob[] {
   const arranged = arrangeNodes(given);
   return given.map(({ name, row, afterError = 'error', afterCancel = 'cancel' }, nth) => {
     const { after = [], jobs = [], batches = [], layer = 0 } = arranged[nth] ?? {};

@@ -1,15 +1,13 @@
 import { InvalidInput } from '../../base/errors.ts';
 import { checkOptions } from '../../base/options/options.ts';
-import { isObject } from '../../base/options/shape.ts';
 import { type OpenTransaction, openTransaction, type PostgresEngine } from '../../engine/postgres/index.ts';
 import type { Kinds, PayloadIn } from '../definition.ts';
 import type { Producer } from '../enqueue.ts';
 import { readJobId } from '../job-id.ts';
 import type { JobInput } from '../job-input.ts';
-import { afterPolicy } from '../job-options.ts';
 import { PostgresQueueFlows } from '../postgres/watch/flows.ts';
 import { Batch, type BatchHome } from './batch.ts';
-import { flowText, type GivenNode, readNodeName } from './flow.ts';
+import { flowText, type GivenNode, readNode } from './flow.ts';
 
 /** A job of any kind of a queue, for `enqueueMany`. */
 export type JobOf<K extends Kinds> = {
@@ -32,12 +30,6 @@ interface NodeOptions {
   readonly name: string;
   /** What has to end before: names of nodes, ids of jobs, batches. */
   readonly after?: readonly (string | { readonly batch: string })[] | undefined;
-}
-
-interface NodeInput extends Omit<JobInput, 'after'> {
-  readonly name: unknown;
-  readonly queue?: unknown;
-  readonly after?: readonly unknown[];
 }
 
 /** A job that a batch enqueues when it is done. */
@@ -83,7 +75,8 @@ export class Flows<K extends Kinds> {
     const { tx } = checkOptions('flow', options, { tx: openTransaction });
     if (!Array.isArray(nodes)) throw new InvalidInput('flow takes an array of nodes', { field: 'nodes' });
     const given: GivenNode[] = [];
-    for (const [nth, node] of nodes.entries()) given.push(await this.#node(node, nth));
+    for (const [nth, node] of nodes.entries())
+      given.push(await readNode(node, nth, (queue, field) => this.#producerOf(queue, field)));
     if (given.length === 0) return {};
     const { text, names } = flowText(given);
     const ids = await new PostgresQueueFlows(this.#home.engine).add(text, tx);
@@ -112,17 +105,6 @@ export class Flows<K extends Kinds> {
     }
     await this.#home.register();
     return new PostgresQueueFlows(this.#home.engine).newBatch({ queue: this.#home.name, callbacks, parent }, tx);
-  }
-
-  async #node(node: object | undefined, nth: number): Promise<GivenNode> {
-    const field = `nodes[${nth}]`;
-    if (!isObject(node))
-      throw new InvalidInput(`${field} must be an object such as { name, kind, payload }`, { field });
-    const { name, queue, after = [], afterError, afterCancel, ...job } = node as unknown as NodeInput;
-    const readName = readNodeName(name, field);
-    if (!Array.isArray(after)) throw new InvalidInput(`${field}.after must be an array`, { field: `${field}.after` });
-    const policy = checkOptions(`flow, ${field}`, { afterError, afterCancel }, afterPolicy);
-    return { name: readName, after, ...policy, row: await this.#producerOf(queue, field).node(job, nth, field) };
   }
 
   #producerOf(queue: unknown, field: string): Producer {

@@ -21,6 +21,7 @@ export type AnyQueue<K extends Kinds> = Pick<
   | 'register'
   | 'enqueue'
   | 'enqueueMany'
+  | 'flow'
   | 'work'
   | 'stats'
   | 'pause'

@@ -12,7 +12,7 @@ import type { GroupMember } from '../../work/worker-group.ts';
 import { QueueRows } from '../database.ts';
 import { workersKey } from '../rows.ts';
 import type { Pruning } from './pruning.ts';
-import { Awaited } from './waits.ts';
+import { AwaitedJobs } from './waits.ts';
 
 /** How seldom a process looks for dead workers, which it does also when a lease runs out: so jobs wait for no second look. */
 const RESCUE_MS = 5000;
@@ -29,7 +29,7 @@ export class Household implements GroupPort {
 
   readonly liveness: Liveness;
   /** What jobs of the queue wait for, as far as this process has looked. */
-  readonly awaited: Awaited = new Awaited();
+  readonly awaited: AwaitedJobs = new AwaitedJobs();
   readonly #members = new Set<GroupMember>();
   #chores: Loop | undefined;
   #pruning: Loop | undefined;

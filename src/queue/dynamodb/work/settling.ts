@@ -11,7 +11,7 @@ import { type NewRecord, writeRecords } from '../records.ts';
 import { headOf } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';
 import { Letters } from './letters.ts';
-import type { Awaited } from './waits.ts';
+import type { AwaitedJobs } from './waits.ts';
 
 /** What one settlement says about one claim. */
 interface ClaimOutcomes {
@@ -45,9 +45,9 @@ export class Settling {
   readonly #historyMs: number;
   readonly #letters: Letters;
 
-  readonly #awaited: Awaited;
+  readonly #awaited: AwaitedJobs;
 
-  constructor(rows: QueueRows, held: Map<number, HeldClaim>, definition: Definition, awaited: Awaited) {
+  constructor(rows: QueueRows, held: Map<number, HeldClaim>, definition: Definition, awaited: AwaitedJobs) {
     this.#awaited = awaited;
     this.#rows = rows;
     this.#held = held;

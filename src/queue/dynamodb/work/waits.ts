@@ -39,12 +39,12 @@ const LOOK_MS = 500;
 /** A parent without a record is asked after as a whole now and then: its history may be over. */
 const WHOLE_MS = 60_000;
 const PAGE = 100;
-/** One look reads so many rows at most; the next one goes on behind them. */
+/** One search reads so many rows at most; the next one goes on behind them. */
 const MOST_PAGES = 10;
 const MOST_KNOWN = 10_000;
 
 /** What all queues of a process know about jobs that others wait for. */
-export class Awaited {
+export class AwaitedJobs {
   readonly #byShard = new Map<number, ReadonlySet<number>>();
   readonly #hurried = new Set<number>();
 
@@ -72,14 +72,14 @@ export class Waits {
   readonly #rows: QueueRows;
   readonly #definition: Definition;
   readonly #ids: () => Promise<QueueIds>;
-  readonly #awaited: Awaited;
+  readonly #awaited: AwaitedJobs;
   /** How jobs have ended: that is decided once. */
   readonly #ends = new Map<number, ParentEnd>();
   readonly #askedAt = new Map<number, number>();
   readonly #lookedAt = new Map<number, number>();
   readonly #from = new Map<number, string>();
 
-  constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>, awaited: Awaited) {
+  constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>, awaited: AwaitedJobs) {
     this.#rows = rows;
     this.#definition = definition;
     this.#ids = ids;

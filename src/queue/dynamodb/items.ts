@@ -1,0 +1,39 @@
+/** Jobs that are enqueued in a transaction of the caller's: its parts. */
+import type { Definition } from '../definition.ts';
+import { type EnqueueOptions, Producer } from '../enqueue.ts';
+import type { QueueIds } from '../store.ts';
+import type { QueueRows } from './database.ts';
+import { refuseOptions } from './deciding.ts';
+import { notInParts } from './limits.ts';
+import { type EnqueueItem, partsOf } from './producing.ts';
+
+/** See {@link DynamoQueue.enqueueItems}. */
+export async function itemsOf(
+  rows: QueueRows,
+  definition: Definition,
+  register: () => Promise<QueueIds>,
+  kind: string,
+  payload: unknown,
+  options: Omit<EnqueueOptions, 'tx'>,
+): Promise<{ readonly id: string; readonly items: readonly EnqueueItem[] }> {
+  let items: readonly EnqueueItem[] = [];
+  const collector = new Producer(
+    {
+      add: async (_, batch, __, trace) => {
+        refuseOptions(batch.options);
+        const parts = await partsOf(rows, batch, trace, definition.keyed);
+        items = parts.items;
+        return [parts.id];
+      },
+      enqueue: notInParts,
+      enqueueAll: notInParts,
+      addUnique: notInParts,
+      addAwaited: notInParts,
+      addInto: notInParts,
+    },
+    definition,
+    register,
+  );
+  const { id } = await collector.one(kind, payload, options);
+  return { id, items };
+}
