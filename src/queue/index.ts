@@ -21,8 +21,8 @@ export type {
   QueueOptions,
   RetryOptions,
 } from './definition.ts';
+export type { EnqueueItem } from './dynamodb/enqueue/producing.ts';
 export type { AnyQueueAdmin, TableQueueAdmin } from './dynamodb/operate/admin.ts';
-export type { EnqueueItem } from './dynamodb/producing.ts';
 export { DynamoQueue } from './dynamodb/queue.ts';
 export type { EnqueuedIds, EnqueueOptions, EnqueueResult } from './enqueue.ts';
 export type { Handlers } from './handlers.ts';

@@ -23,13 +23,13 @@ import { readWaitOptions, type WaitForOptions } from '../watch/wait-for.ts';
 import { readWorkOptions, type WorkOptions } from '../work/options.ts';
 import type { WorkerEvents } from '../work/report.ts';
 import { Worker } from '../work/worker.ts';
-import { itemsOf } from './items.ts';
+import { itemsOf } from './enqueue/items.ts';
+import type { EnqueueItem } from './enqueue/producing.ts';
 import { refusePart, withinRows } from './limits.ts';
 import { DynamoQueueChanges } from './operate/changes.ts';
 import { DynamoQueueCounts } from './operate/counts.ts';
 import { DynamoQueueReader } from './operate/reader.ts';
 import { idOf } from './operate/target.ts';
-import type { EnqueueItem } from './producing.ts';
 import { DynamoQueueStore } from './store.ts';
 import { waitForEnd } from './waiting.ts';
 

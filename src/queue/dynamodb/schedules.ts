@@ -19,10 +19,10 @@ import type { NewSchedule, NewSchedules, ScheduleRows } from '../operate/set-sch
 import type { ScheduleRun } from '../postgres/operate/schedules.ts';
 import type { NewJobs, QueueIds } from '../store.ts';
 import type { QueueRows } from './database.ts';
+import { addWith } from './enqueue/producing.ts';
+import { findUnique, placeOfUnique, type UniqueFound } from './enqueue/unique.ts';
 import { statusOfJob } from './operate/standing.ts';
-import { addWith } from './producing.ts';
 import { declarationOf, queueKey, SCHEDULES, scheduleOf } from './rows.ts';
-import { findUnique, placeOfUnique, type UniqueFound } from './unique.ts';
 
 /** Jobs that a schedule remembers; on Postgres it is a hundred. Its row stays below a kilobyte with a small payload. */
 const RUNS = 20;

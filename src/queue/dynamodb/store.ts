@@ -26,12 +26,12 @@ import type {
 import type { GivenNode } from '../watch/flow.ts';
 import { NO_HANDOFF, type PortedStore, type WorkerPorts } from '../work/ports.ts';
 import { QueueRows } from './database.ts';
-import { Deciding, refuseOptions } from './deciding.ts';
 import { declared, listName, readDeclared } from './declaration.ts';
-import { addFlow } from './flow.ts';
+import { Deciding, refuseOptions } from './enqueue/deciding.ts';
+import { addFlow } from './enqueue/flow.ts';
+import { addJobs } from './enqueue/producing.ts';
 import { isQuiet, rescued } from './heads/head.ts';
 import { parentsOf } from './operate/parents.ts';
-import { addJobs } from './producing.ts';
 import { LEAST_MS } from './records.ts';
 import { declarationOf, headOf, progressOf, workersKey } from './rows.ts';
 import { DynamoSchedules } from './schedules.ts';

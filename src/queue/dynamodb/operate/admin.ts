@@ -19,12 +19,12 @@ import { type HandOptions, readHandJob } from '../../watch/by-hand.ts';
 import type { WaitForOptions } from '../../watch/wait-for.ts';
 import { QueueRows } from '../database.ts';
 import { type DeclarationRow, declaredOf, definitionOf, queueNames } from '../declaration.ts';
+import type { OnceRequest } from '../enqueue/unique.ts';
 import { pausedAt } from '../heads/by-hand.ts';
 import { refusePart } from '../limits.ts';
 import { DynamoQueue } from '../queue.ts';
 import { RefusedCalls } from '../refused-calls.ts';
 import { DynamoQueueStore } from '../store.ts';
-import type { OnceRequest } from '../unique.ts';
 import { listJobs } from './listing.ts';
 
 /** What operates all queues of a table of DynamoDB. */

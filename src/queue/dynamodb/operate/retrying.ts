@@ -6,15 +6,15 @@ import { Conflict } from '../../../base/errors.ts';
 import { Expression, num, type PartialCondition, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
 import { isOneEver } from '../../declare/unique.ts';
 import type { Definition, Kind } from '../../definition.ts';
-import { AFTER_OTHERS } from '../after.ts';
 import type { QueueRows } from '../database.ts';
+import { AFTER_OTHERS } from '../enqueue/after.ts';
+import { findUnique, placeOfUnique } from '../enqueue/unique.ts';
 import { restoredInLine } from '../heads/by-hand.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
 import { added, backName } from '../heads/head.ts';
 import { jobAdded } from '../heads/key-head.ts';
 import { POKE } from '../heads/spans.ts';
 import { changedByHand, delayOf, headOf, keyOf, pieceOf } from '../rows.ts';
-import { findUnique, placeOfUnique } from '../unique.ts';
 import { cancelledIn, unchanged, withCancelled } from '../work/delays.ts';
 import { type FoundJob, findJob } from './standing.ts';
 

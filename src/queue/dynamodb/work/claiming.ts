@@ -3,8 +3,8 @@ import { ConnectionFailed } from '../../../base/errors.ts';
 import type { Item, Liveness } from '../../../engine/dynamodb/index.ts';
 import type { Origin } from '../../job-options.ts';
 import type { ClaimAnswer, ClaimedKey, ClaimedRun, ClaimRequest } from '../../store.ts';
-import { isAnyWaiting } from '../after.ts';
 import type { QueueRows } from '../database.ts';
+import { isAnyWaiting } from '../enqueue/after.ts';
 import { claimDecided, type LineView, type SeenPiece } from '../heads/claim.ts';
 import { noneEnded, withoutOldMinutes } from '../heads/ended.ts';
 import {

@@ -6,11 +6,11 @@ import { fieldsOf, type PartialWrite, written } from '../../../engine/dynamodb/i
 import type { DeadLetter, Definition } from '../../definition.ts';
 import type { JobFailure, NewJobs, QueueIds } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
+import { addWith } from '../enqueue/producing.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
 import { readHead, settledFrom } from '../heads/head.ts';
 import { keySettled, keyStandingOf, readKeyHead } from '../heads/key-head.ts';
 import { placeOf } from '../heads/place.ts';
-import { addWith } from '../producing.ts';
 import { headOf, type JobRow, pieceOf, readJobRow } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';
 

@@ -4,12 +4,12 @@ import type { UniqueRule } from '../../declare/unique.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueIds } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
+import { placeOfUnique, removeUnique, type UniquePlace } from '../enqueue/unique.ts';
 import { type ShardHead, standingOf } from '../heads/head.ts';
 import { keyStandingOf, readKeyHead } from '../heads/key-head.ts';
 import { jobNumber, pieceOf as numberOf, sequenceOf } from '../heads/place.ts';
 import { lastRecordAt } from '../records.ts';
 import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow, unchangedByHand } from '../rows.ts';
-import { placeOfUnique, removeUnique, type UniquePlace } from '../unique.ts';
 
 /** One poll of a shard reads so many rows, of at most a megabyte. */
 const PAGE = 25;

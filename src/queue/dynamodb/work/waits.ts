@@ -11,6 +11,7 @@ import {
 } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueIds } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
 import {
   AFTER_OTHERS,
   endOf,
@@ -20,15 +21,14 @@ import {
   verdictOf,
   type WaitTerms,
   waiting,
-} from '../after.ts';
-import type { QueueRows } from '../database.ts';
+} from '../enqueue/after.ts';
+import { addWith } from '../enqueue/producing.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
 import { added, backName } from '../heads/head.ts';
 import { keyCancelled, keyChanged, readKeyHead } from '../heads/key-head.ts';
 import { jobNumber, placeOf } from '../heads/place.ts';
 import { POKE } from '../heads/spans.ts';
 import { statusOfJob } from '../operate/standing.ts';
-import { addWith } from '../producing.ts';
 import { isRecorded, readRecords, writeRecords } from '../records.ts';
 import { delayFrom, delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
 import { cancelledIn, pieceIn, unchanged } from './delays.ts';

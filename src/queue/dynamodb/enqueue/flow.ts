@@ -1,19 +1,19 @@
 /** A graph of jobs as one transaction, whose nodes come after each other: all of it or nothing. */
-import { NotSupported, Throttled } from '../../base/errors.ts';
-import { type Change, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
-import { kindIdOf } from '../declare/kind-id.ts';
-import type { Definition } from '../definition.ts';
-import type { FlowRow } from '../job-input.ts';
-import type { NewJobs, QueueIds } from '../store.ts';
-import { type FlowJob, type GivenNode, inLayers } from '../watch/flow.ts';
+import { NotSupported, Throttled } from '../../../base/errors.ts';
+import { type Change, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import { kindIdOf } from '../../declare/kind-id.ts';
+import type { Definition } from '../../definition.ts';
+import type { FlowRow } from '../../job-input.ts';
+import type { NewJobs, QueueIds } from '../../store.ts';
+import { type FlowJob, type GivenNode, inLayers } from '../../watch/flow.ts';
+import type { QueueRows } from '../database.ts';
+import { delayTold } from '../heads/head.ts';
+import { jobNumber, pieceOf as numberOf } from '../heads/place.ts';
+import { headOf, pieceOf } from '../rows.ts';
 import { AFTER_OTHERS, endsOf, readTerms, type WaitTerms, waiting } from './after.ts';
-import type { QueueRows } from './database.ts';
 import { refuseOptions } from './deciding.ts';
-import { delayTold } from './heads/head.ts';
-import { jobNumber, pieceOf as numberOf } from './heads/place.ts';
 import { type NewPiece, piecesOf, rowsOf } from './pieces.ts';
 import { isFilled, keyHeads, type TimedJob, takeNumbers } from './producing.ts';
-import { headOf, pieceOf } from './rows.ts';
 
 /** A transaction has at most 100 rows. */
 const MOST_ROWS = 100;

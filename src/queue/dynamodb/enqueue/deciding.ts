@@ -1,18 +1,18 @@
 /** Enqueues of which the table decides whether their job is there already. One job after another. */
-import { InvalidInput, NotSupported } from '../../base/errors.ts';
-import { kindIdOf } from '../declare/kind-id.ts';
-import type { UniqueRule } from '../declare/unique.ts';
-import type { Definition } from '../definition.ts';
-import { shardOf } from '../enqueue.ts';
-import type { JobStatus } from '../job.ts';
-import { type AfterFailure, type OwnOptions, ownOptions } from '../job-options.ts';
-import type { DecidedJobs, NewJobs, QueueIds, UniqueJobs } from '../store.ts';
+import { InvalidInput, NotSupported } from '../../../base/errors.ts';
+import { kindIdOf } from '../../declare/kind-id.ts';
+import type { UniqueRule } from '../../declare/unique.ts';
+import type { Definition } from '../../definition.ts';
+import { shardOf } from '../../enqueue.ts';
+import type { JobStatus } from '../../job.ts';
+import { type AfterFailure, type OwnOptions, ownOptions } from '../../job-options.ts';
+import type { DecidedJobs, NewJobs, QueueIds, UniqueJobs } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
+import { statusOfJob } from '../operate/standing.ts';
+import type { Waits } from '../work/waits.ts';
 import { AFTER_OTHERS, endsOf, readTerms, type WaitTerms } from './after.ts';
-import type { QueueRows } from './database.ts';
-import { statusOfJob } from './operate/standing.ts';
 import { addJobs } from './producing.ts';
 import { addUnique, type OnceRequest, placeOfOnce, placeOfUnique, type UniquePlace } from './unique.ts';
-import type { Waits } from './work/waits.ts';
 
 /** A request as a producer makes it: see `requestOptions` in job-options.ts. */
 interface JobRequest extends OwnOptions {

@@ -3,18 +3,18 @@
  * of the job that it names; so a settlement never touches it, and every end of a job frees its place.
  */
 import { createHash } from 'node:crypto';
-import { Conflict, NotFound } from '../../base/errors.ts';
-import { isObject } from '../../base/options/shape.ts';
-import { fieldsOf, type Key, type PartialWrite, TTL, written } from '../../engine/dynamodb/index.ts';
-import type { UniqueRule } from '../declare/unique.ts';
-import type { Definition } from '../definition.ts';
-import type { JobStatus } from '../job.ts';
-import type { NewJobs } from '../store.ts';
+import { Conflict, NotFound } from '../../../base/errors.ts';
+import { isObject } from '../../../base/options/shape.ts';
+import { fieldsOf, type Key, type PartialWrite, TTL, written } from '../../../engine/dynamodb/index.ts';
+import type { UniqueRule } from '../../declare/unique.ts';
+import type { Definition } from '../../definition.ts';
+import type { JobStatus } from '../../job.ts';
+import type { NewJobs } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
+import { statusOfJob } from '../operate/standing.ts';
+import { uniqueOf } from '../rows.ts';
 import type { WaitTerms } from './after.ts';
-import type { QueueRows } from './database.ts';
-import { statusOfJob } from './operate/standing.ts';
 import { addWith } from './producing.ts';
-import { uniqueOf } from './rows.ts';
 
 const F = { job: 'j', version: 'v', at: 't', digest: 'd' } as const;
 

@@ -1,14 +1,20 @@
-import { InvalidInput, NotSupported } from '../../base/errors.ts';
-import { fieldsOf, type Key, type PartialCondition, type PartialWrite, written } from '../../engine/dynamodb/index.ts';
-import type { NewJobs } from '../store.ts';
+import { InvalidInput, NotSupported } from '../../../base/errors.ts';
+import {
+  fieldsOf,
+  type Key,
+  type PartialCondition,
+  type PartialWrite,
+  written,
+} from '../../../engine/dynamodb/index.ts';
+import type { NewJobs } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
+import { added, backName, delayTold, lastNumber, numbersTaken } from '../heads/head.ts';
+import { jobAdded, readKeyHead } from '../heads/key-head.ts';
+import { jobNumber, pieceOf as numberOf } from '../heads/place.ts';
+import { POKE } from '../heads/spans.ts';
+import { emptyPiece, headOf, keyOf } from '../rows.ts';
 import { type WaitTerms, waiting } from './after.ts';
-import type { QueueRows } from './database.ts';
-import { added, backName, delayTold, lastNumber, numbersTaken } from './heads/head.ts';
-import { jobAdded, readKeyHead } from './heads/key-head.ts';
-import { jobNumber, pieceOf as numberOf } from './heads/place.ts';
-import { POKE } from './heads/spans.ts';
 import { type NewPiece, type PieceRows, piecesOf, rowsOf } from './pieces.ts';
-import { emptyPiece, headOf, keyOf } from './rows.ts';
 
 /** Adds the jobs of a batch to their shard. @returns their ids in order */
 export async function addJobs(

@@ -1,12 +1,12 @@
 /** Pieces: which jobs of an enqueue become one row, and what its rows are. */
 import { randomUUID } from 'node:crypto';
-import { creation, type PartialWrite } from '../../engine/dynamodb/index.ts';
-import type { OwnOptions } from '../job-options.ts';
-import type { NewJobs } from '../store.ts';
+import { creation, type PartialWrite } from '../../../engine/dynamodb/index.ts';
+import type { OwnOptions } from '../../job-options.ts';
+import type { NewJobs } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
+import { bandOf } from '../heads/place.ts';
+import { delayOf, type JobRow, jobFields, keyOf, MOST_JOBS, MOST_PIECE, pieceOf } from '../rows.ts';
 import { type WaitTerms, waitFields } from './after.ts';
-import type { QueueRows } from './database.ts';
-import { bandOf } from './heads/place.ts';
-import { delayOf, type JobRow, jobFields, keyOf, MOST_JOBS, MOST_PIECE, pieceOf } from './rows.ts';
 
 /** One job of an enqueue. */
 export interface NewJob {

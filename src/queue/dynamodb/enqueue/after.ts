@@ -3,13 +3,13 @@
  * head of its shard counts these rows, so that workers look for them only where there are any, and nothing is paid elsewhere. No end of a job writes
  * anything for those that come after it: a worker that searches for waiting jobs reads how the others stand.
  */
-import { NotFound, NotSupported } from '../../base/errors.ts';
-import { type Change, type Fields, fieldsOf, type Item } from '../../engine/dynamodb/index.ts';
-import type { Definition } from '../definition.ts';
-import type { JobStatus } from '../job.ts';
-import type { AfterFailure } from '../job-options.ts';
-import type { QueueRows } from './database.ts';
-import { statusOfJob } from './operate/standing.ts';
+import { NotFound, NotSupported } from '../../../base/errors.ts';
+import { type Change, type Fields, fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { JobStatus } from '../../job.ts';
+import type { AfterFailure } from '../../job-options.ts';
+import type { QueueRows } from '../database.ts';
+import { statusOfJob } from '../operate/standing.ts';
 
 /** Instead of a time: it is due when others have ended. Behind all times. */
 export const AFTER_OTHERS = 999_999_999_999_999;

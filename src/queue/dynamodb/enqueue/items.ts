@@ -1,10 +1,10 @@
 /** Jobs that are enqueued in a transaction of the caller's: its parts. */
-import type { Definition } from '../definition.ts';
-import { type EnqueueOptions, Producer } from '../enqueue.ts';
-import type { QueueIds } from '../store.ts';
-import type { QueueRows } from './database.ts';
+import type { Definition } from '../../definition.ts';
+import { type EnqueueOptions, Producer } from '../../enqueue.ts';
+import type { QueueIds } from '../../store.ts';
+import type { QueueRows } from '../database.ts';
+import { notInParts } from '../limits.ts';
 import { refuseOptions } from './deciding.ts';
-import { notInParts } from './limits.ts';
 import { type EnqueueItem, partsOf } from './producing.ts';
 
 /** See {@link DynamoQueue.enqueueItems}. */
