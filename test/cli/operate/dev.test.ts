@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { freshDatabase } from '../../support/database.ts';
 import { rarely } from '../../support/long.ts';
+import { memoryFolder } from '../../support/memory.ts';
 import { MAIN, pawl, startPawl } from '../pawl.ts';
 import { warmPawl } from '../warm-pawl.ts';
 
@@ -18,8 +19,8 @@ async function migrated(): Promise<string> {
   return database.url;
 }
 
-/** A package of its own, with the built code: for all tests of this file, since the copy takes a second of the processor. */
-const home = mkdtempSync(join(tmpdir(), 'pawl-cli-'));
+/** A package of its own, with the built code: one for all tests of this file, since a copy takes up to half a second of the processor. */
+const home = mkdtempSync(join(memoryFolder(), 'pawl-cli-'));
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
 beforeAll(() => {
