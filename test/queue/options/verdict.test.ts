@@ -124,6 +124,25 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
   });
 });
 
+test('the jobs of a key wait for one that its handler has snoozed by unit.fail()', async () => {
+  nth += 1;
+  const queue = createQueue(engine, `verdict ${nth}`, { kinds: { one: {} } });
+  await queue.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'one', payload, key: 'k' })));
+  const begun: unknown[] = [];
+  const worker = queue.work(
+    {
+      one: (unit) => {
+        begun.push(unit.payload);
+        if (begun.length === 1) unit.fail(unit.job, snooze('20ms'));
+      },
+    },
+    { poll: '50ms' },
+  );
+  await queue.drain({ delayed: true });
+  await worker.stop();
+  expect(begun).toEqual([1, 1, 2, 3]);
+});
+
 test('a wait that cannot be is refused', () => {
   for (const wait of ['soon', -1, 0, Number.NaN, Infinity, undefined] as unknown as 1[]) {
     expect(() => snooze(wait)).toThrow(InvalidInput);

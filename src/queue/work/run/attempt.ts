@@ -193,7 +193,7 @@ function succeeded(unit: Unit, kind: Kind, value: unknown): AttemptResult {
     complete: unit.jobs.filter((job) => !given.has(job)),
     result,
     isLost: false,
-    isRetried: givenUp.some(({ to }) => to === 'retry') || stopsKey(unit, kind, givenUp),
+    isRetried: givenUp.some(({ to }) => to === 'retry' || to === 'release') || stopsKey(unit, kind, givenUp),
   };
 }
 
