@@ -1,10 +1,11 @@
 -- Pull: a program claims jobs by a call, in any language, and says by another one what became of them. Each call is a worker of its own,
 -- whose row is the lease of what it claimed: it is renewed by hand, and rescued like that of any other worker.
 
--- Claims up to p_limit jobs of one shard for p_lease_ms, under a new worker. Answers {worker, expiresAt: ms, kinds: {id: name}, answer: as
+-- Claims up to p_limit jobs of one shard for p_lease_ms, under a new worker, or under p_worker, which has claimed for the same call and holds
+-- something yet: what is claimed by one call has one lease. Answers {worker, expiresAt: ms, kinds: {id: name}, answer: as
 -- queue_claim does, hasLost: a lease is over, so that a rescue may bring more}; without a worker where nothing was claimed.
 create or replace function pawl.queue_pull(
-  p_queue smallint, p_shard smallint, p_limit int, p_lease_ms double precision, p_host text, p_pid int
+  p_queue smallint, p_shard smallint, p_limit int, p_lease_ms double precision, p_host text, p_pid int, p_worker bigint default null
 ) returns json
 language plpgsql /* planner: probe */ as $$
 declare
@@ -12,6 +13,8 @@ declare
   v_lease interval := p_lease_ms * interval '1 millisecond';
   v_lost boolean := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.expires_at < v_now);
   v_worker bigint;
+  v_until timestamptz := v_now + v_lease;
+  v_held bigint[] := '{}';
   v_answer json;
   v_priority smallint := -32768;
   v_after bigint := 0;
@@ -24,11 +27,19 @@ begin
   end if;
   perform pawl.queue_expire(p_queue, 1000);  -- what is claimed here has begun
   update pawl.queue_definition d set removed_at = null where d.id = p_queue and d.removed_at is not null;
-  insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold, wants_notify)
-  values (p_queue, p_host, p_pid, p_limit, v_lease, v_now + v_lease, 'lease', false) returning id into v_worker;
+  if p_worker is not null then
+    select w.id, w.expires_at into v_worker, v_until from pawl.queue_worker w
+    where w.id = p_worker and w.lost_at is null and w.expires_at > v_now for key share;
+    v_held := array(select r.id from pawl.queue_running r where r.worker = v_worker);
+  end if;
+  if v_worker is null then
+    v_until := v_now + v_lease;
+    insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold, wants_notify)
+    values (p_queue, p_host, p_pid, p_limit, v_lease, v_until, 'lease', false) returning id into v_worker;
+  end if;
   loop  -- jobs of keys that are busy are moved out of the way, a thousand at a time
     v_answer := pawl.queue_claim(p_queue, p_shard, v_worker, p_limit, p_limit, 1000, 1, v_priority, v_after)::json;
-    exit when (v_answer ->> 'seen')::int = 0 or exists (select 1 from pawl.queue_running r where r.worker = v_worker);
+    exit when (v_answer ->> 'seen')::int = 0 or exists (select 1 from pawl.queue_running r where r.worker = v_worker and r.id <> all (v_held));
     -- It tries p_limit keys at a time. Where these were busy, it comes by the same place again, and sees fewer jobs there.
     v_vain := case when (v_answer -> 'last' ->> 'priority', v_answer -> 'last' ->> 'id') = (v_priority::text, v_after::text)
       and (v_answer ->> 'seen')::int >= v_seen then v_vain + 1 else 0 end;
@@ -37,11 +48,11 @@ begin
     v_priority := v_answer -> 'last' ->> 'priority';
     v_after := v_answer -> 'last' ->> 'id';
   end loop;
-  if not exists (select 1 from pawl.queue_running r where r.worker = v_worker) then
-    delete from pawl.queue_worker w where w.id = v_worker;
+  if not exists (select 1 from pawl.queue_running r where r.worker = v_worker and r.id <> all (v_held)) then
+    delete from pawl.queue_worker w where w.id = v_worker and not exists (select 1 from pawl.queue_running r where r.worker = w.id);
     return json_build_object('hasLost', v_lost);
   end if;
-  return json_build_object('worker', v_worker, 'expiresAt', (extract(epoch from v_now + v_lease) * 1000)::bigint, 'answer', v_answer, 'hasLost', v_lost,
+  return json_build_object('worker', v_worker, 'expiresAt', (extract(epoch from v_until) * 1000)::bigint, 'answer', v_answer, 'hasLost', v_lost,
     'kinds', (select json_object_agg(k.id, k.name) from pawl.queue_kind k where k.queue = p_queue));
 end $$;
 

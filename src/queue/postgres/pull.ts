@@ -8,7 +8,7 @@ const QUEUE = statement(
 );
 const PULL = statement(
   'queue.pull',
-  'select pawl.queue_pull($1::smallint, $2::smallint, $3::int, $4::float8, $5::text, $6::int) as pulled',
+  'select pawl.queue_pull($1::smallint, $2::smallint, $3::int, $4::float8, $5::text, $6::int, $7::bigint) as pulled',
 );
 const SETTLE = statement('queue.settle_pulled', 'select pawl.queue_settle_pulled($1::json, $2::json) as answer');
 const EXTEND = statement('queue.extend', 'select pawl.queue_extend($1::json, $2::float8) as answer');
@@ -75,9 +75,15 @@ export class PostgresQueuePull {
       leaseMs,
       host,
       pid,
-    }: Readonly<Record<'shard' | 'limit' | 'leaseMs' | 'pid', number>> & { readonly host: string },
+      worker,
+    }: Readonly<Record<'shard' | 'limit' | 'leaseMs' | 'pid', number>> & {
+      readonly host: string;
+      /** That of earlier shards of the same call. */
+      readonly worker: number | null;
+    },
   ): Promise<PullAnswer> {
-    const [row] = await this.#alone.query<{ pulled: PullAnswer }>(PULL, [queue, shard, limit, leaseMs, host, pid]);
+    const values = [queue, shard, limit, leaseMs, host, pid, worker];
+    const [row] = await this.#alone.query<{ pulled: PullAnswer }>(PULL, values);
     return only(row).pulled;
   }
 

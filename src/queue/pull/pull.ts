@@ -87,13 +87,15 @@ export class Puller {
     const first = Math.floor(Math.random() * shards);
     const units: PulledUnit[] = [];
     let hasLost = false;
+    let earlier: number | null = null;
     for (let at = 0; at < shards && units.length < limit; at += 1) {
       const shard = (first + at) % shards;
-      const request = { shard, limit: limit - units.length, leaseMs, host, pid: process.pid };
+      const request = { shard, limit: limit - units.length, leaseMs, host, pid: process.pid, worker: earlier };
       const pulled = await this.#store.pull(id, request);
       hasLost ||= pulled.hasLost;
       const { worker, answer, kinds = {}, expiresAt = 0 } = pulled;
       if (worker === undefined || answer === undefined || countUnits(answer) === 0) continue;
+      earlier = worker;
       let isPartlyPaused = false;
       const kindName = new Map(Object.entries(kinds).map(([kind, name]) => [Number(kind), name]));
       const read = readClaim(answer, { shard, definition: NO_KINDS, registered: { kindName }, owner });

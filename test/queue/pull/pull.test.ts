@@ -46,6 +46,13 @@ const EXPIRE = statement(
   `update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 ms' where queue = (select id from pawl.queue_definition where name = $1)`,
 );
 
+/** The same of leases that were not extended. */
+const EXPIRE_SHORT = statement(
+  'test.expire_short',
+  `update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 ms' where queue = (select id from pawl.queue_definition where name = $1)
+  and lease < interval '1 minute'`,
+);
+
 describe('claim()', () => {
   test('of one job passes over those of keys that are busy, however many', async () => {
     const queue = newQueue({ kinds: { send: {} } });
@@ -54,6 +61,19 @@ describe('claim()', () => {
     expect(await queue.claim({ limit: 30 })).toHaveLength(30);
     for (const key of [...keys, 'free']) await queue.enqueue('send', key, { key });
     expect((await queue.claim()).map(({ payload }) => payload)).toEqual(['free']);
+  });
+
+  test('gives all of its units one lease, in whatever shards they are', async () => {
+    const queue = newQueue({ kinds: { send: {} }, shards: 8 });
+    const keys = Array.from({ length: 20 }, (_, nth) => `key ${nth}`);
+    await queue.enqueueMany(keys.map((key) => ({ kind: 'send', payload: null, key })));
+    const units = await queue.claim({ limit: 20, lease: '1s' });
+    expect(units.length).toBe(20);
+    await units[0]?.extend('1h');
+    await engine.query(EXPIRE_SHORT, [queue.name]);
+    expect(await queue.claim({ limit: 20 })).toEqual([]);
+    for (const unit of units) await unit.complete();
+    expect(await createQueueAdmin(engine).workers(queue.name)).toEqual([]);
   });
 
   test('takes what is ready, in order, and complete() ends it with its result', async () => {
