@@ -16,6 +16,8 @@ export const ATTEMPTS = {
   saved: 6,
   letter: 6,
   called: 6,
+  batched: 6,
+  book: 2,
 } as const;
 
 export type KindName = keyof typeof ATTEMPTS;
@@ -27,6 +29,8 @@ export function timeoutOf(kind: string): number {
 
 /** At most one job of a key in this time. */
 export const THROTTLE_MS = 1000;
+/** The most jobs in one call of a batch handler. */
+export const BATCH_SIZE = 4;
 /** How long a key must get no rest, and how long its jobs are put off at most. */
 export const DEBOUNCE = { wait: 250, max: 1000 } as const;
 /** How long what handlers ask for lasts. */
@@ -60,17 +64,39 @@ const RELATED: Kinds = {
 const NEWER: Kinds = { newer: { timeout: timeoutOf('newer') } };
 const OLDER: Kinds = { create: { timeout: timeoutOf('create') } };
 
+/** Whose handler is called for several of them at once. */
+const BATCHED: Kinds = { batched: { batch: { size: BATCH_SIZE, wait: 50 }, timeout: timeoutOf('batched') } };
+
 /** How the queue is declared, in all processes, except for the version. */
 export interface DeclarationParts {
   readonly version: number;
   readonly shards: number;
   readonly isRelated: boolean;
+  /** Whether a handler is called for several jobs at once: only where all hold by leases. */
+  readonly hasBatches: boolean;
 }
 
-export function declaration({ version, shards, isRelated }: DeclarationParts): QueueOptions<Kinds> {
-  const kinds = { ...KINDS, ...(isRelated ? RELATED : {}), ...(version === 1 ? OLDER : NEWER) };
+export function declaration({ version, shards, isRelated, hasBatches }: DeclarationParts): QueueOptions<Kinds> {
+  const kinds = {
+    ...KINDS,
+    ...(isRelated ? RELATED : {}),
+    ...(hasBatches ? BATCHED : {}),
+    ...(version === 1 ? OLDER : NEWER),
+  };
   return { kinds, shards, retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } } };
 }
+
+const RETRY_MS = 50;
+
+/** Another queue, whose keys stop at an error. */
+export const LEDGER: { readonly name: string; readonly options: QueueOptions<Kinds> } = {
+  name: 'faults-ledger',
+  options: {
+    kinds: { book: { timeout: timeoutOf('book') } },
+    retry: { attempts: ATTEMPTS.book, backoff: { kind: 'fixed', min: RETRY_MS } },
+    keyOnError: 'block',
+  },
+};
 
 /** What a job tells its handler to do. */
 export interface Orders {

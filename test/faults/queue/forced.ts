@@ -29,7 +29,7 @@ function several(n: number, make: (nth: number) => NewJob): Enqueue {
   return { restMs: 0, jobs: Array.from({ length: n }, (_, nth) => make(nth)), how: 'alone', cancels: false };
 }
 
-function group(n: number, make: () => NewJob, of: Group): Enqueue {
+function group(n: number, make: (nth: number) => NewJob, of: Group): Enqueue {
   return { ...several(n, make), how: 'committed', group: of };
 }
 
@@ -125,6 +125,29 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     const late = job('plain', null, {}, 5000);
     return { operations: [several(1, () => late), byHand({ do: 'erase', n: late.orders.n })] };
   },
+  'a key goes on past an error': () => ({
+    operations: [several(6, (nth) => job('book', 'b1', nth === 0 ? { how: 'refuse' } : { ms: 50 }))],
+  }),
+  'outcomes of a batch are mixed up': () => ({
+    operations: [several(24, (nth) => job('batched', null, nth % 2 === 0 ? { how: 'refuse' } : {}))],
+  }),
+  'a child runs though its parent failed': () => ({
+    operations: [
+      group(2, (nth) => job('plain', null, nth === 0 ? { how: 'refuse' } : {}), { as: 'flow', afterError: 'error' }),
+    ],
+  }),
+  'a batch calls the wrong one': () => ({
+    operations: [group(4, () => job('plain', null), { as: 'batch', callback: 1000, completes: 1001, fails: 1002 })],
+  }),
+  'a batch does not wait for the one in it': () => ({
+    operations: [
+      group(4, (nth) => job('plain', null, nth < 2 ? {} : { ms: 800 }), {
+        as: 'batch',
+        callback: 1000,
+        nested: { n: 2, callback: 1001 },
+      }),
+    ],
+  }),
   'a paused part goes on': () => ({ operations: paused() }),
   // The workers are busy, and the client works for longer than its first lease and a rescue after it.
   'an extension is forgotten': () => ({
@@ -150,6 +173,8 @@ export function planForced(name: PlantName): QueuePlan {
     shards: 1,
     leaseMs: LEASE_MS,
     isRelated: true,
+    hasBatches: hold === 'lease',
+    hasLedger: name === 'a key goes on past an error',
     workers: [worker, worker],
     producers: [operations],
   };

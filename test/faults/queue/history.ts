@@ -21,6 +21,8 @@ export type WorkerEvent =
       readonly hold: RunHold;
       /** How often the payload of each was changed by hand. */
       readonly versions: readonly number[];
+      /** The call of a batch handler that it is part of. */
+      readonly call?: string;
     }
   /** A lease ends then and no earlier: milliseconds of the database's clock. */
   | { readonly do: 'kept'; readonly process: string; readonly until: number }
@@ -83,6 +85,8 @@ export interface Run {
   readonly begunAt: number;
   /** How often the payload of each was changed by hand, as this run saw it. */
   readonly versions: readonly number[];
+  /** The call of a batch handler that it is part of. */
+  readonly call?: string | undefined;
   /** Its lease was promised until then. */
   readonly keptUntil?: number | undefined;
   /** Absent where its process died first, or never let go. */
@@ -199,11 +203,11 @@ export function toRuns(events: readonly Note<WorkerEvent | ProducerEvent>[], off
   }
   return events.flatMap((event): Run[] => {
     if (event.do !== 'begin') return [];
-    const { process, member, pid, hold, ids, key, attempt, token, at, versions } = event;
+    const { process, member, pid, hold, ids, key, attempt, token, at, versions, call } = event;
     const kind = event.kind as KindName;
     const ended = open.get(`${pid} ${process}`);
     const keptUntil = kept.get(process);
-    const run = { process, member, pid, hold, ids, kind, key, attempt, token: BigInt(token), versions };
+    const run = { process, member, pid, hold, ids, kind, key, attempt, token: BigInt(token), versions, call };
     return [{ ...run, begunAt: at, ended, keptUntil }];
   });
 }
@@ -227,7 +231,7 @@ export function toChanges(events: readonly Note<ProducerEvent>[]): Change[] {
 export function beginOf(
   unit: HeldJobs & { readonly kind: string; readonly key: string | null },
   hold: RunHold,
-): WorkerEvent {
+): Extract<WorkerEvent, { readonly do: 'begin' }> {
   const { kind, key, attempt, processId: process, token, jobs } = unit;
   const ids = jobs.map(({ id }) => id);
   const versions = jobs.map(({ payload }) => Number(Object(payload).version ?? 0));

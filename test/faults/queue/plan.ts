@@ -29,7 +29,28 @@ export interface Enqueue {
 }
 
 /** Jobs that belong together: a flow, whose last job comes after all others, or a batch, with the number of the job that it calls. */
-export type Group = { readonly as: 'flow' } | { readonly as: 'batch'; readonly callback: number };
+export type Group = Flow | JobBatch;
+
+/** What becomes of a job when one that it comes after has not completed. */
+export type Fate = 'run' | 'error' | 'cancel';
+
+interface Flow {
+  readonly as: 'flow';
+  /** Default: it runs. */
+  readonly afterError?: Fate;
+  readonly afterCancel?: Fate;
+}
+
+export interface JobBatch {
+  readonly as: 'batch';
+  /** Called when all have ended. */
+  readonly callback: number;
+  /** The same, where all completed, and where one has not. */
+  readonly completes?: number;
+  readonly fails?: number;
+  /** The last `n` of its jobs are in a batch of their own, which it waits for, and which calls this. */
+  readonly nested?: { readonly n: number; readonly callback: number };
+}
 
 export interface NewJob {
   readonly kind: KindName;
@@ -48,6 +69,10 @@ export interface QueuePlan extends Plan {
   readonly leaseMs: number;
   /** Whether kinds coalesce or come after others: their keys are claimed in another way. */
   readonly isRelated: boolean;
+  /** Whether a handler is called for several jobs at once. */
+  readonly hasBatches: boolean;
+  /** Whether there is another queue, whose keys stop at an error. */
+  readonly hasLedger: boolean;
   readonly workers: readonly WorkerPlan[];
   readonly producers: readonly (readonly Operation[])[];
 }
@@ -73,7 +98,11 @@ export function planQueue(seed: number): QueuePlan {
   );
   const keys = draw.pick(1, 3, 8);
   const hasTransactions = workers.some(({ hold }) => hold === 'transaction');
-  const producers = drawProducers(seed, { keys, hasVersions, isRelated, hasTransactions });
+  const more = new Draw(seed, 'more');
+  const hasLedger = more.chance(0.5);
+  const hasBatches = !hasTransactions && more.chance(0.6);
+  const shape = { keys, hasVersions, isRelated, hasTransactions, hasLedger, hasBatches };
+  const producers = drawProducers(seed, shape);
   const faults = drawFaults(new Draw(seed, 'faults'), {
     n: draw.int(3, 8),
     members: workers.length + producers.length,
@@ -89,9 +118,11 @@ export function planQueue(seed: number): QueuePlan {
     `lease ${leaseMs}`,
     ...(isRelated ? ['related kinds'] : []),
     ...(hasVersions ? ['two versions'] : []),
+    ...(hasBatches ? ['batch handlers'] : []),
+    ...(hasLedger ? ['keys that stop'] : []),
   ].join(', ');
   const hasOwnServer = faults.some((fault) => fault.do === ('restart' satisfies FaultName));
-  return { seed, title, faults, hasOwnServer, shards, leaseMs, isRelated, workers, producers };
+  return { seed, title, faults, hasOwnServer, shards, leaseMs, isRelated, hasBatches, hasLedger, workers, producers };
 }
 
 /** What the jobs of a plan have in common. */
@@ -100,6 +131,8 @@ interface Shape {
   readonly hasVersions: boolean;
   readonly isRelated: boolean;
   readonly hasTransactions: boolean;
+  readonly hasLedger: boolean;
+  readonly hasBatches: boolean;
 }
 
 function drawProducers(seed: number, shape: Shape): Operation[][] {
@@ -164,15 +197,30 @@ function isChangeable({ group, how }: Enqueue): boolean {
 
 /** Jobs of which only some are taken, that wait for rest, that have little time, or that a pause can mean. */
 function drawBurst(draw: Draw, producer: number, next: () => number, shape: Shape): Enqueue {
-  const what = draw.weighted({ waiting: 3, throttled: 2, saved: shape.isRelated ? 3 : 0, expiring: 2, tagged: 3 });
+  const more = { batched: shape.hasBatches ? 4 : 0, book: shape.hasLedger ? 4 : 0 };
+  const what = draw.weighted({
+    waiting: 3,
+    throttled: 2,
+    saved: shape.isRelated ? 3 : 0,
+    expiring: 2,
+    tagged: 3,
+    ...more,
+  });
   const kind = what === 'expiring' || what === 'tagged' ? draw.pick<KindName>('plain', 'timed', 'fragile') : what;
   const one = (): NewJob => {
     const job = drawJobOf(draw, next(), kind, shape);
+    if (what === 'book') return drawEntry(job, draw);
     if (what === 'expiring') return { ...job, expiresMs: draw.int(1, 600) };
     return what === 'tagged' ? { ...job, tag: `p${producer}` } : { ...job, delayMs: 0 };
   };
-  const jobs = Array.from({ length: draw.int(1, 4) }, one);
+  const jobs = Array.from({ length: draw.int(1, what === 'batched' ? 12 : 4) }, one);
   return { restMs: draw.int(0, 150), jobs, how: draw.pick('alone', 'committed'), cancels: false };
+}
+
+/** An entry of a ledger, of which one in three uses up its attempts. */
+function drawEntry(job: NewJob, draw: Draw): NewJob {
+  const orders = draw.chance(0.35) ? { how: draw.pick<Manner>('throw', 'refuse', 'die'), times: 2 } : {};
+  return { ...job, key: `b${draw.int(1, 2)}`, delayMs: 0, orders: { ...job.orders, ...orders } };
 }
 
 /** A flow, a batch, a job of which one is outstanding at a time, or one that probably leaves a dead letter. */
@@ -188,21 +236,41 @@ function drawGroup(draw: Draw, next: () => number, shape: Shape): Enqueue {
   }
   const jobs = Array.from({ length: draw.int(2, 6) }, () => one(draw.pick('plain', 'plain', 'fragile')));
   const how = draw.weighted({ alone: 0, committed: 6, 'rolled back': 1 });
-  if (what === 'batch') return { ...base, jobs, how, group: { as: 'batch', callback: next() } };
+  if (what === 'batch') {
+    const nested = draw.chance(0.4) ? { nested: { n: draw.int(1, jobs.length - 1), callback: next() } } : {};
+    const callbacks = { callback: next(), completes: next(), fails: next() };
+    return { ...base, jobs, how, group: { as: 'batch', ...callbacks, ...nested } };
+  }
+  const fate = (): Fate => draw.pick<Fate>('run', 'error', 'cancel');
   // What waits for others does not keep its place among the jobs of a key.
-  return { ...base, jobs: [...jobs.slice(1), { ...one('plain'), key: null }], how, group: { as: 'flow' } };
+  return {
+    ...base,
+    jobs: [...jobs.slice(1), { ...one('plain'), key: null }],
+    how,
+    group: { as: 'flow', afterError: fate(), afterCancel: fate() },
+  };
 }
 
 function drawJob(draw: Draw, n: number, shape: Shape): NewJob {
   const { hasVersions, isRelated } = shape;
   const related = isRelated ? { sync: 4, last: 2, update: 3 } : { sync: 0, last: 0, update: 0 };
   const newer = hasVersions ? 0.3 : 0;
-  const none = { only: 0, waiting: 0, throttled: 0, saved: 0, letter: 0, called: 0 };
+  const none = { only: 0, waiting: 0, throttled: 0, saved: 0, letter: 0, called: 0, batched: 0, book: 0 };
   const kind = draw.weighted<KindName>({ plain: 10, timed: 2, create: 1, fragile: 1, newer, ...related, ...none });
   return drawJobOf(draw, n, kind, shape);
 }
 
-const KEYED: readonly KindName[] = ['sync', 'last', 'create', 'update', 'only', 'waiting', 'throttled', 'saved'];
+const KEYED: readonly KindName[] = [
+  'sync',
+  'last',
+  'create',
+  'update',
+  'only',
+  'waiting',
+  'throttled',
+  'saved',
+  'book',
+];
 
 function drawJobOf(draw: Draw, n: number, kind: KindName, { keys, hasTransactions }: Shape): NewJob {
   const needsKey = KEYED.includes(kind);

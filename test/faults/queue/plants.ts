@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { GatheredUnits } from '../../../src/queue/work/batch/unit-batch.ts';
 import { Keeper } from '../../../src/queue/work/keeper.ts';
 import { Job } from '../../../src/queue/work/run/claimed-job.ts';
 import { plantSql } from '../plants/plant.ts';
@@ -74,6 +75,11 @@ export const PLANTS = [
   'what is erased stays',
   'a paused part goes on',
   'an extension is forgotten',
+  'a key goes on past an error',
+  'outcomes of a batch are mixed up',
+  'a child runs though its parent failed',
+  'a batch calls the wrong one',
+  'a batch does not wait for the one in it',
 ] as const;
 
 export type PlantName = (typeof PLANTS)[number];
@@ -148,6 +154,20 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   'what is erased stays': { sql: [['queue_erase_job', /delete from pawl\.queue_job j where[^;]*;/, '']] },
   'a paused part goes on': { script: GOES_ON },
   'an extension is forgotten': { sql: [['queue_extend', /expires_at = v_until/, 'expires_at = w.expires_at']] },
+  'a key goes on past an error': { sql: [['queue_block_keys', /if not exists \(.*?\) then/, 'if true then']] },
+  'outcomes of a batch are mixed up': {
+    child: () => {
+      const gather = GatheredUnits.gather.bind(GatheredUnits);
+      GatheredUnits.gather = (seen, whole) => gather(seen.toReversed(), whole);
+    },
+  },
+  'a child runs though its parent failed': { sql: [['queue_let_go', /w\.after_error <> 'run'/, 'false']] },
+  'a batch calls the wrong one': {
+    sql: [['queue_batch_call', /p_errors \+ p_cancels > 0/, 'p_errors + p_cancels = 0']],
+  },
+  'a batch does not wait for the one in it': {
+    sql: [['queue_batch_new', /insert into pawl\.queue_watch_part[^;]*;/, '']],
+  },
 };
 
 export async function plantInDatabase(name: string, eye: pg.Pool): Promise<void> {

@@ -52,8 +52,8 @@ export async function playQueue(plan: QueuePlan, stage: Stage): Promise<QueueHis
 
 /** All at once; which member a fault hits is the order of this list. */
 async function startMembers(plan: QueuePlan, stage: Stage): Promise<{ workers: Member[]; producers: Member[] }> {
-  const { shards, leaseMs, isRelated } = plan;
-  const env = { PLAN: JSON.stringify({ shards, leaseMs, isRelated }) };
+  const { shards, leaseMs, isRelated, hasBatches, hasLedger } = plan;
+  const env = { PLAN: JSON.stringify({ shards, leaseMs, isRelated, hasBatches, hasLedger }) };
   const workers = plan.workers.map((worker, index) => ({
     script: 'faults/queue/worker.child.ts',
     name: `worker-${index}`,
@@ -89,13 +89,12 @@ async function retireOld({ workers }: QueuePlan, members: readonly Member[]): Pr
 }
 
 async function drain(eye: pg.Pool, sampler: Sampler, workers: readonly Member[]): Promise<Complaint[]> {
-  const { rows } = await eye.query<{ id: number }>("select id::int from pawl.queue_definition where name = 'faults'");
   const client = await eye.connect();
   try {
     let left: Record<string, number> = {};
     const patience = new Patience();
     for (; patience.isLeft && !sampler.hasFound; await sleep(100)) {
-      const { complete = 0, dead = 0, ...others } = await places(client, rows[0]?.id ?? 0);
+      const { complete = 0, dead = 0, ...others } = await allPlaces(client);
       left = others;
       if (Object.keys(left).length === 0) return [];
       patience.see(complete + dead);
@@ -111,6 +110,18 @@ async function drain(eye: pg.Pool, sampler: Sampler, workers: readonly Member[])
   } finally {
     client.release();
   }
+}
+
+/** How many jobs of all queues are in each place, and how many keys have stopped. */
+async function allPlaces(client: pg.PoolClient): Promise<Record<string, number>> {
+  const { rows } = await client.query<{ id: number }>('select id::int from pawl.queue_definition');
+  const { rows: blocked } = await client.query<{ n: number }>('select count(*)::int as n from pawl.queue_blocked');
+  const stopped = blocked[0]?.n ?? 0;
+  const sum: Record<string, number> = stopped === 0 ? {} : { 'keys that stop': stopped };
+  for (const { id } of rows) {
+    for (const [place, n] of Object.entries(await places(client, id))) sum[place] = (sum[place] ?? 0) + n;
+  }
+  return sum;
 }
 
 async function stop(members: readonly Member[]): Promise<Complaint[]> {

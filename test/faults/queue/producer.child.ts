@@ -4,18 +4,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres, type Transaction } from '../../../src/engine/postgres/index.ts';
 import { createQueue, type JobInput } from '../../../src/queue/index.ts';
 import { note, ready, url } from '../member/member-side.ts';
-import { declaration, type Orders } from './declaration.ts';
+import { declaration, LEDGER, type Orders } from './declaration.ts';
 import { answered, Hands, isUnknown } from './hands/act.ts';
+import { goOn } from './hands/go-on.ts';
 import { partsOf } from './hands/hand.ts';
 import { Client } from './hands/pull.ts';
 import type { ProducerEvent } from './history.ts';
-import type { Enqueue, Group, NewJob, Operation, QueuePlan } from './plan.ts';
+import type { Enqueue, Group, JobBatch, NewJob, Operation, QueuePlan } from './plan.ts';
 
 const operations: Operation[] = JSON.parse(readFileSync(process.env['OPERATIONS'] ?? '', 'utf8'));
-const { shards, isRelated }: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
+const plan: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
+const { shards, isRelated, hasBatches, hasLedger } = plan;
 const producer = Number(process.env['PRODUCER'] ?? 0);
 const engine = postgres(url, { max: 3 });
-const queue = createQueue(engine, 'faults', declaration({ version: 2, shards, isRelated }));
+const queue = createQueue(engine, 'faults', declaration({ version: 2, shards, isRelated, hasBatches }));
+const ledger = createQueue(engine, LEDGER.name, LEDGER.options);
 
 class RolledBack extends Error {}
 
@@ -40,31 +43,51 @@ interface AddResult {
 
 async function add(jobs: readonly NewJob[], tx?: Transaction): Promise<AddResult> {
   const [first] = jobs;
+  const into = first?.kind === 'book' ? ledger : queue;
   if (first === undefined || jobs.length > 1) {
-    const ids = await queue.enqueueMany(jobs.map(input), { tx });
+    const ids = await into.enqueueMany(jobs.map(input), { tx });
     return { ids, duplicates: ids.duplicates };
   }
   const { kind, payload, ...options } = input(first);
-  const { id, duplicate } = await queue.enqueue(kind, payload, { ...options, tx });
+  const { id, duplicate } = await into.enqueue(kind, payload, { ...options, tx });
   return { ids: [id], duplicates: duplicate ? [0] : [] };
 }
 
-type AddOutcome = AddResult & { readonly batch?: { seal(): Promise<void> } };
+type AddOutcome = AddResult & { readonly batches?: readonly { seal(): Promise<void> }[] };
 
 async function addGroup(jobs: readonly NewJob[], group: Group, tx: Transaction): Promise<AddOutcome> {
   if (group.as === 'batch') {
-    const payload: Orders = { n: group.callback, ms: 0, how: 'well', times: 0, lateMs: 0 };
-    const batch = await queue.batch({ onDone: { kind: 'called', payload } }, { tx });
-    return { ids: await batch.enqueueMany(jobs.map(input), { tx }), duplicates: [], batch };
+    return addBatch(jobs, group, tx);
   }
   const named = jobs.map((job) => ({ ...input(job), name: `job ${job.orders.n}` }));
   const before = named.slice(0, -1).map(({ name }) => name);
-  const last = { after: before, afterError: 'run', afterCancel: 'run' } as const;
+  const { afterError = 'run', afterCancel = 'run' } = group;
+  const last = { after: before, afterError, afterCancel };
   const ids: Readonly<Record<string, string>> = await queue.flow(
     named.map((node, at) => (at < before.length ? node : { ...node, ...last })),
     { tx },
   );
   return { ids: named.map(({ name }) => ids[name] ?? ''), duplicates: [] };
+}
+
+function call(n: number): { readonly kind: string; readonly payload: Orders } {
+  return { kind: 'called', payload: { n, ms: 0, how: 'well', times: 0, lateMs: 0 } };
+}
+
+async function addBatch(jobs: readonly NewJob[], group: JobBatch, tx: Transaction): Promise<AddOutcome> {
+  const { callback, completes, fails, nested } = group;
+  const callbacks = {
+    onDone: call(callback),
+    ...(completes === undefined ? {} : { onComplete: call(completes) }),
+    ...(fails === undefined ? {} : { onError: call(fails) }),
+  };
+  const batch = await queue.batch(callbacks, { tx });
+  const own = jobs.length - (nested?.n ?? 0);
+  const ids = await batch.enqueueMany(jobs.slice(0, own).map(input), { tx });
+  if (nested === undefined) return { ids, duplicates: [], batches: [batch] };
+  const inner = await batch.nested({ onDone: call(nested.callback) }, { tx });
+  const more = await inner.enqueueMany(jobs.slice(own).map(input), { tx });
+  return { ids: [...ids, ...more], duplicates: [], batches: [batch, inner] };
 }
 
 async function carryOut({ jobs, how, group }: Enqueue): Promise<AddOutcome> {
@@ -76,9 +99,9 @@ async function carryOut({ jobs, how, group }: Enqueue): Promise<AddOutcome> {
   });
 }
 
-/** Where its answer is lost, the batch may be open for ever, or be sealed. */
-async function seal(at: number, batch: { seal(): Promise<void> }): Promise<void> {
-  await answered(batch.seal()).then(
+/** Where an answer is lost, a batch may be open for ever, or be sealed. */
+async function seal(at: number, batches: readonly { seal(): Promise<void> }[]): Promise<void> {
+  await answered(Promise.all(batches.map((batch) => batch.seal()))).then(
     () => note<ProducerEvent>({ do: 'sealed', operation: at }),
     () => {},
   );
@@ -93,10 +116,10 @@ async function enqueue(at: number, operation: Enqueue): Promise<void> {
     group: operation.group,
   });
   try {
-    const { ids, duplicates, batch } = await answered(carryOut(operation));
+    const { ids, duplicates, batches } = await answered(carryOut(operation));
     note<ProducerEvent>({ do: 'told', operation: at, ids, duplicates });
-    remember(at, ids);
-    if (batch !== undefined) await seal(at, batch);
+    remember(at, ids, duplicates);
+    if (batches !== undefined) await seal(at, batches);
     if (operation.cancels) await cancel(ids[0] ?? '');
   } catch (error) {
     note<ProducerEvent>({ do: 'failed', operation: at, error: String(error), isUnknown: isUnknown(error) });
@@ -121,6 +144,7 @@ async function work(): Promise<void> {
   }
   if (operations.some((operation) => 'hand' in operation)) await hands.resumeAll(partsOf(producer), operations.length);
   note<ProducerEvent>({ do: 'done' });
+  if (hasLedger && producer === 0) await goOn(ledger, () => isStopping);
 }
 
 /** What earlier lives have noted. */
@@ -133,17 +157,20 @@ function earlier(): ProducerEvent[] {
 /** How many operations earlier lives have begun. */
 function begun(): number {
   const events = earlier();
-  for (const event of events) if (event.do === 'told') remember(event.operation, event.ids);
+  for (const event of events) if (event.do === 'told') remember(event.operation, event.ids, event.duplicates);
   return events.filter((event) => event.do === 'ask' || event.do === 'hand').length;
 }
 
 /** The ids of its jobs, by their numbers. */
 const known = new Map<number, { readonly id: string; readonly orders: Orders }>();
 
-function remember(at: number, ids: readonly string[]): void {
+/** A duplicate is the job of another request, whose payload it is. */
+function remember(at: number, ids: readonly string[], duplicates: readonly number[]): void {
   const operation = operations[at];
   if (operation === undefined || 'hand' in operation) return;
-  operation.jobs.forEach(({ orders }, nth) => known.set(orders.n, { id: ids[nth] ?? '', orders }));
+  for (const [nth, { orders }] of operation.jobs.entries()) {
+    if (!duplicates.includes(nth)) known.set(orders.n, { id: ids[nth] ?? '', orders });
+  }
 }
 
 const hands = new Hands(queue, new Client(engine, queue, answered), (n) => known.get(n));

@@ -1,5 +1,6 @@
 // A worker of the queue "faults". It notes when each handler begins and how it ends; what took effect is rows of faults_effect,
 // written in a guarded transaction, or in that of the claim.
+import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import {
@@ -13,19 +14,21 @@ import {
   Verdict,
 } from '../../../src/queue/index.ts';
 import { block, note, plant, ready, url } from '../member/member-side.ts';
-import { declaration, type Manner, type Orders, RETRY_AFTER_MS, SNOOZE_MS } from './declaration.ts';
+import { declaration, LEDGER, type Manner, type Orders, RETRY_AFTER_MS, SNOOZE_MS } from './declaration.ts';
 import { takeEffect } from './effect.ts';
 import { beginOf, type WorkerEvent } from './history.ts';
 import type { QueuePlan, WorkerPlan } from './plan.ts';
 import { plantInWorker } from './plants.ts';
 
 const { hold, concurrency, prefetch, version }: WorkerPlan = JSON.parse(process.env['WORKER'] ?? '{}');
-const { shards, isRelated, leaseMs }: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
-const declared = declaration({ version, shards, isRelated });
+const plan: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
+const { shards, isRelated, hasBatches, hasLedger, leaseMs } = plan;
+const declared = declaration({ version, shards, isRelated, hasBatches });
 const POLL_MS = 200;
+const LEDGER_SLOTS = 2;
 
 if (plant !== undefined) plantInWorker(plant);
-const engine = postgres(url, { max: concurrency + 4 });
+const engine = postgres(url, { max: concurrency + 4 + (hasLedger ? LEDGER_SLOTS + 3 : 0) });
 const queue = createQueue(engine, 'faults', declared);
 
 async function write(unit: Unit, lateMs: number): Promise<void> {
@@ -84,9 +87,25 @@ function mannerOf({ attempt, payload, job: { id } }: Unit): Manner {
   return asked < times ? how : 'well';
 }
 
-async function handle(unit: Unit): Promise<unknown> {
+async function handle(given: Unit | readonly Unit[]): Promise<unknown> {
+  if ('length' in given) return handleTogether(given);
+  note<WorkerEvent>(beginOf(given, hold));
+  return finish(given);
+}
+
+/** What becomes of each is its own. */
+async function handleTogether(units: readonly Unit[]): Promise<unknown[]> {
+  const call = randomUUID();
+  for (const unit of units) note<WorkerEvent>({ ...beginOf(unit, hold), call });
+  return Promise.all(
+    units.map((unit) =>
+      finish(unit).catch((error: unknown) => (error instanceof Error ? error : new Error('nothing was thrown'))),
+    ),
+  );
+}
+
+async function finish(unit: Unit): Promise<unknown> {
   const { processId: process } = unit;
-  note<WorkerEvent>(beginOf(unit, hold));
   try {
     const result = await act(unit);
     note<WorkerEvent>({ do: 'end', process, how: result instanceof Verdict ? nameOf(result) : 'well' });
@@ -104,18 +123,17 @@ function nameOf(error: unknown): string {
 
 const kinds = Object.keys(declared.kinds);
 const handlers = Object.fromEntries(kinds.map((kind) => [kind, handle]));
-const worker = queue.work(handlers, {
-  hold,
-  concurrency,
-  prefetch,
-  lease: leaseMs,
-  poll: POLL_MS,
-});
+const options = { hold, prefetch, lease: leaseMs, poll: POLL_MS };
+const worker = queue.work(handlers, { ...options, concurrency });
+const ledger = hasLedger
+  ? createQueue(engine, LEDGER.name, LEDGER.options).work({ book: handle }, { ...options, concurrency: LEDGER_SLOTS })
+  : undefined;
+ledger?.events.on('error', () => {});
 worker.events.on('lost', () => note<WorkerEvent>({ do: 'lost' }));
 worker.events.on('stale', () => note<WorkerEvent>({ do: 'stale' }));
 worker.events.on('error', () => {});
-await worker.started;
+await Promise.all([worker.started, ledger?.started]);
 ready(async () => {
-  await worker.stop({ timeout: '10s' });
+  await Promise.all([worker.stop({ timeout: '10s' }), ledger?.stop({ timeout: '10s' })]);
   await engine.stop();
 });

@@ -1,6 +1,7 @@
 import type { Violation } from '../../plan.ts';
 import type { Job, Request } from '../history.ts';
-import { groupBy, type Observation } from './observation.ts';
+import type { Group, JobBatch } from '../plan.ts';
+import { FINAL, groupBy, type Observation } from './observation.ts';
 
 /** Jobs that belong together: children and parents, batches and what they call, dead letters. */
 export function checkGroups(seen: Observation): Violation[] {
@@ -8,8 +9,9 @@ export function checkGroups(seen: Observation): Violation[] {
   return [
     ...seen.history.requests.flatMap((request) => {
       const jobs = request.numbers.flatMap((n) => byNumber.get(n) ?? []);
-      if (request.group?.as === 'flow') return checkFlow(jobs, seen);
-      return request.group?.as === 'batch' ? checkBatch(request, request.group.callback, jobs, seen) : [];
+      const { group } = request;
+      if (group?.as === 'flow') return [...checkFlow(jobs, seen), ...checkFate(group, jobs, seen)];
+      return group?.as === 'batch' ? checkBatches(request, group, jobs, seen) : [];
     }),
     ...checkLetters(seen),
   ];
@@ -30,6 +32,62 @@ function checkFlow(jobs: readonly Job[], seen: Observation): Violation[] {
       ? []
       : [seen.violation('a child begins after its parents', `job ${child.id}`, [child.id, open.id])];
   });
+}
+
+/** How a job ended first; undefined where it has not. */
+function endOf({ id }: Job, seen: Observation): string | undefined {
+  return seen.moves(id).find(({ to }) => FINAL.includes(to))?.to;
+}
+
+/** What its parents have come to decides whether the last job of a flow runs. */
+function checkFate(
+  { afterError = 'run', afterCancel = 'run' }: Extract<Group, { readonly as: 'flow' }>,
+  jobs: readonly Job[],
+  seen: Observation,
+): Violation[] {
+  const child = jobs.at(-1);
+  const ends = jobs.slice(0, -1).map((parent) => endOf(parent, seen));
+  if (child === undefined || ends.includes(undefined)) return [];
+  const byError = ends.includes('error') ? afterError : 'run';
+  const fate = byError === 'run' && ends.includes('cancelled') ? afterCancel : byError;
+  const [first] = seen.moves(child.id);
+  const came = first?.reason === 'parents' ? (first.to === 'error' ? 'error' : 'cancel') : 'run';
+  // It may be cancelled before its parents have ended.
+  const isByHand = first?.from === 'new' && first.to === 'cancelled' && first.reason === 'cancel';
+  if (came === fate || isByHand || first === undefined) return [];
+  const ids = jobs.map(({ id }) => id);
+  return [seen.violation(`a child shares the fate of its parents: ${fate}`, `job ${child.id}`, ids)];
+}
+
+/** A batch, and the one in it, for which it waits. */
+function checkBatches(request: Request, group: JobBatch, members: readonly Job[], seen: Observation): Violation[] {
+  const { callback, completes, fails, nested } = group;
+  const isInner = new Set(nested === undefined ? [] : request.numbers.slice(-nested.n));
+  const inner = members.filter(({ n }) => isInner.has(n));
+  const isGood = members.every((member) => endOf(member, seen) === 'complete');
+  return [
+    ...checkBatch(request, callback, members, seen),
+    ...checkSide(completes, isGood, callback, members, seen),
+    ...checkSide(fails, !isGood, callback, members, seen),
+    ...(nested === undefined ? [] : checkBatch(request, nested.callback, inner, seen)),
+  ];
+}
+
+/** What is called in one of two cases is called with what is called in both. */
+function checkSide(
+  n: number | undefined,
+  isMeant: boolean,
+  callback: number,
+  members: readonly Job[],
+  seen: Observation,
+): Violation[] {
+  const done = seen.history.jobs.find((job) => job.n === callback);
+  const calls = seen.history.jobs.filter((job) => job.n === n);
+  if (n === undefined || done === undefined || members.length === 0) return [];
+  const isRight = isMeant ? calls.length === 1 && calls[0]?.committedAt === done.committedAt : calls.length === 0;
+  if (isRight) return [];
+  const ids = [...members, done, ...calls].map(({ id }) => id);
+  return [seen.violation('a batch calls what its members have come to', `batch that calls ${callback}`, ids)];
 }
 
 /** A batch calls once: in the transaction that ends its last member, or in its seal if that comes later. */

@@ -110,6 +110,9 @@ function isTogether(job: Job, run: Run, seen: Observation): boolean {
   return run.ids.includes(job.id) || seen.movesOf(run.process).some((move) => move.job === job.id);
 }
 
+/** Reasons that the process of the attempt itself gives for trying again. */
+const FAILURES: readonly string[] = ['failed', 'timed out', 'snoozed'];
+
 /** Settled when the run begins, or ended by the process that goes on with the key and has yet to say so. */
 function isDone(job: Job, run: Run, seen: Observation): boolean {
   const moves = seen.moves(job.id);
@@ -118,6 +121,9 @@ function isDone(job: Job, run: Run, seen: Observation): boolean {
   if (last !== undefined && last.to !== 'new') return true;
   return seen.runs(job.id).some((before) => {
     const isSame = before.pid === run.pid && before.token === run.token && before.begunAt < run.begunAt;
+    // After a failure, a process waits until that is written.
+    const own = seen.movesOf(before.process).find((move) => move.job === job.id);
+    if (own?.to === 'new' && FAILURES.includes(own.reason)) return false;
     // A handler that is given up for its time leaves no note of when.
     const isOver = (before.ended?.at ?? Infinity) <= run.begunAt;
     return isSame && (isOver || before.begunAt + timeoutOf(job.kind) <= run.begunAt);

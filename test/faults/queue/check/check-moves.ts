@@ -92,6 +92,9 @@ const AT_REST: readonly string[] = [
   'new to new: retry by hand',
   'error to new: retry by hand',
   'cancelled to new: retry by hand',
+  'error to error: skip by hand',
+  'new to error: parents',
+  'new to cancelled: parents',
 ];
 
 function chargeAtRest({ from, to, reason }: Move): Charge | undefined {

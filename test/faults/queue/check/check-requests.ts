@@ -1,5 +1,6 @@
 import type { Violation } from '../../plan.ts';
 import type { Request } from '../history.ts';
+import type { JobBatch } from '../plan.ts';
 import { groupBy, type Observation } from './observation.ts';
 
 /** What was acknowledged is there, and what was rolled back is not. */
@@ -23,13 +24,17 @@ export function checkRequests(seen: Observation): Violation[] {
   }
   const known = new Set(
     seen.history.requests.flatMap(({ numbers, group }) =>
-      group?.as === 'batch' ? [...numbers, group.callback] : numbers,
+      group?.as === 'batch' ? [...numbers, ...callbacksOf(group)] : numbers,
     ),
   );
   for (const { id, n, kind } of seen.history.jobs) {
     if (kind !== 'letter' && !known.has(n)) found.push(seen.violation('a job was asked for', `job ${id}`, [id]));
   }
   return found;
+}
+
+function callbacksOf({ callback, completes, fails, nested }: JobBatch): number[] {
+  return [callback, completes, fails, nested?.callback].filter((n) => n !== undefined);
 }
 
 function misfit(

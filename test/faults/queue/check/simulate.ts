@@ -4,6 +4,7 @@ import type { Effect, Job, Move, QueueHistory, Request, Run } from '../history.t
 import type { Hold } from '../plan.ts';
 import { HAND_BUGS, withHands } from './legal/by-hand.ts';
 import { GROUP_BUGS, withGroups } from './legal/groups.ts';
+import { STOP_BUGS, withStops } from './legal/stops.ts';
 import { UNIQUE_BUGS, withUnique } from './legal/unique.ts';
 
 /** What a queue that is broken may do. */
@@ -25,11 +26,15 @@ const OWN_BUGS = [
   'a unit begins after its claim is lost',
 ] as const;
 
-type MoreBugs = (typeof GROUP_BUGS)[number] | (typeof UNIQUE_BUGS)[number] | (typeof HAND_BUGS)[number];
+type MoreBugs =
+  | (typeof GROUP_BUGS)[number]
+  | (typeof UNIQUE_BUGS)[number]
+  | (typeof HAND_BUGS)[number]
+  | (typeof STOP_BUGS)[number];
 
 export type Bug = (typeof OWN_BUGS)[number] | MoreBugs;
 
-export const BUGS: readonly Bug[] = [...OWN_BUGS, ...GROUP_BUGS, ...UNIQUE_BUGS, ...HAND_BUGS];
+export const BUGS: readonly Bug[] = [...OWN_BUGS, ...GROUP_BUGS, ...UNIQUE_BUGS, ...HAND_BUGS, ...STOP_BUGS];
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
@@ -77,7 +82,8 @@ export function simulate(seed: number, bug?: Bug): QueueHistory {
   simulator.drain();
   let history = withGroups(simulator.history(), new Draw(seed, 'groups'), bug);
   history = withUnique(history, new Draw(seed, 'unique'), bug);
-  return withHands(history, new Draw(seed, 'by hand'), bug);
+  history = withHands(history, new Draw(seed, 'by hand'), bug);
+  return withStops(history, new Draw(seed, 'stops'), bug);
 }
 
 class Simulator {
@@ -231,6 +237,8 @@ class Simulator {
       saved: 0,
       letter: 0,
       called: 0,
+      batched: 0,
+      book: 0,
     });
     const key = kind === 'plain' || kind === 'timed' ? this.#draw.pick(null, 'k1', 'k2') : this.#draw.pick('k1', 'k2');
     const n = this.#next();

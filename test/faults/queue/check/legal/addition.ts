@@ -11,6 +11,8 @@ export interface RunOptions {
   readonly hold?: Run['hold'];
   readonly version?: number;
   readonly keptUntil?: number;
+  /** The call of a batch handler. */
+  readonly call?: string;
   readonly attempt?: number;
   /** How it ended, in the words of its handler and in those of the history. Default: well. */
   readonly how?: string;
@@ -97,7 +99,7 @@ export class Addition {
 
   /** One unit of these runs. @returns when it ends */
   protected runAll(jobs: readonly Job[], options: RunOptions): number {
-    const { begunAt, claimedMs = 0, hold = 'lease', attempt = 1, version = 0, keptUntil } = options;
+    const { begunAt, claimedMs = 0, hold = 'lease', attempt = 1, version = 0, keptUntil, call } = options;
     const { how = 'well', to = 'complete', reason = to } = options;
     const [first] = jobs;
     if (first === undefined) return begunAt;
@@ -108,7 +110,7 @@ export class Addition {
     const ids = jobs.map(({ id }) => id);
     const run = { ...base, member: 'another', pid: 0, hold, ids, kind: first.kind, key: first.key };
     const versions = ids.map(() => version);
-    this.#runs.push({ ...run, begunAt, versions, keptUntil, ended: { at, how } });
+    this.#runs.push({ ...run, begunAt, versions, keptUntil, call, ended: { at, how } });
     for (const { id } of jobs) {
       if (how === 'well') this.#effects.push({ ...base, job: id, committedAt: at, xid });
       const move = { job: id, from: 'in-progress', to, reason, attempt, process, xid };

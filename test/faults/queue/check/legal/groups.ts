@@ -1,5 +1,6 @@
 import type { Draw } from '../../../../support/random.ts';
 import type { Job, QueueHistory } from '../../history.ts';
+import type { Fate } from '../../plan.ts';
 import { Addition } from './addition.ts';
 
 /** What a queue that is broken may do with jobs that belong together. */
@@ -8,6 +9,10 @@ export const GROUP_BUGS = [
   'a batch calls twice',
   'a batch does not call',
   'a batch calls before its last member has ended',
+  'a batch calls the wrong one',
+  'a batch does not wait for the one in it',
+  'a child runs though its parent failed',
+  'a child does not run though it was to',
   'a dead letter is missing',
   'a dead letter is there twice',
 ] as const;
@@ -18,6 +23,8 @@ export function withGroups(history: QueueHistory, draw: Draw, bug: string | unde
   more.leaveLetters();
   more.addFlow();
   more.addBatch();
+  more.addFate();
+  more.addNested();
   return more.history();
 }
 
@@ -67,6 +74,49 @@ class Groups extends Addition {
     }
     if (this.#bug === 'a batch calls twice') this.put({ ...this.job('called', called), n: call.n, status: 'new' });
     this.ask(members, { as: 'batch', callback: call.n }, isSealed);
+  }
+
+  /** What becomes of the last one is decided by the worst end of the others. */
+  addFate(): void {
+    const afterError = this.draw.pick<Fate>('run', 'error', 'cancel');
+    const isWrong = this.#bug === 'a child runs though its parent failed';
+    const fate = this.#bug === 'a child does not run though it was to' ? 'run' : isWrong ? 'error' : afterError;
+    const parent = this.put({ ...this.job('plain', 1000), status: 'error' });
+    const other = this.add('plain', 1000);
+    const status = { run: 'complete', error: 'error', cancel: 'cancelled' } as const;
+    const came = isWrong ? 'run' : this.#bug === 'a child does not run though it was to' ? 'error' : fate;
+    const child = this.put({ ...this.job('plain', 1000), status: status[came] });
+    const failed = this.runAll([parent], { begunAt: 1010, how: 'NoRetry', to: 'error', reason: 'no retry' });
+    const ended = Math.max(failed, this.run(other, this.draw.int(1005, 1030)));
+    if (came === 'run') this.run(child, ended + this.draw.int(0, 20));
+    else this.rest(child, 'new', status[came], 'parents', ended);
+    this.ask([parent, other, child], { as: 'flow', afterError: fate, afterCancel: 'run' });
+  }
+
+  /** A batch in a batch, and a call for each end. */
+  addNested(): void {
+    const [own, inner] = [this.add('plain', 1000), this.add('plain', 1000)];
+    const isGood = this.draw.chance(0.5);
+    const failed = { how: 'NoRetry', to: 'error', reason: 'no retry' };
+    const first = this.run(own, 1010);
+    const member = isGood ? inner : this.put({ ...this.job('plain', 1000), status: 'error' });
+    const last = this.runAll([member], { begunAt: first + this.draw.int(10, 30), ...(isGood ? {} : failed) });
+    const members = isGood ? [own, inner] : [own, inner, member];
+    if (!isGood) this.run(inner, 1010);
+    const all = Math.max(last, ...(isGood ? [] : [1050]));
+    const isEarly = this.#bug === 'a batch does not wait for the one in it';
+    const called = isEarly ? first + 1 : all;
+    const call = (at: number): Job => {
+      const job = this.add('called', at);
+      this.run(job, at + 1);
+      return job;
+    };
+    const [done, innerDone] = [call(called), call(all)];
+    const isSwapped = this.#bug === 'a batch calls the wrong one';
+    const [completes, fails] = [this.job('called', called), this.job('called', called)];
+    this.run(this.put(isGood === isSwapped ? fails : completes), called + 1);
+    const nested = { n: members.length - 1, callback: innerDone.n };
+    this.ask(members, { as: 'batch', callback: done.n, completes: completes.n, fails: fails.n, nested }, true);
   }
 
   #several(n: number): Job[] {
