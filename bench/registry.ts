@@ -1,4 +1,5 @@
 import { actor } from './actor.ts';
+import { actorDynamodb } from './actor-dynamodb.ts';
 import { beforeAfter } from './before-after.ts';
 import { capture } from './capture.ts';
 import { coalesce } from './coalesce.ts';
@@ -21,6 +22,7 @@ import { unique } from './unique.ts';
 /** Every bench by the name it is run with. */
 export const benches: Readonly<Record<string, Bench>> = {
   actor,
+  'actor-dynamodb': actorDynamodb,
   capture,
   queue,
   'queue-keys': queueKeys,
@@ -41,4 +43,4 @@ export const benches: Readonly<Record<string, Bench>> = {
 };
 
 /** Those that need no Postgres. */
-export const withoutPostgres: ReadonlySet<string> = new Set(['lock-dynamodb', 'queue-dynamodb']);
+export const withoutPostgres: ReadonlySet<string> = new Set(['actor-dynamodb', 'lock-dynamodb', 'queue-dynamodb']);
