@@ -6,6 +6,7 @@ import { coalesce } from './coalesce.ts';
 import { debounce } from './debounce.ts';
 import { files } from './files.ts';
 import { flow } from './flow.ts';
+import { groups } from './groups.ts';
 import type { Bench } from './harness/context.ts';
 import { herd } from './herd.ts';
 import { http } from './http.ts';
@@ -34,6 +35,7 @@ export const benches: Readonly<Record<string, Bench>> = {
   flow,
   unique,
   debounce,
+  groups,
   herd,
   files,
   lock,

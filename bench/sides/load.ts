@@ -6,6 +6,7 @@ export interface Spec {
   readonly kind: Kind;
   readonly payload: { readonly n: string };
   readonly key: string | undefined;
+  readonly group: string | undefined;
   readonly runAt: Date | undefined;
 }
 
@@ -32,12 +33,13 @@ export async function enqueueAll(args: EnqueueArgs, insert: (specs: Spec[]) => P
 }
 
 function specsOf(args: EnqueueArgs, first: number, end: number): Spec[] {
-  const { keys, run = 1, prefix = 'k', kind = 'noop', delayMs } = args;
+  const { keys, groups, run = 1, prefix = 'k', kind = 'noop', delayMs } = args;
   const runAt = delayMs === undefined ? undefined : new Date(Date.now() + delayMs);
   const specs: Spec[] = [];
   for (let i = first; i < end; i++) {
     const key = keys === undefined ? undefined : `${prefix}${Math.floor(i / run) % keys}`;
-    specs.push({ kind, payload: kind === 'flaky' && i % 100 === 0 ? FAILS : PAYLOAD, key, runAt });
+    const group = groups === undefined ? undefined : `g${i % groups}`;
+    specs.push({ kind, payload: kind === 'flaky' && i % 100 === 0 ? FAILS : PAYLOAD, key, group, runAt });
   }
   return specs;
 }

@@ -9,6 +9,7 @@ export interface PawlJob {
   kind: string;
   payload: unknown;
   key?: string;
+  group?: string;
   runAt?: Date;
 }
 

@@ -48,7 +48,13 @@ const PROFILES: Record<string, WorkOptions> = {
   // As `lease`, on a queue with a kind of which one job of a key is outstanding, or of which a key's jobs wait until it rests.
   unique: { hold: 'lease', concurrency: 100, prefetch: 2000 },
   debounce: { hold: 'lease', concurrency: 100, prefetch: 2000 },
+  // As `lease`, on a queue whose groups have a limit that is never reached; as `single`, and with as many slots as groups, of which each has one place.
+  groups: { hold: 'lease', concurrency: 100, prefetch: 2000 },
+  'groups-single': { hold: 'lease', concurrency: 1, prefetch: 1 },
+  'groups-hall': { hold: 'lease', concurrency: 10_000, prefetch: 0 },
 };
+
+const PER_GROUP: Record<string, number> = { groups: 10_000, 'groups-single': 1, 'groups-hall': 1 };
 
 interface Session {
   readonly engine: PawlEngine;
@@ -108,9 +114,10 @@ async function stopWorker(): Promise<void> {
   await Promise.all(self.workers.splice(0).map((worker) => worker.stop({ timeout: '100ms' })));
 }
 
-function toJob({ kind, payload, key, runAt }: Spec): PawlJob {
+function toJob({ kind, payload, key, group, runAt }: Spec): PawlJob {
   const job: PawlJob = { kind, payload };
   if (key !== undefined) job.key = key;
+  if (group !== undefined) job.group = group;
   if (runAt !== undefined) job.runAt = runAt;
   return job;
 }
@@ -164,7 +171,7 @@ serve({
       kinds,
       ...(profile === 'retry' && { retry: { backoff: { kind: 'fixed', min: '1ms' } } }),
       shards: 1,
-      concurrency: { perKey: 1 },
+      concurrency: { perKey: 1, ...(PER_GROUP[profile] !== undefined && { perGroup: PER_GROUP[profile] }) },
     });
     const monitor = new pg.Client(url);
     await monitor.connect();

@@ -13,6 +13,8 @@ export interface EnqueueArgs {
   readonly run?: number;
   /** Prefix of the key's name; `k` when left out. */
   readonly prefix?: string;
+  /** Jobs are spread over this many groups, in turns; none when left out. */
+  readonly groups?: number;
   readonly kind?: Kind;
   /** How far in the future the jobs are due. */
   readonly delayMs?: number;

@@ -9,11 +9,11 @@ select j.id, q.name as queue, k.name as kind, j.key, l.status, j.priority, coale
   j.created_at as enqueued_at, coalesce(l.run_at, j.run_at) as run_at, l.claimed_at, l.settled_at, l.process_id, l.error,
   o.progress, coalesce(o.result, s.result) as result, j.shard, j.options #>> '{schedule,name}' as schedule,
   (j.options #>> '{schedule,at}')::timestamptz as tick_at, j.options,
-  coalesce((j.options ->> 'attempts')::smallint, k.attempts, q.attempts) as attempts
+  coalesce((j.options ->> 'attempts')::smallint, k.attempts, q.attempts) as attempts, j.group_name as "group"
 from pawl.queue_job j
 join pawl.queue_definition q on q.id = j.queue
 join pawl.queue_kind k on k.id = j.kind
-cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key) l
+cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name) l
 left join pawl.queue_output o on o.shard = j.shard and o.id = j.id
 left join pawl.queue_output s on s.shard = o.shard and s.id = o.result_of;
 
@@ -26,7 +26,8 @@ select d.name, d.shards, d.keyed, d.attempts, d.history, d.paused_at, d.created_
   array(select k.name from pawl.queue_kind k where k.queue = d.id order by k.name) as kinds,
   (select count(*)::int from pawl.queue_worker w where w.queue = d.id and w.expires_at > clock_timestamp()) as workers,
   pawl.queue_shown_parts(d.paused_parts) as paused_parts,
-  (select count(*)::int from (select from pawl.queue_blocked b where b.queue = d.id limit 10000) x) as blocked_keys
+  (select count(*)::int from (select from pawl.queue_blocked b where b.queue = d.id limit 10000) x) as blocked_keys,
+  nullif(d.per_group, pawl.queue_unlimited()) as per_group
 from pawl.queue_definition d
 where d.removed_at is null or not pawl.queue_is_gone(d);
 

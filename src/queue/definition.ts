@@ -94,7 +94,7 @@ export interface QueueOptions<K extends Kinds = Kinds> {
   readonly retry?: RetryOptions | undefined;
   /** How long a settled job and its history are kept: a duration, or `'forever'`. Default `'90d'`. */
   readonly history?: Duration | undefined;
-  readonly concurrency?: KeyConcurrency | undefined;
+  readonly concurrency?: QueueConcurrency | undefined;
   /**
    * What becomes of the later jobs of a key when a job of it ends in `error`: they go on (`'continue'`, the default), or the key
    * stops (`'block'`): they wait until somebody calls `queue.retry(id)` or `queue.skip(id)` for the job that failed. It stops in the
@@ -105,9 +105,17 @@ export interface QueueOptions<K extends Kinds = Kinds> {
   readonly keyOnError?: 'continue' | 'block' | undefined;
 }
 
-export interface KeyConcurrency {
+/** How many jobs with something in common run at a time, over all processes. */
+export interface QueueConcurrency {
   /** 1 (default): the jobs of a key run one after another, in order. Infinity: a key is only a label for searches. */
   readonly perKey?: number | undefined;
+  /**
+   * How many jobs of a `group` run at a time, over all workers and processes: 1 to 10,000. A job of a group is admitted first, and
+   * keeps its place until it has ended, or waits for its next attempt; what waits for a place takes no slot of a worker. The
+   * declaration that came last counts: a larger number admits more at once, and with a smaller one nothing is admitted until enough
+   * jobs have ended. Default: jobs have no groups.
+   */
+  readonly perGroup?: number | undefined;
 }
 
 export interface RetryOptions {
@@ -178,6 +186,8 @@ export interface Definition {
   readonly attempts: number;
   readonly historyMs: number;
   readonly keyed: boolean;
+  /** How many jobs of a group may be admitted; undefined: its jobs have no groups. */
+  readonly perGroup: number | undefined;
   /** A job that ends in error stops its key. */
   readonly blocksKeys: boolean;
 }

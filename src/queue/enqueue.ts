@@ -11,6 +11,7 @@ import { isOneEver } from './declare/unique.ts';
 import type { Definition } from './definition.ts';
 import type { JobStatus } from './job.ts';
 import {
+  checkGroup,
   type FlowRow,
   isDecided,
   type JobInput,
@@ -84,17 +85,19 @@ export class Producer {
     channel?: string,
   ): Promise<EnqueueResult & { isAwaited?: boolean }> {
     const given = checkOptions('enqueue', options, shape);
-    const { key: name, priority, runAt, delay, tx, traceparent } = given;
+    const { key: name, group, priority, runAt, delay, tx, traceparent } = given;
     refuseTwoTimes(given);
     const kind = kindOf(this.#definition, kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     requireKey(this.#definition, kind, name);
+    checkGroup(this.#definition, kind, { group, key: name });
     refuseTime(kind, runAt ?? delay);
     const registered = await this.#register();
     const row: Row = {
       at: 0,
       kind,
       key: name ?? null,
+      group: group ?? null,
       priority,
       runAt: runAt ?? null,
       delay: delay ?? kind.debounce?.waitMs ?? null,
@@ -250,9 +253,11 @@ export class Producer {
     return parts;
   }
 
-  #shardOf({ key }: Row): number {
+  /** A group has its shard as a key has. */
+  #shardOf({ key, group }: Row): number {
     const { shards } = this.#definition;
-    return shards === 1 ? 0 : key === null ? this.#turn : shardOf(key, shards);
+    const name = group ?? key;
+    return shards === 1 ? 0 : name === null ? this.#turn : shardOf(name, shards);
   }
 
   #uniqueBatch(rows: readonly Row[], registered: QueueIds): UniqueJobs {

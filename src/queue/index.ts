@@ -13,11 +13,11 @@ export type { DebounceOptions, UniqueOptions } from './declare/unique.ts';
 export type {
   BatchOptions,
   DeadLetter,
-  KeyConcurrency,
   KindOptions,
   Kinds,
   PayloadIn,
   PayloadOut,
+  QueueConcurrency,
   QueueOptions,
   RetryOptions,
 } from './definition.ts';

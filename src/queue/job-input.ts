@@ -17,6 +17,7 @@ export interface Row {
   readonly at: number;
   readonly kind: Kind;
   readonly key: string | null;
+  readonly group: string | null;
   readonly priority: number;
   readonly runAt: Date | null;
   readonly delay: number | null;
@@ -32,9 +33,10 @@ export interface FlowRow extends Row {
 
 interface RowOptions extends Pick<Row, 'priority' | 'runAt' | 'delay' | 'own'> {
   readonly key: string | undefined;
+  readonly group: string | undefined;
 }
 
-const PLAIN: RowOptions = { key: undefined, priority: 0, runAt: null, delay: null, own: undefined };
+const PLAIN: RowOptions = { key: undefined, group: undefined, priority: 0, runAt: null, delay: null, own: undefined };
 
 /** Checks one job, without writing it. @param field  which of several: `jobs[3]` @throws InvalidInput, NotFound */
 export function readJob(
@@ -47,14 +49,16 @@ export function readJob(
     throw new InvalidInput(`${field} must be an object such as { kind, payload }`, { field });
   }
   const { kind: kindName, payload, ...options } = job;
-  const { key: name, priority, runAt, delay, own } = readOptions(options, field);
+  const { key: name, group, priority, runAt, delay, own } = readOptions(options, field);
   const kind = kindOf(definition, kindName, field);
   requireKey(definition, kind, name, field);
+  checkGroup(definition, kind, { group, key: name }, field);
   refuseTime(kind, runAt ?? delay, field);
   const row = (): Row => ({
     at,
     kind,
     key: name ?? null,
+    group: group ?? null,
     priority,
     runAt,
     delay: delay ?? kind.debounce?.waitMs ?? null,
@@ -91,6 +95,30 @@ export function requireKey(definition: Definition, kind: Kind, name: string | un
       field: of === undefined ? 'key' : `${of}.key`,
     },
   );
+}
+
+/** The same rules as those of pawl.queue_check_group() in SQL. @throws InvalidInput */
+export function checkGroup(
+  { name, perGroup, keyed, shards }: Definition,
+  kind: Kind,
+  { group, key }: { readonly group: string | undefined; readonly key: string | undefined },
+  of?: string,
+): void {
+  if (group === undefined) return;
+  const why =
+    perGroup === undefined
+      ? `queue "${name}" has no limit for groups; declare concurrency: { perGroup: 2 }, or leave group out`
+      : kind.coalesce !== 'none' || kind.after.length > 0
+        ? `the jobs of kind "${kind.name}" become one unit, or come after others, of their key, so they cannot wait for places of a group`
+        : key !== undefined && kind.blocksKey
+          ? `queue "${name}" has keyOnError: 'block', which keeps the order of a key; a job of a group waits apart from it: leave key or group out`
+          : key !== undefined && keyed && shards > 1
+            ? `a job with a key and a group needs a queue with one shard, and "${name}" has ${shards}: each of the two would name another one`
+            : undefined;
+  if (why === undefined) return;
+  throw new InvalidInput(`${of === undefined ? '' : `${of}: `}${why}`, {
+    field: of === undefined ? 'group' : `${of}.group`,
+  });
 }
 
 export function refuseTime({ name, debounce }: Kind, time: Date | number | null | undefined, of?: string): void {
@@ -132,6 +160,6 @@ function readOptions(options: JobOptions, field: string): RowOptions {
     );
   }
   refuseTwoTimes(given, field);
-  const { key, priority, runAt = null, delay = null } = given;
-  return { key, priority, runAt, delay, own: ownOptions(given) };
+  const { key, group, priority, runAt = null, delay = null } = given;
+  return { key, group, priority, runAt, delay, own: ownOptions(given) };
 }

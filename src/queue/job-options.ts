@@ -10,6 +10,13 @@ import type { Duration } from '../base/time/duration.ts';
 export interface JobOptions {
   /** Jobs of one key run one after another, in the order they were enqueued. 1 to 1,000 bytes. */
   readonly key?: string | undefined;
+  /**
+   * Of the jobs of one group at most so many run at a time as `concurrency: { perGroup }` of the queue says, over all processes: the name
+   * of a tenant, or of a service with a limit. Those with the lowest priority number come first, then the oldest. 1 to 100 bytes. Together
+   * with a key it needs a queue with one shard, and the order of the key begins when the job is admitted. Not for kinds with `coalesce`,
+   * `debounce` or `after`.
+   */
+  readonly group?: string | undefined;
   /** Among jobs of different keys, lower numbers run first. Default 0; -32,768 to 32,767. */
   readonly priority?: number | undefined;
   /** The job does not run before this moment, by the database's clock. */
@@ -144,6 +151,7 @@ export const afterPolicy: Pick<AfterShape, 'afterError' | 'afterCancel'> = {
 type JobShape = OwnShape &
   AfterShape & {
     readonly key: Check<string | undefined>;
+    readonly group: Check<string | undefined>;
     readonly priority: Check<number>;
     readonly runAt: Check<Date | undefined>;
     readonly delay: Check<number | undefined>;
@@ -152,6 +160,7 @@ type JobShape = OwnShape &
 /** Checks of the options of a job that every way of enqueueing has. */
 export const jobShape: JobShape = {
   key: optional(text({ min: 1, maxBytes: 1000 })),
+  group: optional(text({ min: 1, maxBytes: 100 })),
   priority: integer({ min: -32_768, max: 32_767, default: 0 }),
   runAt: optional(when),
   delay: optional(duration()),
@@ -159,9 +168,10 @@ export const jobShape: JobShape = {
   ...ownShape,
 };
 
-const OWN = Object.keys(ownShape) as (keyof OwnShape)[];
+/** The group comes along with these; the database keeps it in a column. */
+const OWN = ['group', ...Object.keys(ownShape)] as (keyof OwnShape | 'group')[];
 
-type OwnChecked = { readonly [N in keyof OwnShape]?: unknown };
+type OwnChecked = { readonly [N in keyof OwnShape | 'group']?: unknown };
 
 /** What a job keeps for itself, of checked options; undefined for nearly all jobs, which were given nothing of it. */
 export function ownOptions(given: OwnChecked): object | undefined {

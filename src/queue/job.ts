@@ -20,6 +20,8 @@ export interface JobRecord {
   readonly queue: string;
   readonly kind: string;
   readonly key: string | null;
+  /** The group whose places it shares; null for none. */
+  readonly group: string | null;
   readonly status: JobStatus;
   readonly priority: number;
   /** The number of attempts that have begun. */

@@ -152,8 +152,8 @@ export interface ClaimOneRequest extends Omit<ClaimRequest, 'limit' | 'slots' | 
 
 /** What blocks a claim, and the rows that it had read. */
 export interface Blocker {
-  /** `due`: due jobs have to be made ready. `run`: a run has to be split. `keys`: jobs of busy keys have to be parked. */
-  readonly what: 'due' | 'run' | 'keys';
+  /** `due`: due jobs have to be made ready. `places`: jobs of groups have to be admitted. `run`: a run has to be split. `keys`: jobs of busy keys have to be parked. */
+  readonly what: 'due' | 'places' | 'run' | 'keys';
   readonly rows: number;
   readonly cursor: Cursor;
 }

@@ -130,6 +130,12 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: addUnique,
   },
   {
+    name: 'enqueue with a group',
+    functions: ['enqueue'],
+    open: 'transaction',
+    run: (caller, side) => enqueue(caller, side, { group: side.group }),
+  },
+  {
     name: 'enqueue of one',
     functions: ['queue_add_one'],
     open: 'transaction',
@@ -194,6 +200,18 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['queue_settle'],
     open: 'statement',
     run: (caller, side) => settle(caller, side, { whole: [side.parent.claim] }),
+  },
+  {
+    name: 'settle a job of a group',
+    functions: ['queue_settle'],
+    open: 'statement',
+    run: (caller, side) => settle(caller, side, { whole: [side.placed.claim] }),
+  },
+  {
+    name: 'settle a failed job of a group',
+    functions: ['queue_settle'],
+    open: 'statement',
+    run: (caller, side) => settle(caller, side, { fail: [{ ...failed(side.placed), to: 'retry', wait: 1000 }] }),
   },
   {
     name: 'settle a failed job of a claim',
@@ -304,7 +322,7 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['queue_unblock_claim'],
     open: 'statement',
     run: async ({ one }, { queue }) => {
-      for (const what of ['due', 'run', 'keys']) {
+      for (const what of ['due', 'places', 'run', 'keys']) {
         await one('select pawl.queue_unblock_claim($1::smallint, 0::smallint, $2, 100, $3::smallint, 0)', [
           queue,
           what,
@@ -461,6 +479,18 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: ({ one }, { name, ready }) => one(`select pawl.queue_cancel_job($1, $2, 'why')`, [name, ready]),
   },
   {
+    name: 'cancel a job that waits for a place',
+    functions: ['queue_cancel_job'],
+    open: 'statement',
+    run: ({ one }, { name, lined }) => one(`select pawl.queue_cancel_job($1, $2, 'why')`, [name, lined]),
+  },
+  {
+    name: 'cancel a job that is about to be admitted',
+    functions: ['queue_cancel_job'],
+    open: 'statement',
+    run: ({ one }, { name, admissible }) => one(`select pawl.queue_cancel_job($1, $2, 'why')`, [name, admissible]),
+  },
+  {
     name: 'cancel a running job',
     functions: ['queue_cancel_job'],
     open: 'statement',
@@ -541,6 +571,12 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['update'],
     open: 'transaction',
     run: (caller, side) => change(caller, side, 'update', side.ready, { payload: 2 }),
+  },
+  {
+    name: 'update a job that waits for a place',
+    functions: ['update'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'update', side.lined, { priority: -1 }),
   },
   {
     name: 'put off a parked job',
@@ -696,6 +732,7 @@ function declaration(name: string, shards: number): object {
     shards,
     keyed: true,
     attempts: 3,
+    perGroup: 1,
     history: null,
     kinds: KINDS.map((own) => ({ ...kind, ...own })),
   };

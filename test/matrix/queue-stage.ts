@@ -34,6 +34,14 @@ export interface QueueSide {
   /** Comes after the parent. */
   readonly child: number;
   readonly schedule: string;
+  /** A group with one place. */
+  readonly group: string;
+  /** Running: it has the place. */
+  readonly placed: HeldClaim;
+  /** Waits for that place. */
+  readonly lined: number;
+  /** Of another group: the next claim admits it. */
+  readonly admissible: number;
 }
 
 export interface QueueStage {
@@ -46,18 +54,32 @@ export async function setQueueStage(client: pg.Client): Promise<QueueStage> {
   const session = await SqlSession.of(client);
   const name = `work ${randomUUID()}`;
   const { queue, kinds } = await session.register(name, KINDS);
+  await client.query('update pawl.queue_definition set per_group = 1 where id = $1', [queue]);
   const kind = kinds['job'] ?? -1;
   const other = `other ${randomUUID()}`;
   await session.register(other, KINDS);
   const own = { queue, name, kind, other };
   const [claimed, others] = [await side(session, own, 'a'), await side(session, own, 'b')];
   // What is to be ready in the end comes last: the claims above would have brought it.
-  const a = { ...claimed, ready: await addReady(session, own, claimed.key) };
-  const b = { ...others, ready: await addReady(session, own, others.key) };
+  const a = {
+    ...claimed,
+    ready: await addReady(session, own, claimed.key),
+    admissible: await ofGroup(session, name, 'free of a'),
+  };
+  const b = {
+    ...others,
+    ready: await addReady(session, own, others.key),
+    admissible: await ofGroup(session, name, 'free of b'),
+  };
   await client.query(`update pawl.queue_delayed set run_at = clock_timestamp() - interval '1 ms' where id = any ($1)`, [
     await session.add(queue, [later(kind), later(kind)]),
   ]);
   return { a, b };
+}
+
+async function ofGroup(session: SqlSession, queue: string, group: string): Promise<number> {
+  const job = JSON.stringify({ queue, kind: 'job', group });
+  return Number((await session.one<{ id: string }>('select pawl.enqueue($1::jsonb)', [job])).id);
 }
 
 async function addReady(
@@ -88,15 +110,20 @@ async function side(
   session: SqlSession,
   { queue, name, kind, other }: Pick<QueueSide, 'queue' | 'name' | 'kind' | 'other'>,
   which: string,
-): Promise<Omit<QueueSide, 'ready'>> {
+): Promise<Omit<QueueSide, 'ready' | 'admissible'>> {
   const [worker, lost] = [await session.addWorker(queue), await session.addWorker(queue)];
   await session.add(queue, [{ kind }, { kind }]);
   const running = (await session.claim(queue, worker, { limit: 2 })).jobs.map(({ id, claim }) => ({ id, claim }));
+  const group = `group of ${which}`;
+  await ofGroup(session, name, group);
+  const [placed] = (await session.claim(queue, worker, { limit: 1 })).jobs;
   await session.add(queue, [{ kind }]);
   const [parent] = (await session.claim(queue, worker, { limit: 1 })).jobs;
   const { id: child } = await session.one<{ id: string }>('select pawl.enqueue($1::jsonb)', [
     JSON.stringify({ queue: name, kind: 'job', after: [String(parent?.id)] }),
   ]);
+  // Looked at, and left, by the next claim.
+  const lined = await ofGroup(session, name, group);
   const held = `held by ${which}`;
   const [, behind = -1] = await session.add(queue, [
     { kind, key: held },
@@ -124,9 +151,9 @@ async function side(
     JSON.stringify({ queue: name, kind: 'newest', key, delay: '1 hour' }),
   ]);
   const [first, second] = running;
-  if (!first || !second || !keyed || !ofLost || !parent) {
+  if (!first || !second || !keyed || !ofLost || !parent || !placed) {
     throw new Error(
-      `the claims of the stage did not bring what they were to: ${JSON.stringify([which, running, keyed, ofLost, parent])}`,
+      `the claims of the stage did not bring what they were to: ${JSON.stringify([which, running, keyed, ofLost, parent, placed])}`,
     );
   }
   return {
@@ -145,6 +172,9 @@ async function side(
     parent: { id: parent.id, claim: parent.claim },
     child: Number(child),
     schedule,
+    group,
+    placed: { id: placed.id, claim: placed.claim },
+    lined,
   };
 }
 

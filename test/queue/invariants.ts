@@ -9,6 +9,7 @@ place as materialized (
   select shard, d.id + i, key, 'delayed', null, epoch
   from pawl.queue_delayed d cross join lateral generate_series(0, d.n - 1) i
   union all select shard, id, key, 'parked', null, null from pawl.queue_parked
+  union all select shard, id, key, 'grouped', null, null from pawl.queue_grouped
   union all
   select r.shard, i.id, null, 'running', r.worker, null
   from pawl.queue_running r cross join lateral unnest(r.ids) u (span)
@@ -44,7 +45,7 @@ from place p where not exists (select 1 from job j where j.shard = p.shard and j
 union all
 select format('job %s of key %s is %s under key %s', p.id, j.key, p.place, p.key)
 from place p join job j on j.shard = p.shard and j.id = p.id
-where p.place in ('ready', 'delayed', 'parked') and p.key is distinct from j.key
+where p.place in ('ready', 'delayed', 'parked', 'grouped') and p.key is distinct from j.key
 union all
 select format('job %s is parked under key %s, of which nothing is ready and which nobody has', p.id, p.key)
 from place p join job j on j.shard = p.shard and j.id = p.id
@@ -78,6 +79,28 @@ union all
 select format('key %s has running jobs, and is not held', b.key)
 from busy b where not exists (
   select 1 from pawl.queue_key k where k.shard = b.shard and k.queue = b.queue and k.key = b.key and k.held)
+union all
+select format('job %s of group %s is %s without a place', j.id, j.group_name, p.place)
+from place p join pawl.queue_job j on j.shard = p.shard and j.id = p.id
+where j.group_name is not null and not exists (select 1 from pawl.queue_place o where o.shard = j.shard and o.id = j.id)
+  and (p.place in ('ready', 'parked', 'running') or p.place = 'delayed' and exists (
+    select 1 from pawl.queue_delayed d where d.shard = j.shard and d.id = j.id and d.group_name is null))
+union all
+select format('job %s has a place of group %s and is %s', o.id, o.group_name, coalesce(p.place, 'nowhere'))
+from pawl.queue_place o left join place p on p.shard = o.shard and p.id = o.id
+where p.place is null or p.place in ('grouped', 'dead', 'complete') or p.place = 'delayed' and exists (
+  select 1 from pawl.queue_delayed d where d.shard = o.shard and d.id = o.id and d.group_name is not null)
+union all
+select format('jobs of group %s wait, %s places of %s are taken, and nobody is to look', g.group_name, t.taken, q.per_group)
+from (select distinct g.shard, g.queue, g.group_name from pawl.queue_grouped g) g join pawl.queue_definition q on q.id = g.queue
+cross join lateral (
+  select count(*) as taken from pawl.queue_place o where o.shard = g.shard and o.queue = g.queue and o.group_name = g.group_name) t
+where (q.per_group is null or t.taken < q.per_group) and not exists (
+  select 1 from pawl.queue_group_note n where n.shard = g.shard and n.queue = g.queue and n.group_name = g.group_name)
+union all
+select format('places are taken in queue %s, and settlements do not look for them', o.queue)
+from (select distinct o.shard, o.queue from pawl.queue_place o) o where not exists (
+  select 1 from pawl.queue_watch_part w where w.shard = o.shard and w.bucket = -1 and w.first = o.queue)
 union all
 select format('key %s is worked on by %s workers', b.key, b.workers) from busy b where b.workers > 1`;
 

@@ -86,6 +86,17 @@ describe('a queue under test', () => {
     expect(seen).toEqual(['first', 'first', 'second', 'second']);
   });
 
+  test('runs the jobs of a group as its places allow, and comes to rest when the last one has run', async () => {
+    const queue = createQueue(await freshEngine(), 'groups', { kinds: { step: {} }, concurrency: { perGroup: 1 } });
+    const seen: unknown[] = [];
+    const opened = await open(queue, { handlers: { step: ({ payload }) => void seen.push(payload) } });
+    for (const n of [1, 2, 3]) await queue.enqueue('step', n, { group: 'acme', ...(n === 3 && { delay: '1h' }) });
+    await opened.settle();
+    expect(seen).toEqual([1, 2]);
+    await opened.advance('2h');
+    expect(seen).toEqual([1, 2, 3]);
+  });
+
   test('runs what comes due in its order, what a handler adds included', async () => {
     const queue = createQueue(await freshEngine(), 'chain', { kinds: { step: {} } });
     const hours: unknown[] = [];

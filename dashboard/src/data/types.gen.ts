@@ -49,6 +49,7 @@ export interface Queue {
   readonly name: string;
   readonly shards: number;
   readonly keyed: boolean;
+  readonly perGroup: number | null;
   readonly attempts: number;
   readonly historyMs: number | null;
   readonly pausedAt: string | null;
@@ -217,6 +218,7 @@ export interface Job {
   readonly queue: string;
   readonly kind: string;
   readonly key: string | null;
+  readonly group: string | null;
   readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
   readonly priority: number;
   readonly attempt: number;
@@ -247,6 +249,7 @@ export interface JobDetail {
   readonly queue: string;
   readonly kind: string;
   readonly key: string | null;
+  readonly group: string | null;
   readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
   readonly priority: number;
   readonly attempt: number;

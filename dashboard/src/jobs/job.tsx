@@ -198,6 +198,7 @@ function factsOf(of: JobDetail): readonly Fact[] {
         </a>
       ),
     ],
+    ['Group', of.group && <Name of={of.group} />],
     ['Priority', of.priority],
     ['Attempt', `${of.attempt} of ${of.attempts}`],
     ['Expires', at(of.expiresAt)],

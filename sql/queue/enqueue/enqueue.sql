@@ -4,7 +4,7 @@
 
 -- The public form, for any driver, psql and triggers: one object, or an array of objects, of
 --   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?,
---   and the options of a job that job_options.sql lists
+--   group? (at most so many of a group run at a time as its queue says), and the options of a job that job_options.sql lists
 --   after? (jobs that have to end before: ids, and {"batch": id}), afterError? and afterCancel? (run, error or cancel: what becomes of the job if one
 --   of them ended in error, or was cancelled; by default it does, too)
 -- unique is what the caller's program declares for the kind; without it counts what was declared last, by whichever version.
@@ -43,6 +43,7 @@ declare
   v_kind pawl.queue_kind;
   v_id bigint := p_id;
   v_key text;
+  v_group text := request ->> 'group';
   v_shard smallint;
   v_run_at timestamptz;
   v_priority smallint;
@@ -55,7 +56,7 @@ declare
   v_options json;
   v_after bigint[] := '{}';
   v_batches bigint[] := '{}';
-  v_fields constant text[] := '{queue,kind,payload,key,runAt,delay,priority,unique,after,afterError,afterCancel}';
+  v_fields constant text[] := '{queue,kind,payload,key,runAt,delay,priority,unique,group,after,afterError,afterCancel}';
   v_own constant text[] := '{schedule,attempts,timeout,backoff,expiresAt,tags,meta}';  -- see job_options.sql
 begin
   if jsonb_typeof(request) is distinct from 'object' then
@@ -81,6 +82,9 @@ begin
   if octet_length(v_key) not between 1 and 1000 then
     raise exception 'key must be 1 to 1000 bytes long, got % bytes', octet_length(v_key) using errcode = 'PW001', column = 'key';
   end if;
+  if v_group is not null then
+    perform pawl.queue_check_group(v_queue, v_kind, v_group, v_key);
+  end if;
   perform pawl.refuse_huge_numbers('payload', request -> 'payload');
   perform pawl.refuse_large('payload', request -> 'payload');
   v_rule := pawl.queue_unique_rule(request, v_kind);
@@ -103,7 +107,7 @@ begin
     select a.ids, a.batches into v_after, v_batches from pawl.queue_after(request) a;
   end if;
   v_shard := case when v_queue.shards = 1 then 0
-    when v_key is not null then pawl.queue_shard(v_key, v_queue.shards)
+    when coalesce(v_group, v_key) is not null then pawl.queue_shard(coalesce(v_group, v_key), v_queue.shards)
     else floor(random() * v_queue.shards)::smallint end;
 
   perform pg_current_xact_id();  -- before the id: see search_index.sql
@@ -120,9 +124,9 @@ begin
   elsif v_id is null then
     v_id := nextval('pawl.queue_job_id');
   end if;
-  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload, options)
+  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload, options, group_name)
   values (v_id, v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_only_one, false),
-    v_run_at, v_key, coalesce(request -> 'payload', 'null')::json, v_options)
+    v_run_at, v_key, coalesce(request -> 'payload', 'null')::json, v_options, v_group)
   on conflict (shard, queue, kind, key) where only_one do nothing
   returning id into v_id;
   if v_id is null then
@@ -135,13 +139,15 @@ begin
   end if;
 
   if v_after <> '{}' or v_batches <> '{}' then
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
-    values (pawl.queue_never(), v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
+    values (pawl.queue_never(), v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end, v_group);
     perform pawl.queue_await(v_queue.id, v_shard, array[v_id], array[1], v_after, v_batches,
       coalesce(request ->> 'afterError', 'error'), coalesce(request ->> 'afterCancel', 'cancel'), '{}');
   elsif v_run_at > v_now then
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
-    values (v_run_at, v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
+    values (v_run_at, v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end, v_group);
+  elsif v_group is not null then
+    perform pawl.queue_line_up(v_queue.id, v_shard, array[v_id]);
   else
     insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
     values (v_id, v_shard, v_queue.id, v_priority, v_kind.id, case when v_queue.keyed then v_key end);
@@ -200,14 +206,19 @@ declare
   v_id bigint;
   v_now timestamptz := clock_timestamp();
   v_line text := p_key;
+  v_group text;
 begin
   if p_delay is not null then
     p_run_at := v_now + p_delay * interval '1 millisecond';
   end if;
   perform pg_current_xact_id();  -- before the id: see search_index.sql
   v_id := nextval('pawl.queue_job_id');
-  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options)
-  values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_run_at, p_key, p_payload, p_options);
+  if p_options is not null then
+    v_group := p_options ->> 'group';
+    p_options := pawl.queue_without_group(p_options);
+  end if;
+  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options, group_name)
+  values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_run_at, p_key, p_payload, p_options, v_group);
   if p_options is not null then
     perform pawl.queue_note_options(p_shard, array[v_id]);
   end if;
@@ -215,9 +226,12 @@ begin
     v_line := null;
   end if;
   if p_run_at > v_now then
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
-    values (p_run_at, v_id, p_shard, p_queue, p_priority, p_kind, v_line);
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
+    values (p_run_at, v_id, p_shard, p_queue, p_priority, p_kind, v_line, v_group);
     perform pawl.queue_wake_later(p_queue, p_shard, v_id, p_run_at);
+  elsif v_group is not null then
+    perform pawl.queue_line_up(p_queue, p_shard, array[v_id]);
+    perform pawl.queue_wake(p_queue);
   else
     insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
     values (v_id, p_shard, p_queue, p_priority, p_kind, v_line);
@@ -227,7 +241,7 @@ begin
 end $$;
 
 -- The bulk form: n jobs by position. A null array means "as the first"/"none"; p_kinds and p_priorities may have one
--- element for all; p_options is an array, too; p_delays: ms from now, in place of p_run_at. Returns the ids in order. Unkeyed jobs that may run now get one ready row per run of up to
+-- element for all; p_options is an array, too, with the groups of jobs among them; p_delays: ms from now, in place of p_run_at. Returns the ids in order. Unkeyed jobs that may run now get one ready row per run of up to
 -- 256 consecutive ids of one kind and priority, except those with options. Kinds with a unique key go through pawl.enqueue().
 create or replace function pawl.queue_add(
   p_queue smallint, p_shard smallint, p_n int, p_kinds smallint[], p_priorities smallint[], p_payloads json,
@@ -300,35 +314,40 @@ declare
   v_ids bigint[];
   v_kinds smallint[];
   v_priorities smallint[];
+  v_grouped bigint[];
 begin
   select d.keyed into v_keyed from pawl.queue_definition d where d.id = p_queue;
   with job as (
-    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options)
+    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options, group_name)
     select p_ids[e.ord], p_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]),
-      coalesce(e.run_at, p_now + e.delay * interval '1 millisecond'), e.key, e.value, nullif(e.options::text, 'null')::json
+      coalesce(e.run_at, p_now + e.delay * interval '1 millisecond'), e.key, e.value, pawl.queue_without_group(e.options), e.options ->> 'group'
     from rows from (
       json_array_elements(p_payloads), unnest(p_kinds), unnest(p_priorities), unnest(p_run_at), unnest(p_keys), json_array_elements(p_options),
       unnest(p_delays)) with ordinality e (value, kind, priority, run_at, key, options, delay, ord)
     returning id, kind, priority, run_at, key, key is not null and v_keyed as is_keyed, coalesce(run_at > p_now, false) as is_later,
-      options is not null as is_special
+      options is not null as is_special, group_name, group_name is not null as is_grouped
   ), line as materialized (
-    select j.*, row_number() over (partition by j.key order by j.id) as nth from job j where j.is_keyed and not j.is_later
+    select j.*, row_number() over (partition by j.key order by j.id) as nth from job j where j.is_keyed and not j.is_later and not j.is_grouped
   ), later as (
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
-    select j.run_at, j.id, p_shard, p_queue, j.priority, j.kind, case when j.is_keyed then j.key end from job j where j.is_later
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
+    select j.run_at, j.id, p_shard, p_queue, j.priority, j.kind, case when j.is_keyed then j.key end, j.group_name from job j where j.is_later
   ), ready as (
     insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
     select l.id, p_shard, p_queue, l.priority, l.kind, l.key from line l where l.nth <= 32
     union all
-    select j.id, p_shard, p_queue, j.priority, j.kind, null from job j where j.is_special and not j.is_keyed and not j.is_later
+    select j.id, p_shard, p_queue, j.priority, j.kind, null from job j where j.is_special and not j.is_keyed and not j.is_later and not j.is_grouped
     order by 1
   ), parked as (
     insert into pawl.queue_parked (id, shard, queue, priority, kind, key)
     select l.id, p_shard, p_queue, l.priority, l.kind, l.key from line l where l.nth > 32
   )
-  select array_agg(j.id order by j.id), array_agg(j.kind order by j.id), array_agg(j.priority order by j.id)
-  into v_ids, v_kinds, v_priorities
-  from job j where not j.is_keyed and not j.is_later and not j.is_special;
+  select array_agg(j.id order by j.id) filter (where not j.is_grouped), array_agg(j.kind order by j.id) filter (where not j.is_grouped),
+    array_agg(j.priority order by j.id) filter (where not j.is_grouped), array_agg(j.id) filter (where j.is_grouped)
+  into v_ids, v_kinds, v_priorities, v_grouped
+  from job j where (not j.is_keyed and not j.is_special or j.is_grouped) and not j.is_later;
+  if v_grouped is not null then
+    perform pawl.queue_line_up(p_queue, p_shard, v_grouped);
+  end if;
   if v_ids is not null then
     perform pawl.queue_add_runs(p_queue, p_shard, v_ids, v_kinds, v_priorities);
   end if;

@@ -146,10 +146,11 @@ declare
   v_kinds smallint[] := case when p_kind is null then array(select k.id from pawl.queue_kind k where k.queue = v_queue)
     else pawl.queue_kinds(v_queue, p_kind) end;
   v_keyed boolean;
+  v_grouped boolean;
   v_shard smallint;
   v_id bigint;
 begin
-  select d.keyed, case when d.shards = 1 then 0 else pawl.queue_shard(p_key, d.shards) end into v_keyed, v_shard
+  select d.keyed, d.per_group is not null, case when d.shards = 1 then 0 else pawl.queue_shard(p_key, d.shards) end into v_keyed, v_grouped, v_shard
   from pawl.queue_definition d where d.id = v_queue;
   if v_keyed then
     select max(x.id) into v_id from unnest(v_kinds) k (id) cross join lateral (
@@ -167,7 +168,8 @@ begin
       join pawl.queue_job j on j.shard = r.shard and j.id = i.id
       where r.shard = v_shard and r.queue = v_queue and j.key = p_key and j.kind = any (v_kinds);
     end if;
-  else
+  end if;
+  if not v_keyed or (v_id is null and v_grouped) then  -- what waits for a place of its group is in no order of its key yet
     select j.id into v_id from (
       select j.id from pawl.queue_job j
       where j.shard = v_shard and j.queue = v_queue and j.key = p_key and j.kind = any (v_kinds) order by j.id desc limit 100) j

@@ -91,7 +91,7 @@ begin
   for v_wish in
     select c.shard, c.id, c.reason, l.status from pawl.queue_cancel c
     cross join lateral (select j.* from pawl.queue_job j where j.shard = c.shard and j.id = c.id) j
-    cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key) l
+    cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name) l
     where j.queue = p_queue and (l.place <> 'running' or l.worker is distinct from c.worker)
       and not exists (select 1 from pawl.queue_worker w where w.id = c.worker and c.id = any (w.holding))
     order by c.shard, c.id limit 100

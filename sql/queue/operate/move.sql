@@ -17,9 +17,9 @@ declare
   v_from text;
   v_run_at timestamptz;
 begin
-  select j.queue, j.kind, j.key, j.run_at, k.name as kind_name, q.keyed into v_job
+  select j.queue, j.kind, j.key, j.group_name, j.run_at, k.name as kind_name, q.keyed into v_job
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue join pawl.queue_kind k on k.id = j.kind where j.shard = v_shard and j.id = p_id;
-  v_to := pawl.queue_move_to(p_to, coalesce(p_to_kind, v_job.kind_name), v_job.key, v_shard);
+  v_to := pawl.queue_move_to(p_to, coalesce(p_to_kind, v_job.kind_name), v_job.key, v_job.group_name, v_shard);
   if v_to.queue = v_job.queue then
     raise exception 'job % is in queue "%" already', p_id, p_to using errcode = 'PW003';
   elsif exists (
@@ -58,12 +58,17 @@ begin
     if v_out.attempt = 0 then
       v_run_at := v_out.run_at;
     end if;
+    if v_job.group_name is not null and pawl.queue_leave_places(v_shard, int8multirange(int8range(p_id, p_id + 1))) <> '{}' then
+      perform pawl.queue_wake(v_job.queue);
+    end if;
   end if;
   perform pawl.queue_carry_over(v_shard, p_id, v_to.queue, v_to.shard, v_to.kind, v_to.is_unique);
   if v_run_at > clock_timestamp() then
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
-    select v_run_at, p_id, v_to.shard, v_to.queue, j.priority, v_to.kind, case when v_to.keyed then v_job.key end
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
+    select v_run_at, p_id, v_to.shard, v_to.queue, j.priority, v_to.kind, case when v_to.keyed then v_job.key end, v_job.group_name
     from pawl.queue_job j where j.shard = v_to.shard and j.id = p_id;
+  elsif v_job.group_name is not null then
+    perform pawl.queue_line_up(v_to.queue, v_to.shard, array[p_id]);
   else
     insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
     select p_id, v_to.shard, v_to.queue, j.priority, v_to.kind, case when v_to.keyed then v_job.key end
@@ -79,13 +84,14 @@ end $$;
 
 -- Where a job is to go, and whether the kind there takes it.
 create or replace function pawl.queue_move_to(
-  p_queue text, p_kind text, p_key text, p_shard smallint, out queue smallint, out kind smallint, out shard smallint, out keyed boolean, out is_unique boolean
+  p_queue text, p_kind text, p_key text, p_group text, p_shard smallint, out queue smallint, out kind smallint, out shard smallint, out keyed boolean, out is_unique boolean
 )
 language plpgsql stable as $$
 declare
   v_queue smallint := pawl.queue_id(p_queue);
   v_kind pawl.queue_kind;
   v_shards smallint;
+  v_definition pawl.queue_definition;
 begin
   select k.* into v_kind from pawl.queue_kind k where k.queue = v_queue and k.name = p_kind;
   if not found then
@@ -94,11 +100,16 @@ begin
   elsif p_key is null and (v_kind.unique_key or v_kind.unique_rule ->> 'by' = 'key' or v_kind.needs_key or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
     raise exception 'kind "%" of queue "%" needs a key, and the job has none', p_kind, p_queue using errcode = 'PW001', column = 'toKind';
   end if;
-  select d.shards, d.keyed into v_shards, keyed from pawl.queue_definition d where d.id = v_queue;
+  select d.* into v_definition from pawl.queue_definition d where d.id = v_queue;
+  if p_group is not null then
+    perform pawl.queue_check_group(v_definition, v_kind, p_group, p_key);
+  end if;
+  v_shards := v_definition.shards;
+  keyed := v_definition.keyed;
   queue := v_queue;
   kind := v_kind.id;
   is_unique := v_kind.unique_key;
-  shard := case when v_shards = 1 then 0 when p_key is not null then pawl.queue_shard(p_key, v_shards) else p_shard % v_shards end;
+  shard := case when v_shards = 1 then 0 when coalesce(p_group, p_key) is not null then pawl.queue_shard(coalesce(p_group, p_key), v_shards) else p_shard % v_shards end;
 end $$;
 
 -- Gives a job that is in no place another queue, and takes the rows along that are kept next to it.

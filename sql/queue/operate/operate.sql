@@ -33,7 +33,7 @@ declare
   v_from text;
   v_key_name text;
 begin
-  select j.queue, j.kind, j.priority, j.key, j.run_at, q.keyed into v_job
+  select j.queue, j.kind, j.priority, j.key, j.group_name, j.run_at, q.keyed into v_job
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
   v_key_name := case when v_job.keyed then v_job.key end;
   v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
@@ -49,12 +49,14 @@ begin
   if exists (select 1 from pawl.queue_watch w where w.id = pawl.queue_watch_of(v_shard, p_id) and w.over_at is null) then
     -- It has been cancelled before those that it comes after had ended. What ends the last of them just now does not see it.
     perform pawl.queue_look_again(v_shard, int8multirange(int8range(p_id, p_id + 1)));
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
-    values (pawl.queue_never(), p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
+    values (pawl.queue_never(), p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name, v_job.group_name);
   elsif v_job.run_at > clock_timestamp() then
     -- It takes its place in the key when it is due, like any other.
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key)
-    values (v_job.run_at, p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
+    values (v_job.run_at, p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name, v_job.group_name);
+  elsif v_job.group_name is not null then
+    perform pawl.queue_line_up(v_job.queue, v_shard, array[p_id]);
   elsif v_key.epoch is null then
     insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
     values (p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);
@@ -94,7 +96,7 @@ create or replace function pawl.queue_locate(p_queue text, p_shard smallint, p_i
 language plpgsql stable as $$
 begin
   select l.place, l.status, l.attempt, l.worker, j.priority into place, status, attempt, worker, priority
-  from pawl.queue_job j cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key) l
+  from pawl.queue_job j cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name) l
   where j.shard = p_shard and j.id = p_id;
   if not found then
     perform pawl.queue_find(p_queue, p_id);
@@ -158,6 +160,13 @@ begin
       with gone as (
         delete from pawl.queue_parked p
         where p.shard = p_shard and p.queue = p_queue and p.key = p_key and p.kind = p_kind and p.id = p_id returning p.attempt, p.lost)
+      select true, g.attempt, g.lost into taken, attempt, lost from gone g;
+      taken := coalesce(taken, false);
+    when 'grouped' then
+      with gone as (
+        delete from pawl.queue_grouped g using pawl.queue_job j
+        where j.shard = p_shard and j.id = p_id and g.shard = p_shard and g.queue = p_queue and g.group_name = j.group_name
+          and g.priority = p_priority and g.id = p_id returning g.attempt, g.lost)
       select true, g.attempt, g.lost into taken, attempt, lost from gone g;
       taken := coalesce(taken, false);
   end case;

@@ -19,6 +19,7 @@ language sql stable set enable_seqscan = off as $$
         or exists (select 1 from pawl.queue_delayed d where d.shard = s::smallint and d.queue = p_queue))
     or exists (select 1 from pawl.queue_running r where r.queue = p_queue)
     or exists (select 1 from pawl.queue_parked p where p.queue = p_queue)
+    or exists (select 1 from pawl.queue_grouped g where g.queue = p_queue)
 $$;
 
 -- Begins, or goes on after a process that has not ended it. Refused with PW003 while a worker lives, a job waits or runs, or a batch is open;
@@ -41,6 +42,7 @@ begin
       select 1 from pawl.queue_ready r cross join generate_series(1, r.n) where r.queue = v_queue
       union all select 1 from pawl.queue_delayed d cross join generate_series(1, d.n) where d.queue = v_queue
       union all select 1 from pawl.queue_parked p where p.queue = v_queue
+      union all select 1 from pawl.queue_grouped g where g.queue = v_queue
       union all select 1 from pawl.queue_running r cross join generate_series(1, pawl.queue_size(r.ids)) where r.queue = v_queue limit 10001) x;
     raise exception 'queue "%" is in use, so it was not removed: % jobs wait or are in progress, % workers live, % batches are open; drain it and stop its workers, or force the removal, which cancels these jobs',
       p_queue, case v_jobs when 10000 then '10,000 or more' else v_jobs::text end, cardinality(v_workers), cardinality(v_batches) using errcode = 'PW003';
@@ -98,9 +100,12 @@ begin
           select k.key from pawl.queue_key k where k.shard = q.shard and k.queue = p_queue and k.key = q.key limit 1 for update skip locked) k on true
         where k.key is not null or not exists (
           select 1 from pawl.queue_key o where o.shard = q.shard and o.queue = p_queue and o.key = q.key))) returning p.shard, p.id, 1 as n, p.kind, p.attempt
+    ), gone_grouped as (
+      delete from pawl.queue_grouped g where g.ctid = any (array(
+        select q.ctid from pawl.queue_grouped q where q.queue = p_queue limit p_limit for update skip locked)) returning g.shard, g.id, 1 as n, g.kind, g.attempt
     ), job as (
       select g.shard, i.id, g.kind, g.attempt from (
-        select * from gone_ready union all select * from gone_delayed union all select * from gone_parked) g
+        select * from gone_ready union all select * from gone_delayed union all select * from gone_parked union all select * from gone_grouped) g
       cross join lateral generate_series(g.id, g.id + g.n - 1) i (id)
     ), dead as (
       insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, error)
@@ -237,6 +242,8 @@ begin
   delete from pawl.queue_expiry e where e.queue = p_queue;
   delete from pawl.queue_untold u where u.queue = p_queue;
   delete from pawl.queue_key k where k.queue = p_queue and not (v_lives and k.held);
+  delete from pawl.queue_group_note n where n.queue = p_queue and not exists (
+    select 1 from pawl.queue_grouped g where g.shard = n.shard and g.queue = n.queue and g.group_name = n.group_name);
   delete from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp();
   update pawl.queue_definition d set removed_at = clock_timestamp(), paused_at = null, paused_parts = null, schedules_version = null, suspects = '{}' where d.id = p_queue;
   return json_build_object('schedules', v_schedules, 'subscriptions', v_subscriptions, 'batches', v_batches);

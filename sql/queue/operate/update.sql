@@ -20,7 +20,7 @@ declare
   v_key_name text;
   v_moves boolean;
 begin
-  select j.queue, j.kind, j.key, q.keyed into v_job
+  select j.queue, j.kind, j.key, j.group_name, q.keyed into v_job
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
   v_key_name := case when v_job.keyed then v_job.key end;
   v_moves := v_key_name is null or p_run_at is not null or p_priority is not null;
@@ -45,14 +45,16 @@ begin
     if v_moves then
       v_out := pawl.queue_take_waiting(v_at.place, v_job.queue, v_shard, v_job.kind, v_at.priority, v_job.key, p_id);
       continue when not v_out.taken;
-      perform pawl.queue_put_back(v_at.place, v_job.queue, v_shard, v_job.kind, coalesce(p_priority, v_at.priority), v_key_name, p_id,
-        v_out.attempt, v_out.lost, v_out.epoch, case when v_out.run_at = pawl.queue_never() then v_out.run_at else coalesce(p_run_at, v_out.run_at) end,
-        v_key.held, v_key.epoch);
     end if;
     update pawl.queue_job j set
       payload = coalesce(p_payload, j.payload), run_at = coalesce(p_run_at, j.run_at), priority = coalesce(p_priority, j.priority),
       options = case when p_options is null then j.options else (coalesce(j.options::jsonb, '{}') || p_options::jsonb)::json end
     where j.shard = v_shard and j.id = p_id;
+    if v_moves then
+      perform pawl.queue_put_back(v_at.place, v_job.queue, v_shard, v_job.kind, coalesce(p_priority, v_at.priority), v_key_name, p_id,
+        v_out.attempt, v_out.lost, v_out.epoch, case when v_out.run_at = pawl.queue_never() then v_out.run_at else coalesce(p_run_at, v_out.run_at) end,
+        v_key.held, v_key.epoch, v_job.group_name);
+    end if;
     if p_options is not null then
       delete from pawl.queue_tag t where t.id = p_id;
       perform pawl.queue_note_options(v_shard, array[p_id]);
@@ -81,20 +83,29 @@ end $$;
 
 -- Puts a job back that was taken out of a place where it waits. It goes where it was, unless its time is another one: what is due
 -- becomes ready, as by its time; what is to wait is delayed. A job of a key that has not been tried leaves its place in the key
--- then, and the others go on; one that waits for its next attempt remains the key's head. p_held and p_key_epoch are those of its key.
+-- then, and the others go on; one that waits for its next attempt remains the key's head. p_held and p_key_epoch are those of its key. One
+-- of a group that is put off gives its place back, unless it keeps a place in its key; one without a place waits for one.
 create or replace function pawl.queue_put_back(
   p_place text, p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_key text, p_id bigint,
-  p_attempt smallint, p_lost smallint, p_epoch bigint, p_run_at timestamptz, p_held boolean, p_key_epoch bigint
+  p_attempt smallint, p_lost smallint, p_epoch bigint, p_run_at timestamptz, p_held boolean, p_key_epoch bigint, p_group text
 ) returns void
 language plpgsql /* planner: probe */ as $$
+declare
+  v_lines_up boolean := p_group is not null and not exists (select 1 from pawl.queue_place p where p.shard = p_shard and p.id = p_id);
 begin
+  if p_group is not null and not v_lines_up and p_run_at > clock_timestamp() and (p_key is null or p_attempt = 0) then
+    perform pawl.queue_leave_places(p_shard, int8multirange(int8range(p_id, p_id + 1)));
+    v_lines_up := true;
+  end if;
   if p_run_at > clock_timestamp() then
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, attempt, lost, epoch, key)
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, attempt, lost, epoch, key, group_name)
     values (p_run_at, p_id, p_shard, p_queue, p_priority, p_kind, p_attempt, p_lost,
-      case when p_place = 'delayed' or p_attempt > 0 then p_epoch end, p_key);
+      case when p_place = 'delayed' or p_attempt > 0 then p_epoch end, p_key, case when v_lines_up then p_group end);
     if p_key is not null and p_place <> 'delayed' and (p_epoch is null or p_attempt = 0) then
       perform pawl.queue_replace_head(p_queue, p_shard, p_key, p_held, p_key_epoch, p_epoch);
     end if;
+  elsif v_lines_up then
+    perform pawl.queue_line_up(p_queue, p_shard, array[p_id], array[p_attempt], array[p_lost]);
   elsif p_place = 'parked' then
     insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
     values (p_id, p_shard, p_queue, p_priority, p_kind, p_attempt, p_lost, p_key);

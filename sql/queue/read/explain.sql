@@ -16,11 +16,11 @@ declare
   v_wish record;
   v_aside boolean := false;
 begin
-  select j.queue, j.kind, j.priority, j.key, j.options, q.keyed, q.paused_at, q.paused_parts, q.name, k.name as kind_name, k.after, k.after_error into v_job
+  select j.queue, j.kind, j.priority, j.key, j.group_name, j.options, q.keyed, q.paused_at, q.paused_parts, q.name, k.name as kind_name, k.after, k.after_error into v_job
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue join pawl.queue_kind k on k.id = j.kind
   where j.shard = v_shard and j.id = p_id;
   v_key_name := case when v_job.keyed then v_job.key end;
-  v_at := pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key);
+  v_at := pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key, v_job.group_name);
   select w.host, w.pid, w.id, w.is_live into v_worker from pawl.worker w where w.id = v_at.worker;
   select c.at, c.reason into v_wish from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
   select t.at, t.reason, t.error into v_error from pawl.queue_transitions(v_shard, p_id) t
@@ -63,7 +63,7 @@ begin
     'pausedParts', pawl.queue_shown_parts(v_job.paused_parts), 'tags', coalesce(v_job.options -> 'tags', '[]'), 'isSetAside', v_aside,
     'worker', case when v_worker.id is not null then json_build_object('id', v_worker.id::text, 'host', v_worker.host, 'pid', v_worker.pid, 'isLive', v_worker.is_live) end,
     'parents', case when v_at.place = 'delayed' and v_at.run_at is null and not v_aside then pawl.queue_parents_left(v_shard, p_id) end,
-    'isBlocker', v_at.status = 'error' and pawl.queue_is_blocker(v_shard, p_id), 'before', v_before, 'waits', v_waits, 'ahead', least(10000, v_ahead),
+    'isBlocker', v_at.status = 'error' and pawl.queue_is_blocker(v_shard, p_id), 'before', v_before, 'waits', v_waits, 'group', case when v_at.place = 'grouped' then pawl.queue_explain_group(v_job.queue, v_shard, v_job.group_name, v_job.priority, p_id) end, 'ahead', least(10000, v_ahead),
     'failure', case when v_error.at is not null then json_build_object('at', v_error.at, 'reason', v_error.reason, 'error', v_error.error) end,
     'wish', case when v_wish.at is not null then json_build_object('at', v_wish.at, 'reason', v_wish.reason) end,
     'workers', (
@@ -151,8 +151,8 @@ declare
   v_job record;
   v_at record;
 begin
-  select j.queue, j.kind, j.priority, j.key into v_job from pawl.queue_job j where j.shard = v_shard and j.id = p_id;
-  v_at := pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key);
+  select j.queue, j.kind, j.priority, j.key, j.group_name into v_job from pawl.queue_job j where j.shard = v_shard and j.id = p_id;
+  v_at := pawl.queue_job_place(v_shard, p_id, v_job.queue, v_job.kind, v_job.priority, v_job.key, v_job.group_name);
   if v_at.place = 'ready' then
     perform 1 from pawl.queue_ready r
     where r.shard = v_shard and r.queue = v_job.queue and r.priority = v_job.priority and r.id = (
@@ -167,6 +167,11 @@ begin
   elsif v_at.place = 'parked' then
     perform 1 from pawl.queue_parked p
     where p.shard = v_shard and p.queue = v_job.queue and p.key = v_job.key and p.kind = v_job.kind and p.id = p_id for key share skip locked;
+    return not found;
+  elsif v_at.place = 'grouped' then
+    perform 1 from pawl.queue_grouped g
+    where g.shard = v_shard and g.queue = v_job.queue and g.group_name = v_job.group_name and g.priority = v_job.priority and g.id = p_id
+    for key share skip locked;
     return not found;
   end if;
   return false;

@@ -27,9 +27,9 @@ set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off se
   limit 1
 $$;
 
--- Where one job is: place is ready, delayed, parked, running, dead or complete.
+-- Where one job is: place is ready, delayed, parked, grouped, running, dead or complete. p_group: the job's group_name.
 create or replace function pawl.queue_job_place(
-  p_shard smallint, p_id bigint, p_queue smallint, p_kind smallint, p_priority smallint, p_key text,
+  p_shard smallint, p_id bigint, p_queue smallint, p_kind smallint, p_priority smallint, p_key text, p_group text,
   out place text, out status text, out attempt smallint, out run_at timestamptz, out claimed_at timestamptz,
   out settled_at timestamptz, out process_id uuid, out worker bigint, out error text, out epoch bigint
 )
@@ -57,6 +57,11 @@ begin
   if place is null and p_key is not null then
     select 'parked', 'new', p.attempt into place, status, attempt
     from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = p_key and p.kind = p_kind and p.id = p_id;
+  end if;
+  if place is null and p_group is not null then
+    select 'grouped', 'new', g.attempt into place, status, attempt
+    from pawl.queue_grouped g
+    where g.shard = p_shard and g.queue = p_queue and g.group_name = p_group and g.priority = p_priority and g.id = p_id;
   end if;
   if place is null then
     select 'ready', 'new', run.attempt, run.epoch into place, status, attempt, epoch
@@ -101,7 +106,10 @@ language sql stable as $$
           where r.shard = p_shard and r.queue = j.queue and r.priority = j.priority and r.id <= p_id
           order by r.id desc limit 1
         ) run where run.past > p_id
-      ) then 'new'
+      )
+      or (j.group_name is not null and exists (
+        select 1 from pawl.queue_grouped g
+        where g.shard = p_shard and g.queue = j.queue and g.group_name = j.group_name and g.priority = j.priority and g.id = p_id)) then 'new'
     else 'complete'
   end
   from pawl.queue_job j left join pawl.queue_dead d on d.shard = j.shard and d.id = j.id

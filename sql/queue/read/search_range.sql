@@ -14,7 +14,7 @@ begin
         where j.shard = s.shard and j.id >= p_from and j.id < p_to
           and (p_query.queue is null or j.queue = p_query.queue) and (p_query.kinds is null or j.kind = any (p_query.kinds))
           and (p_query.since is null or j.created_at >= p_query.since) and (p_query.until is null or j.created_at < p_query.until)
-          and (p_query.status is null or (pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key)).status = p_query.status)
+          and (p_query.status is null or (pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name)).status = p_query.status)
         order by j.id desc limit p_limit) j
       order by 1 desc limit p_limit);
   end if;
@@ -25,7 +25,7 @@ begin
         and (p_query.queue is null or j.queue = p_query.queue) and (p_query.kinds is null or j.kind = any (p_query.kinds))
         and (p_query.since is null or j.created_at >= p_query.since) and (p_query.until is null or j.created_at < p_query.until)
         and t.said like all (p_query.likes) and t.said ~ all (p_query.regexes)
-        and (p_query.status is null or (pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key)).status = p_query.status)
+        and (p_query.status is null or (pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name)).status = p_query.status)
       order by j.id desc limit p_limit) j
     order by 1 desc limit p_limit);
 end $$;
@@ -82,6 +82,8 @@ begin
         where i.id < p_before limit p_block) d
       union all
       select p.shard, p.id from pawl.queue_parked p where p.queue = any (v_queues) and p.id < p_before
+      union all
+      select g.shard, g.id from pawl.queue_grouped g where g.queue = any (v_queues) and g.id < p_before
     ) x order by x.id desc limit p_block;
   end if;
 end $$;
@@ -94,7 +96,7 @@ begin
   return array(
     -- In steps, each more expensive than the one before.
     with said as materialized (
-      select j.shard, j.id, j.queue, j.kind, j.priority, j.key, case when p_query.likes = '{}' then '' else pawl.queue_text(j.payload) end as said
+      select j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name, case when p_query.likes = '{}' then '' else pawl.queue_text(j.payload) end as said
       from unnest(p_shards, p_ids) u (shard, id)
       cross join lateral (select j.* from pawl.queue_job j where j.shard = u.shard and j.id = u.id) j
       where (p_query.queue is null or j.queue = p_query.queue) and (p_query.kinds is null or j.kind = any (p_query.kinds))
@@ -108,7 +110,7 @@ begin
         where e.error is not null and x.said like all (p_query.likes) and x.said ~ all (p_query.regexes))
     )
     select f.id from fit f
-    where p_query.status is null or (pawl.queue_job_place(f.shard, f.id, f.queue, f.kind, f.priority, f.key)).status = p_query.status
+    where p_query.status is null or (pawl.queue_job_place(f.shard, f.id, f.queue, f.kind, f.priority, f.key, f.group_name)).status = p_query.status
     order by f.id desc);
 end $$;
 
@@ -120,7 +122,7 @@ language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_
 begin
   return array(
     with job as materialized (
-      select j.shard, j.id, j.queue, j.kind, j.priority, j.key from unnest(p_shards) s (shard) cross join lateral (
+      select j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name from unnest(p_shards) s (shard) cross join lateral (
         select j.* from pawl.queue_job j
         where j.shard = s.shard and j.id >= p_from and j.id < p_to
           and (p_query.queue is null or j.queue = p_query.queue) and (p_query.kinds is null or j.kind = any (p_query.kinds))
@@ -154,6 +156,9 @@ begin
     where not e.ids @> j.id
       and (j.key is null or not exists (
         select from pawl.queue_parked p where p.shard = j.shard and p.queue = j.queue and p.key = j.key and p.kind = j.kind and p.id = j.id))
+      and (j.group_name is null or not exists (
+        select from pawl.queue_grouped g
+        where g.shard = j.shard and g.queue = j.queue and g.group_name = j.group_name and g.priority = j.priority and g.id = j.id))
     order by j.id desc limit p_limit);
 end $$;
 

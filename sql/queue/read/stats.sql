@@ -27,9 +27,9 @@ begin
 
   return query
   select d.id, json_build_object(
-    'new', least(p_most, ready.n + delayed.n + parked.n), 'in-progress', running.n,
+    'new', least(p_most, ready.n + delayed.n + parked.n + grouped.n), 'in-progress', running.n,
     'error', dead.error, 'cancelled', dead.cancelled,
-    'ready', least(p_most, ready.n), 'delayed', delayed.n, 'parked', parked.n, 'inProgress', running.n,
+    'ready', least(p_most, ready.n), 'delayed', delayed.n, 'parked', least(p_most, parked.n + grouped.n), 'inProgress', running.n,
     'completePerMinute', case when rate.batches < 1000 then rate.jobs
       else round(rate.jobs * 60 / greatest(0.001, extract(epoch from v_now - rate.since))) end,
     'oldestReadyMs', oldest.ms, 'pausedAt', d.paused_at, 'pausedParts', pawl.queue_shown_parts(d.paused_parts), 'workers', worker.n, 'slots', worker.slots,
@@ -49,6 +49,10 @@ begin
     select count(*) as n from (
       select from generate_series(0, d.shards - 1) s cross join lateral (
         select from pawl.queue_parked r where r.shard = s::smallint and r.queue = d.id limit p_most) r limit p_most) x) parked
+  cross join lateral (
+    select count(*) as n from (
+      select from generate_series(0, case when d.per_group is not null then d.shards - 1 else -1 end) s cross join lateral (
+        select from pawl.queue_grouped r where r.shard = s::smallint and r.queue = d.id limit p_most) r limit p_most) x) grouped
   cross join lateral (select least(p_most, coalesce((v_running ->> d.id::text)::bigint, 0)) as n) running
   cross join lateral (
     select
@@ -93,7 +97,8 @@ declare
 begin
   select d.shards - 1 into v_shards from pawl.queue_definition d where d.id = v_queue;
   select coalesce(bool_or(exists (select 1 from pawl.queue_ready r where r.shard = s::smallint and r.queue = v_queue)), false),
-    coalesce(bool_or(exists (select 1 from pawl.queue_parked r where r.shard = s::smallint and r.queue = v_queue)), false),
+    coalesce(bool_or(exists (select 1 from pawl.queue_parked r where r.shard = s::smallint and r.queue = v_queue)
+      or exists (select 1 from pawl.queue_grouped r where r.shard = s::smallint and r.queue = v_queue)), false),
     coalesce(bool_or(exists (select 1 from pawl.queue_running r where r.shard = s::smallint and r.queue = v_queue)), false),
     coalesce(bool_or(exists (select 1 from pawl.queue_delayed r where r.shard = s::smallint and r.queue = v_queue)), false)
   into ready, parked, running, delayed from generate_series(0, v_shards) s;

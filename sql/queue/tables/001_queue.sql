@@ -4,6 +4,7 @@
 --   queue_ready     may run now; one row is a *run* of n consecutive jobs, so that a bulk enqueue costs one ready row
 --   queue_delayed   may run at run_at (asked for later, or backing off after a failure)
 --   queue_parked    behind another job of its key
+--   queue_grouped   waits for a place of its group, see group/admit.sql
 --   queue_running   in progress; one row per claimed batch, its primary key is the fencing token
 --   queue_dead      ended in error or cancelled
 --   none of them    complete; queue_receipt says when and by which process, one row per settled batch
@@ -29,6 +30,7 @@ create table pawl.queue_definition (
   attempts    smallint not null default 15 check (attempts >= 1),
   history     interval,                       -- null: kept for ever
   blocks      boolean not null default false, -- a job that ends in error stops its key, see block.sql
+  per_group   integer check (per_group >= 1), -- how many jobs of a group may be admitted; null: no job has ever had a group, see queue_register
   paused_at   timestamptz,
   paused_parts json,                          -- [{nth, kind, key, tag, since}, …], see pause.sql; null: none
   lost_at     timestamptz,                    -- a worker with hold 'transaction' was found dead: its like note at once what they run
@@ -67,6 +69,7 @@ create table pawl.queue_job (
   key         text check (octet_length(key) between 1 and 1000),
   payload     json not null,      -- json, not jsonb: kept to the letter (digits, key order), and cheaper both ways
   options     json,               -- what was asked for this job alone: see job_options.sql; null for nearly all jobs
+  group_name  text check (octet_length(group_name) between 1 and 100),
   primary key (shard, id)
 );
 create unique index queue_job_only_one on pawl.queue_job (shard, queue, kind, key) where only_one;
@@ -126,6 +129,7 @@ create table pawl.queue_delayed (
   lost      smallint not null default 0,
   epoch     bigint,
   key       text,
+  group_name text,                -- it has no place of its group, and has to be admitted when it is due
   primary key (shard, queue, run_at, id),
   constraint queue_delayed_run_is_plain check (n = 1 or (key is null and lost = 0))
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
@@ -143,6 +147,39 @@ create table pawl.queue_parked (
   key       text not null,
   primary key (shard, queue, key, kind, id)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- Jobs that wait for a place of their group.
+create table pawl.queue_grouped (
+  id          bigint not null,
+  made_at     timestamptz,       -- of its enqueue: jobs of one enqueue may become a run; null: it stands alone
+  shard       smallint not null,
+  queue       smallint not null,
+  priority    smallint not null,
+  kind        smallint not null,
+  attempt     smallint not null,
+  lost        smallint not null,
+  key         text,
+  group_name  text not null,
+  primary key (shard, queue, group_name, priority, id)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- The admitted jobs of groups: each has one of the places of its group.
+create table pawl.queue_place (
+  id          bigint not null,
+  shard       smallint not null,
+  queue       smallint not null,
+  group_name  text not null,
+  primary key (shard, id)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+create index queue_place_group on pawl.queue_place (shard, queue, group_name);
+
+-- Groups in which a job may be admitted since this was written: it waits now, or a place was given back.
+create table pawl.queue_group_note (
+  shard       smallint not null,
+  queue       smallint not null,
+  group_name  text not null
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+create index queue_group_note_queue on pawl.queue_group_note (shard, queue);
 
 -- A key that somebody works on (held), or whose jobs wait in queue_parked behind a head that is ready or delayed (not held).
 create table pawl.queue_key (
@@ -434,7 +471,8 @@ create index queue_watch_check on pawl.queue_watch (check_at) where check_at is 
 create index queue_watch_batch on pawl.queue_watch (id) where sort = 'batch';
 create index queue_watch_over on pawl.queue_watch (queue, over_at) where over_at is not null;
 
--- Jobs that a watch waits for and that have not ended; batches that it waits for are of shard -1. Of a process: one job a row. Otherwise up to 256 jobs of one bucket, so that
+-- Jobs that a watch waits for and that have not ended. A part of watch 0, in bucket -1, stands for the places of the groups of a queue, which
+-- first names: what ends jobs then looks for these, too. Batches that it waits for are of shard -1. Of a process: one job a row. Otherwise up to 256 jobs of one bucket, so that
 -- what ends is found by equality, and a settlement touches few rows.
 create table pawl.queue_watch_part (
   shard        smallint not null,

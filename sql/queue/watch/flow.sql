@@ -62,19 +62,19 @@ begin
   perform pg_current_xact_id();  -- before the ids: see search_index.sql
   v_ids := array(select nextval('pawl.queue_job_id') from generate_series(1, p_n));
   with job as (
-    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options)
+    insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options, group_name)
     select v_ids[e.ord], p_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]),
-      coalesce(e.run_at, p_now + e.delay * interval '1 millisecond'), e.key, e.value, nullif(e.options::text, 'null')::json
+      coalesce(e.run_at, p_now + e.delay * interval '1 millisecond'), e.key, e.value, pawl.queue_without_group(e.options), e.options ->> 'group'
     from rows from (
       json_array_elements(p_payloads), unnest(p_kinds), unnest(p_priorities), unnest(p_run_at), unnest(p_keys), json_array_elements(p_options),
       unnest(p_delays)) with ordinality e (value, kind, priority, run_at, key, options, delay, ord)
-    returning id, kind, priority, case when v_keyed then key end as key, run_at is not null or options is not null or (key is not null and v_keyed) as is_single
+    returning id, kind, priority, case when v_keyed then key end as key, group_name, run_at is not null or options is not null or group_name is not null or (key is not null and v_keyed) as is_single
   ), placed as (
     select j.*, j.id - row_number() over w as island, row_number() over w as nth from job j
     window w as (partition by j.kind, j.priority, j.is_single order by j.id)
   )
-  insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, key)
-  select pawl.queue_never(), min(p.id), p_shard, p_queue, p.priority, p.kind, count(*), min(p.key)
+  insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, key, group_name)
+  select pawl.queue_never(), min(p.id), p_shard, p_queue, p.priority, p.kind, count(*), min(p.key), min(p.group_name)
   from placed p group by p.kind, p.priority, p.island, (p.nth - 1) / 256, case when p.is_single then p.id end;
   if p_options is not null then
     perform pawl.queue_note_options(p_shard, v_ids);

@@ -6,7 +6,8 @@
 --
 -- Rows are locked last, parts before watches; parts by bucket, watch and first job.
 
--- Jobs of a shard have ended, in this transaction. Answers the queues in which there may be something to claim now. Jobs that end
+-- Jobs of a shard have ended, in this transaction. Those of groups give their places back, and who waits for a job is told. Answers the
+-- queues in which there may be something to claim now. Jobs that end
 -- since others did are dealt with like those, by a loop: a chain of a thousand jobs would not fit on the stack. p_briefly: this
 -- transaction has locked watches before. Only who holds none waits for parts, or else two would wait for each other.
 create or replace function pawl.queue_ended(p_shard smallint, p_ids int8multirange[], p_briefly boolean default false) returns smallint[]
@@ -19,14 +20,17 @@ declare
   v_done int := 0;
   v_step record;
 begin
+  if v_sets[1] is not null and exists (select 1 from pawl.queue_place p where p.shard = p_shard) then
+    v_queues := pawl.queue_leave_places(p_shard, v_sets[1]);
+  end if;
   while v_done < cardinality(v_sets) loop
     v_done := v_done + 1;
     continue when v_sets[v_done] is null;
+    -- Where there are places of groups, each settlement comes by here.
+    continue when not exists (select 1 from pawl.queue_watch_part w where w.shard = v_shards[v_done] and w.bucket >= 0);
     if current_setting('transaction_isolation') <> 'read committed' then
       -- Its snapshot may be older than the ends of other jobs: it would not see that nothing is left.
-      if exists (select 1 from pawl.queue_watch_part w where w.shard = v_shards[v_done]) then
-        perform pawl.queue_look_again(v_shards[v_done], v_sets[v_done]);
-      end if;
+      perform pawl.queue_look_again(v_shards[v_done], v_sets[v_done]);
       continue;
     elsif v_done > 1 or p_briefly then
       begin
@@ -202,7 +206,7 @@ begin
   end loop;
 end $$;
 
--- The jobs of these watches may run, or are delayed as they were asked to be. Those that were cancelled meanwhile are not there. Plain
+-- The jobs of these watches may run, or are delayed as they were asked to be; those of groups are due at once, and are admitted then. Those that were cancelled meanwhile are not there. Plain
 -- jobs of one enqueue with consecutive ids become runs, though each had a watch of its own: as when they are ready from the beginning.
 -- Answers their queues, and whether a job was passed over.
 create or replace function pawl.queue_free_children(p_watches bigint[], out queues smallint[], out passed boolean)
@@ -222,10 +226,11 @@ language sql /* planner: loop */ as $$
     from gone g cross join lateral (
       select j.run_at, j.created_at, j.options from pawl.queue_job j where j.shard = g.shard and j.id = g.id limit 1) j
   ), later as (
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
-    select c.due, c.id, c.shard, c.queue, c.priority, c.kind, c.n, c.attempt, c.lost, c.epoch, c.key from child c where c.is_later
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt, lost, epoch, key, group_name)
+    select case when c.is_later then c.due else clock_timestamp() end, c.id, c.shard, c.queue, c.priority, c.kind, c.n, c.attempt, c.lost, c.epoch, c.key, c.group_name
+    from child c where c.is_later or c.group_name is not null
   ), placed as (
-    select c.*, row_number() over w as nth, c.id - row_number() over w as island from child c where c.is_later is not true
+    select c.*, row_number() over w as nth, c.id - row_number() over w as island from child c where c.is_later is not true and c.group_name is null
     window w as (partition by c.shard, c.queue, c.priority, c.kind, c.attempt, c.created_at, c.is_plain order by c.id)
   ), ready as (
     insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost, epoch, key)

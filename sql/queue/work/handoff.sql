@@ -11,6 +11,7 @@
 --   it has a key, and a kind of the queue coalesces or waits for another: one probe does not find what comes next of the key
 --   it has a single attempt, which would be lost if the worker has just died
 --   it does not fit into a notification
+--   it has a group, in which it has to be admitted
 --   the commit is not flushed: a crash of the server could undo an enqueue of which a worker was notified
 --   the isolation is above read committed: an offer that another enqueue has just used would be an error
 -- Answers {"id": the job's, "isSlow": the search for an offer took longer than it should, because old snapshots keep deleted rows, and
@@ -37,7 +38,7 @@ declare
   v_epoch bigint;
   v_sleeps boolean;
 begin
-  if p_run_at is not null or p_delay is not null then
+  if p_run_at is not null or p_delay is not null or p_options ->> 'group' is not null then
     return '{"id":' || pawl.queue_add_one(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, p_run_at, p_options, p_delay) || '}';
   end if;
   v_sleeps := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.wants_notify);

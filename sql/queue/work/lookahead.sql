@@ -85,7 +85,7 @@ begin
   return '[' || v_jobs || ']';
 end $$;
 
--- Removes what blocked a lane's queue_claim_one, in a transaction that ends in the same message: brings back due jobs, takes the first run
+-- Removes what blocked a lane's queue_claim_one, in a transaction that ends in the same message: brings back due jobs, gives places of groups, takes the first run
 -- apart, so that its other jobs are not locked with one of it, or moves away jobs whose keys are busy, or that wait for a delayed
 -- predecessor; all of it for the rows that the claim saw. Answers how many jobs it moved: 0 when another process has done it, or is at it.
 create or replace function pawl.queue_unblock_claim(p_queue smallint, p_shard smallint, p_what text, p_rows int, p_priority smallint, p_after bigint) returns bigint
@@ -95,8 +95,8 @@ declare
   v_keys text[];
   v_heads bigint[];
 begin
-  if p_what = 'due' then
-    return pawl.queue_bring_due(p_queue, p_shard);
+  if p_what in ('due', 'places') then
+    return pawl.queue_bring_due(p_queue, p_shard, p_what = 'places');
   elsif p_what = 'run' then
     select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt into v_run from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.key is null

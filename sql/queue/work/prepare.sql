@@ -1,7 +1,7 @@
 -- What every claim does first: what is due becomes ready, and the worker must be one that is known.
 
 -- What a claim begins with. Answers 'paused' when nothing may be claimed, 'promoted' when jobs that are due were brought to
--- queue_ready, or 'due' where the caller may not do that, otherwise null.
+-- queue_ready, 'due' where the caller may not do that, or 'places' where places of groups are to be given, too; otherwise null.
 create or replace function pawl.queue_prepare(p_queue smallint, p_shard smallint, p_worker bigint, p_promotes boolean default true) returns text
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -10,36 +10,50 @@ declare
 begin
   select d.paused_at is not null as paused,
     exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now) as live,
-    exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now) as due
+    exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now) as due,
+    case when d.per_group is not null then
+      exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue) else false end as noted
   into v_state from pawl.queue_definition d where d.id = p_queue;
   if v_state.paused then
     return 'paused';
   elsif not v_state.live then
     raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
-  elsif v_state.due and not p_promotes then
-    return 'due';
-  elsif v_state.due then
-    perform pawl.queue_bring_due(p_queue, p_shard);
+  elsif (v_state.due or v_state.noted) and not p_promotes then
+    return case when v_state.noted then 'places' else 'due' end;
+  elsif v_state.due or v_state.noted then
+    perform pawl.queue_bring_due(p_queue, p_shard, v_state.noted);
     return 'promoted';
   end if;
   return null;
 end $$;
 
--- Brings what is due of a queue, a thousand jobs at most. Answers how many.
-create or replace function pawl.queue_bring_due(p_queue smallint, p_shard smallint) returns bigint
+-- Brings what is due of a queue, a thousand jobs at most. p_admits: gives places of groups, too. Answers how many became ready.
+create or replace function pawl.queue_bring_due(p_queue smallint, p_shard smallint, p_admits boolean default false) returns bigint
 language plpgsql set enable_seqscan = off as $$
+declare
+  v_moved record;
 begin
   perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + p_shard));
   if exists (select 1 from pawl.queue_kind k where k.queue = p_queue and k.debounce is not null) then
     perform pawl.queue_debounce(p_queue, p_shard);
   end if;
-  return pawl.queue_promote(p_queue, p_shard, 1000);
+  v_moved := pawl.queue_promote(p_queue, p_shard, 1000);
+  if v_moved.grouped is not null then
+    perform pawl.queue_line_up(p_queue, p_shard, v_moved.grouped, v_moved.attempts, v_moved.losts);
+  end if;
+  if p_admits or v_moved.grouped is not null then
+    return v_moved.brought + pawl.queue_admit(p_queue, p_shard);
+  end if;
+  return v_moved.brought;
 end $$;
 
 -- Moves due jobs to queue_ready. Bounded, so that a million jobs due at once do not stall one claim. The caller has
 -- the lock of the empty key, which no job has: of two at once, the one with the later jobs of a key might commit first.
--- It is the first lock of a transaction that ends in the same message, so others wait for it only a moment. Answers how many.
-create or replace function pawl.queue_promote(p_queue smallint, p_shard smallint, p_limit int) returns bigint
+-- It is the first lock of a transaction that ends in the same message, so others wait for it only a moment. Answers how many, and which
+-- jobs have to be admitted to their group first: these are in no place now.
+create or replace function pawl.queue_promote(
+  p_queue smallint, p_shard smallint, p_limit int, out brought bigint, out grouped bigint[], out attempts smallint[], out losts smallint[]
+)
 language sql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
   with due as materialized (
     select d.ctid as tid from pawl.queue_delayed d
@@ -51,9 +65,11 @@ language sql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
     delete from pawl.queue_delayed d where d.ctid = any (array(select tid from due)) returning d.*
   ), brought as (
     insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
-    select id, shard, queue, priority, kind, n, attempt, lost, epoch, key from gone order by priority, id returning 1
+    select id, shard, queue, priority, kind, n, attempt, lost, epoch, key from gone where group_name is null order by priority, id returning 1
   )
-  select count(*) from brought
+  select (select count(*) from brought), array_agg(g.id) filter (where g.group_name is not null),
+    array_agg(g.attempt) filter (where g.group_name is not null), array_agg(g.lost) filter (where g.group_name is not null)
+  from gone g
 $$;
 
 -- More is due than one claim promotes. The next one of a key may be among what is left, with a lower id than what is ready: the
@@ -68,7 +84,7 @@ begin
     cross join lateral (
       select d.ctid as tid from pawl.queue_delayed d
       where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.kind = k.id and d.run_at <= clock_timestamp()
-        and (k.debounce is null or d.attempt > 0 or d.epoch is not null)
+        and (k.debounce is null or d.attempt > 0 or d.epoch is not null) and d.group_name is null
       order by d.run_at limit p_limit for update skip locked) d
     limit p_limit
   ), gone as (

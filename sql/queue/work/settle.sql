@@ -87,6 +87,10 @@ begin
   if exists (select 1 from pawl.queue_watch_part w where w.shard = p_shard) then
     if p_fail is not null then
       v_ended := array_append(v_ended, pawl.queue_failed(p_shard, p_fail, v_now));
+      if p_queue = any (pawl.queue_leave_delayed(p_shard, p_fail)) then
+        perform pawl.queue_wake(p_queue);
+        v_has_next := true;
+      end if;
     end if;
     v_has_next := p_queue = any (pawl.queue_ended(p_shard, v_ended)) or v_has_next;
   end if;
@@ -167,7 +171,8 @@ begin
 end $$;
 
 -- Jobs that did not complete. Of the jobs of one key that wait for a retry the first becomes the key's head, delayed;
--- everything else of the key is parked behind it, to be brought back when the key is given up. Jobs without a key of which all is the
+-- everything else of the key is parked behind it, to be brought back when the key is given up. A job of a group without such a key gives its place
+-- back while it waits. Jobs without a key of which all is the
 -- same stay together, as runs: a thousand that fail cost hardly more than a thousand that do not. A job with options of its own stands
 -- alone: the jobs of a run share their origin.
 create or replace function pawl.queue_fail(
@@ -197,12 +202,12 @@ begin
       a."to" in ('retry', 'release') as lives, not a.behind and (a."to" = 'retry' or coalesce(a.wait, 0) > 0) as waits
     from asked a join mine m on m.claim = a.claim
   ), job as materialized (
-    select v.*, j.id, j.kind, j.priority, j.is_special, k.key, k.epoch, j.key as own_key,
+    select v.*, j.id, j.kind, j.priority, j.group_name, j.is_special, k.key, k.epoch, j.key as own_key,
       row_number() over (partition by v.part order by j.id) as nth,
       row_number() over (partition by v.part, j.kind, j.priority, k.key is null, j.is_special order by j.id) as nth_alike
     from move v cross join lateral unnest(v.ids) u (span)
     cross join lateral (  -- "offset" keeps the planner from reading all jobs once and passing over them for each span
-      select j.id, j.kind, j.priority, j.key, j.options is not null as is_special from pawl.queue_job j
+      select j.id, j.kind, j.priority, j.key, j.group_name, j.options is not null or j.group_name is not null as is_special from pawl.queue_job j
       where j.shard = p_shard and j.id >= lower(u.span) and j.id < upper(u.span) offset 0) j
     left join lateral (
       select k.key, k.epoch from pawl.queue_key k
@@ -212,17 +217,17 @@ begin
     select j.id, p_now, p_shard, p_queue, j.kind, j.attempt, j."to", j.own_key, coalesce(j.error, j.reason)
     from job j where not j.lives
   ), plain as materialized (
-    select min(j.id) as id, count(*) as n, j.kind, j.priority, min(j.spent) as spent, min(j.lost) as lost, min(j.wait) as wait
+    select min(j.id) as id, count(*) as n, j.kind, j.priority, min(j.spent) as spent, min(j.lost) as lost, min(j.wait) as wait, min(j.group_name) as group_name
     from job j where j.lives and j.key is null
     group by j.part, j.kind, j.priority, j.id - j.nth_alike, (j.nth_alike - 1) / 256, case when j.lost > 0 or j.is_special then j.id end
   ), line as materialized (
     select j.*, row_number() over (partition by j.key, j.waits order by j.id) = 1 and j.waits as is_head from job j where j.lives and j.key is not null
   ), delayed as (
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
-    select p_now + p.wait * interval '1 millisecond', p.id, p_shard, p_queue, p.priority, p.kind, p.n, p.spent, p.lost, null, null
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt, lost, epoch, key, group_name)
+    select p_now + p.wait * interval '1 millisecond', p.id, p_shard, p_queue, p.priority, p.kind, p.n, p.spent, p.lost, null, null, p.group_name
     from plain p where p.wait > 0
     union all
-    select p_now + l.wait * interval '1 millisecond', l.id, p_shard, p_queue, l.priority, l.kind, 1, l.spent, l.lost, l.epoch, l.key
+    select p_now + l.wait * interval '1 millisecond', l.id, p_shard, p_queue, l.priority, l.kind, 1, l.spent, l.lost, l.epoch, l.key, null
     from line l where l.is_head
   ), ready as (
     insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost)

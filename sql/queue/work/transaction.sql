@@ -4,7 +4,7 @@
 -- One unit, for a claim whose transaction stays open while its handler runs (hold: 'transaction'). The same answer as
 -- queue_claim. At the end only the unit that is claimed is locked, and its key: a client that stands still between two messages
 -- makes nothing else wait. Before there is something to claim, due jobs may have to be brought back, or jobs that cannot be claimed may
--- have to be moved away. That is left to queue_unblock_claim ("blockedBy": 'due', 'run' or 'keys'), in a transaction of its own. "again" says that
+-- have to be moved away. That is left to queue_unblock_claim ("blockedBy": 'due', 'places', 'run' or 'keys'), in a transaction of its own. "again" says that
 -- there may be something to claim, from where this search began, once that is done. p_unblocked: it has been done just now. Jobs that are
 -- still due are then more than one call brings back, or another process has them; keys of which something is due are left alone.
 -- A job without a key gets no row in queue_running, since no other process could see it. "claimedAt" says so: a settlement of the job
@@ -33,6 +33,8 @@ begin
       where d.id = p_queue and d.paused_at is null and d.paused_parts is null and f.plain
         and exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now)
         and (p_unblocked or not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now))
+        and (p_unblocked or d.per_group is null
+          or not exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue))
     ), gone as (
       delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.n = 1
     )
@@ -79,8 +81,8 @@ declare
 begin
   if v_state = 'paused' then
     return '{"paused":true,"runs":[],"keys":[],"seen":0}';
-  elsif v_state = 'due' and not p_unblocked then
-    return '{"runs":[],"keys":[],"seen":0,"again":true,"blockedBy":"due"}';
+  elsif v_state is not null and not p_unblocked then
+    return concat('{"runs":[],"keys":[],"seen":0,"again":true,"blockedBy":"', v_state, '"}');
   end if;
 
   -- 1. Which sort of row comes first: with a key, or without. Jobs that dead workers ran are left to the rescue, which charges them: see
@@ -108,7 +110,7 @@ begin
       v_after := coalesce(v_last.id, p_after);
       v_keys := v_last.keys;
       v_epochs := v_last.epochs;
-      if v_state = 'due' and v_keys is not null then
+      if v_state is not null and v_keys is not null then
         v_clear := pawl.queue_clear_keys(p_queue, p_shard, v_keys);
         select array_agg(u.key order by u.ord), array_agg(u.epoch order by u.ord) into v_keys, v_epochs
         from unnest(v_keys, v_epochs) with ordinality u (key, epoch, ord) where u.key = any (v_clear);
@@ -155,7 +157,7 @@ begin
   -- 3. Nothing.
   return concat('{"runs":[],"keys":[],"seen":', v_seen, ',"last":{"priority":', v_priority, ',"id":', v_after, '}',
     ',"blockedBy":"' || coalesce(v_state, v_blocked_by) || '"',
-    case when v_state = 'due' or exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
+    case when v_state is not null or exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
     ',"due":' || (
       select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
       where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');

@@ -1,6 +1,6 @@
 -- What the processes tell the database: which queues exist, that they live, and how far their jobs have come.
 
--- Declares a queue: {name, shards, keyed, blocks, attempts, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
+-- Declares a queue: {name, shards, keyed, blocks, attempts, perGroup, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
 -- afterError, attempts, needsKey, onError, rule: what is more than unique, debounce, debounceMax: seconds}]}. Answers {queue, kinds:
 -- {name: id}}. A kind that is not declared any more stays: its jobs may be
 -- outstanding. Writes nothing when nothing changed, so that a hundred starting processes do not queue up here.
@@ -12,11 +12,12 @@ declare
   v_name text := p_declared ->> 'name';
   v_blocks boolean := coalesce((p_declared ->> 'blocks')::boolean, false);
   v_timeout text;
+  v_per_group int := (p_declared ->> 'perGroup')::int;
 begin
   select * into v_queue from pawl.queue_definition where name = v_name;
   if not found then
-    insert into pawl.queue_definition (name, shards, keyed, blocks, attempts, history)
-    values (v_name, (p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, v_blocks, (p_declared ->> 'attempts')::smallint, v_history)
+    insert into pawl.queue_definition (name, shards, keyed, blocks, attempts, history, per_group)
+    values (v_name, (p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, v_blocks, (p_declared ->> 'attempts')::smallint, v_history, v_per_group)
     on conflict (name) do nothing;
     select * into v_queue from pawl.queue_definition where name = v_name;
   end if;
@@ -34,6 +35,13 @@ begin
         v_name using errcode = 'PW003';
     end;
     perform pawl.queue_require_drained(v_queue);
+  end if;
+  -- Where jobs may have groups, a declaration without a limit leaves them without one, and does not leave them.
+  if v_per_group is null and v_queue.per_group is not null then
+    v_per_group := pawl.queue_unlimited();
+  end if;
+  if v_per_group is distinct from v_queue.per_group then
+    perform pawl.queue_change_places(v_queue.id, v_per_group);
   end if;
   update pawl.queue_definition d set
     shards = (p_declared ->> 'shards')::smallint, keyed = (p_declared ->> 'keyed')::boolean, blocks = v_blocks,
@@ -76,6 +84,7 @@ begin
   if exists (select 1 from pawl.queue_ready r where r.queue = p_queue.id)
     or exists (select 1 from pawl.queue_delayed d where d.queue = p_queue.id)
     or exists (select 1 from pawl.queue_parked p where p.queue = p_queue.id)
+    or exists (select 1 from pawl.queue_grouped g where g.queue = p_queue.id)
     or exists (select 1 from pawl.queue_running r where r.queue = p_queue.id) then
     raise exception 'queue "%" has outstanding jobs, so its shards (%) and concurrency.perKey (%) cannot change; drain it first, or declare it as it is',
       p_queue.name, p_queue.shards, case when p_queue.keyed then '1' else 'Infinity' end using errcode = 'PW003';

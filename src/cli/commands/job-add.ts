@@ -10,6 +10,7 @@ import { type Cli, run } from '../setup/run.ts';
 
 interface AddFlags {
   readonly key?: string;
+  readonly group?: string;
   readonly priority?: number;
   readonly runAt?: Date;
   readonly expiresAt?: Date;
@@ -30,6 +31,7 @@ export function addJobAdd(job: Command): void {
     .command('add <queue> <kind> [payload]')
     .description('add a job; the payload is JSON, "-" reads it from stdin')
     .option('--key <key>', 'jobs of one key run one after another')
+    .option('--group <group>', 'at most so many jobs of it run at a time as the queue declares')
     .option('--priority <n>', 'lower runs first', wholeNumber(-32_768, 32_767))
     .option('--run-at <time>', 'the earliest time: ISO 8601, or a delay such as 10m', timeArgument)
     .option('--expires-at <time>', 'cancel it unless it has begun by then: ISO 8601, or 10m from now', timeArgument)
@@ -72,8 +74,8 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
     cli.talk.say(`would add a job "${kind}" to queue "${queue}"`);
     return EXIT.done;
   }
-  const { key, priority, runAt, expiresAt, attempts, tag: tags, after, uniqueReplace } = flags;
-  const given = { key, priority, runAt, expiresAt, attempts, tags, after };
+  const { key, group, priority, runAt, expiresAt, attempts, tag: tags, after, uniqueReplace } = flags;
+  const given = { key, group, priority, runAt, expiresAt, attempts, tags, after };
   const added = await admin.enqueue(queue, kind, value, { ...given, ...(unique !== undefined && { unique }) });
   if (added.duplicate) {
     const became = uniqueReplace ? 'waits already; it has this payload now' : 'exists already; nothing was added';

@@ -85,6 +85,7 @@ const FIELDS: readonly Field<Shown>[] = [
   { title: 'queue', of: (job) => job.queue },
   { title: 'kind', of: (job) => job.kind },
   { title: 'key', of: (job) => job.key },
+  { title: 'group', of: (job) => job.group ?? undefined },
   { title: 'status', of: (job) => job.status },
   { title: 'why', of: (job) => job.explanation.reasons.map(({ text }) => text).join('\n') },
   { title: 'priority', of: (job) => job.priority },

@@ -15,6 +15,7 @@ export interface JobBody {
   readonly kind: string;
   readonly payload: unknown;
   readonly key: string | undefined;
+  readonly group: string | undefined;
   readonly priority: number;
   readonly runAt: Date | undefined;
   /** In milliseconds. */
@@ -42,6 +43,7 @@ export const jobFields: JobFields = {
   kind: text({ max: 100 }),
   payload: anything('any JSON'),
   key: maybe(text({ about: 'jobs of one key run one after another; at most 1,000 bytes' })),
+  group: maybe(text({ max: 100, about: 'at most so many jobs of it run at a time as the queue declares' })),
   priority: integer({ min: -32_768, max: 32_767, default: 0, about: 'lower runs first' }),
   runAt: maybe(time('not before')),
   delay: maybe(

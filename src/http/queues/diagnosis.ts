@@ -60,7 +60,7 @@ const RULES: readonly Rule[] = [
     code: 'blocked_by_key',
     level: 'warning',
     holds: ({ ready, parked }) => ready === 0 && parked > 0,
-    text: ({ parked }) => `${parked} jobs wait behind other jobs of their keys, and none is ready`,
+    text: ({ parked }) => `${parked} jobs wait behind other jobs of their keys or groups, and none is ready`,
     advice: 'look at what runs, or fails, at the head of these keys',
   },
   {

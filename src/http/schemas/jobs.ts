@@ -23,6 +23,7 @@ const job = {
   queue: text,
   kind: text,
   key: orNull(text),
+  group: orNull(text),
   status: jobStatus,
   priority: whole,
   attempt: whole,

@@ -30,6 +30,7 @@ export const QUEUES: Schemas = {
     name: text,
     shards: whole,
     keyed: yes,
+    perGroup: orNull(whole),
     attempts: whole,
     historyMs: orNull(number),
     pausedAt: orNull(time),

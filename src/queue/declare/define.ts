@@ -77,7 +77,7 @@ const shape = {
     backoff: backoffShape(BACKOFF),
   }),
   history,
-  concurrency: object({ perKey }),
+  concurrency: object({ perKey, perGroup: optional(integer({ min: 1, max: 10_000 })) }),
   keyOnError: oneOf(['continue', 'block'], { default: 'continue' }),
 };
 
@@ -128,6 +128,7 @@ export function define(name: string, options: QueueOptions): Definition {
     attempts: given.retry.attempts,
     historyMs: given.history,
     keyed,
+    perGroup: given.concurrency.perGroup,
     blocksKeys: given.keyOnError === 'block',
   });
 }

@@ -12,6 +12,11 @@ export function withinRows(definition: Definition): Definition {
       "keyOnError: 'block' is not there on DynamoDB: the head of a key there names the job that comes next, and no job that has ended; retry from the handler, or keep the queue on Postgres",
     );
   }
+  if (definition.perGroup !== undefined) {
+    throw new NotSupported(
+      'concurrency.perGroup is not there on DynamoDB: a claim takes jobs in their order without reading them, and the end of a job changes no row that would count its group; hold a lock in the handler, or keep the queue on Postgres',
+    );
+  }
   const kinds = new Map(
     [...definition.kinds].map(([name, kind]) => {
       if (kind.unique?.replace === true) {

@@ -26,6 +26,7 @@ export interface Reason {
     | 'queue_paused'
     | 'part_paused'
     | 'behind_job'
+    | 'group_full'
     | 'key_blocked'
     | 'blocks_key'
     | 'waits_for_kind'
@@ -51,7 +52,7 @@ export interface Reason {
 /** The facts that pawl.queue_explain() returns. */
 export interface Facts {
   readonly status: JobStatus;
-  readonly place: 'ready' | 'delayed' | 'parked' | 'running' | 'dead' | 'complete';
+  readonly place: 'ready' | 'delayed' | 'parked' | 'grouped' | 'running' | 'dead' | 'complete';
   readonly queue: string;
   readonly kind: string;
   readonly key: string | null;
@@ -72,6 +73,8 @@ export interface Facts {
   /** It ended in error, and its key stands still. */
   readonly isBlocker?: boolean;
   readonly before: Before | null;
+  /** Where it waits for a place of its group. */
+  readonly group?: GroupFacts | null;
   readonly waits: { readonly job: string; readonly kind: string; readonly place: string } | null;
   readonly ahead: number | null;
   readonly failure: { readonly at: string; readonly reason: string; readonly error: string | null } | null;
@@ -86,6 +89,16 @@ export interface Facts {
   readonly isHeld: boolean;
   /** What was asked for this job alone; missing or null where nothing was. */
   readonly own?: Pick<OwnOptions, 'attempts' | 'timeout' | 'backoff' | 'expiresAt'> | null;
+}
+
+interface GroupFacts {
+  readonly name: string;
+  /** null: any number. */
+  readonly places: number | null;
+  readonly taken: number;
+  /** The ids of the first that have a place. */
+  readonly holders: readonly string[];
+  readonly ahead: number;
 }
 
 interface WorkerAddress {
@@ -178,6 +191,7 @@ function whyNew(facts: Facts): Reason[] {
     ...held(facts),
     ...later(facts),
     ...parents(facts),
+    ...groupFull(facts),
     ...blocked(facts),
     ...paused(facts),
     ...partPaused(facts),
@@ -265,6 +279,23 @@ function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
   }[before.place];
   const text = `behind job ${before.job} of its key "${key}", which ${doing}`;
   return [...reasons, { code: 'behind_job', text, job: before.job, worker }];
+}
+
+function groupFull({ group }: Facts): Reason[] {
+  if (group === undefined || group === null) return [];
+  const { name, places, taken, holders, ahead } = group;
+  if (places === null || taken < places) {
+    return [
+      {
+        code: 'next',
+        text: `the next poll of a worker gives it a place of group "${name}", ${count(ahead)} ahead of it`,
+        ahead,
+      },
+    ];
+  }
+  const others = taken > holders.length ? ' and others' : '';
+  const text = `${taken} of ${places} places of group "${name}" are taken, by ${holders.length === 1 ? 'job' : 'jobs'} ${holders.join(', ')}${others}; ${count(ahead)} ahead of it`;
+  return [{ code: 'group_full', text, job: holders[0], ahead }];
 }
 
 function paused({ pausedAt, queue }: Facts): Reason[] {

@@ -214,7 +214,7 @@ function words(stats: QueueStats): string {
   const count = (n: number, what: string): string => `${n === COUNT_LIMIT ? '10,000 or more' : n} ${what}`;
   const counts = [
     count(ready, 'ready'),
-    count(parked, 'behind others of their key'),
+    count(parked, 'behind others of their key or group'),
     count(inProgress, 'in progress'),
     count(delayed, 'delayed'),
   ].join(', ');

@@ -14,7 +14,7 @@ export interface QueueStats {
   readonly ready: number;
   /** Jobs that are enqueued for later, or backing off after a failure. */
   readonly delayed: number;
-  /** Jobs behind another job of their key. */
+  /** Jobs behind another job of their key, and jobs that wait for a place of their group. */
   readonly parked: number;
   /** The same as `in-progress`, under a name that needs no quotes. */
   readonly inProgress: number;
@@ -40,6 +40,8 @@ export interface QueueRecord {
   readonly shards: number;
   /** True: at most one unit of a key runs at a time. */
   readonly keyed: boolean;
+  /** How many jobs of a group run at a time; null: no limit. */
+  readonly perGroup: number | null;
   readonly attempts: number;
   /** How long settled jobs are kept; null: for ever. */
   readonly historyMs: number | null;

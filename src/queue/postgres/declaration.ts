@@ -9,6 +9,7 @@ export function declarationOf(definition: Definition): object {
     keyed: definition.keyed,
     blocks: definition.blocksKeys,
     attempts: definition.attempts,
+    perGroup: definition.perGroup ?? null,
     history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
     kinds: [...definition.kinds.values()].map((kind) => ({
       name: kind.name,

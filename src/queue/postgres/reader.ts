@@ -14,7 +14,7 @@ import { type PausedPart, type ShownPart, toPausedPart } from '../paused-part.ts
 import { alone, only } from './runner.ts';
 
 /** The columns of pawl.job under the names of JobRecord. */
-const JOB = `id::text as id, queue, kind, key, status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",
+const JOB = `id::text as id, queue, kind, key, "group", status, priority, attempt, payload, ${instant('enqueued_at')} as "enqueuedAt", ${instant('run_at')} as "runAt",
   ${instant('claimed_at')} as "claimedAt", ${instant('settled_at')} as "settledAt", process_id::text as "processId", error, progress, result,
   schedule as "scheduleName", ${instant('tick_at')} as "tickAt", options, attempts`;
 
@@ -35,7 +35,8 @@ const LIST = statement(
   'queue.list',
   `
 select name, shards, keyed, attempts, pg_catalog.to_json(extract(epoch from history) * 1000::numeric) as "historyMs", ${instant('paused_at')} as "pausedAt",
-  ${instant('created_at')} as "createdAt", kinds, workers, paused_parts as "pausedParts", blocked_keys as "blockedKeys"
+  ${instant('created_at')} as "createdAt", kinds, workers, paused_parts as "pausedParts", blocked_keys as "blockedKeys",
+  per_group as "perGroup"
 from pawl.queue
 order by name`,
 );

@@ -15,7 +15,12 @@ select exists (select from pawl.queue_ready r join q on q.id = r.queue)
   -- Behind a head that backs off, or is delayed, a job is at rest until that one is due.
   or exists (
     select from pawl.queue_parked p join q on q.id = p.queue
-    where not exists (select from pawl.queue_delayed d where d.shard = p.shard and d.queue = p.queue and d.key = p.key)) as restless`,
+    where not exists (select from pawl.queue_delayed d where d.shard = p.shard and d.queue = p.queue and d.key = p.key))
+  -- A full group is at rest as long as the jobs that have its places are.
+  or exists (
+    select from pawl.queue_grouped g join q on q.id = g.queue
+    where exists (
+      select from pawl.queue_group_note n where n.shard = g.shard and n.queue = g.queue and n.group_name = g.group_name)) as restless`,
 );
 const FIND = statement(
   'test_queue.find',

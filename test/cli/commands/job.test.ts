@@ -22,7 +22,7 @@ async function fixture(): Promise<Fixture> {
   const { url } = await freshDatabase();
   const engine = postgres(url);
   onTestFinished(() => engine.stop());
-  const queue = createQueue(engine, 'emails', { kinds: KINDS });
+  const queue = createQueue(engine, 'emails', { kinds: KINDS, concurrency: { perGroup: 1 } });
   await queue.register();
   return { queue, locks: createLocks(engine), job: (args, options) => warmPawl(['job', ...args], { url, ...options }) };
 }
@@ -219,10 +219,17 @@ test('add takes tags, attempts and an end, and redrive puts the job of a dead le
     '1',
     '--expires-at',
     '1h',
+    '--group',
+    'acme',
     '-q',
   ]);
   const id = added.stdout.trim();
-  expect(await queue.get(id)).toMatchObject({ tags: ['a', 'b'], attempts: 1, expiresAt: expect.any(Date) });
+  expect(await queue.get(id)).toMatchObject({
+    group: 'acme',
+    tags: ['a', 'b'],
+    attempts: 1,
+    expiresAt: expect.any(Date),
+  });
   expect((await job(['list', '--tag', 'b', '-q'])).stdout.trim()).toBe(id);
   const letters = createQueue(queue.engine, 'letters', {
     kinds: { bad: { attempts: 1, onError: 'unsent' }, unsent: {} },

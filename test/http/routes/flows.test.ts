@@ -143,6 +143,21 @@ test('a topic is listed, and publishing adds a job to each subscribed queue, onc
   expect(refusal(await post('/topics/orders/jobs', { priority: 1e9 }))).toEqual([400, 'invalid_input', 'priority']);
 });
 
+test('a job has the group that it is given, where its queue has places for groups', async () => {
+  const plain = await newQueue();
+  const jobs = (name: string): string => `/queues/${encodeURIComponent(name)}/jobs`;
+  const asked = { kind: 'job', payload: {}, group: 'acme' };
+  expect(refusal(await post(jobs(plain.name), asked))).toEqual([400, 'invalid_input', 'group']);
+  const queue = createQueue(house.engine, `${plain.name} in groups`, {
+    kinds: { job: {} },
+    concurrency: { perGroup: 1 },
+  });
+  await queue.register();
+  const { status, body } = await post(jobs(queue.name), asked);
+  expect(status).toBe(201);
+  expect((await get(`/jobs/${String(body['id'])}`)).body).toMatchObject({ group: 'acme', status: 'new' });
+});
+
 test('unique jobs, jobs after others, and an answer that waits for the end', async () => {
   const queue = await newQueue();
   const path = `/queues/${encodeURIComponent(queue.name)}/jobs`;

@@ -170,6 +170,8 @@ describe.skipIf(local.kind === 'dynalite')('a queue on DynamoDB', () => {
     await expect(timed).rejects.toThrow(NotSupported);
     expect(() => createQueue(engine, name(), { kinds: { a: {}, b: { after: ['a'] } } })).toThrow(NotSupported);
     expect(() => createQueue(engine, name(), { kinds: { a: {} }, keyOnError: 'block' })).toThrow(NotSupported);
+    expect(() => createQueue(engine, name(), { kinds: { a: {} }, concurrency: { perGroup: 2 } })).toThrow(NotSupported);
+    await expect(queue.enqueue('send', {}, { group: 'acme' })).rejects.toThrow(InvalidInput);
   });
 
   test('run and waitFor give the result of a job, or say how it has ended', async () => {

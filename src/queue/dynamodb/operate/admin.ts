@@ -256,7 +256,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
       kinds,
       workers: workers.length,
     };
-    return [{ name, shards, keyed, attempts, historyMs: kept, ...rest }];
+    return [{ name, shards, keyed, perGroup: null, attempts, historyMs: kept, ...rest }];
   }
 
   async #open(name: string): Promise<OpenQueue> {

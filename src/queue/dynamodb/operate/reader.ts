@@ -32,6 +32,7 @@ export class DynamoQueueReader {
       queue: this.#definition.name,
       kind: kindName.get(job.kind) ?? `unknown kind ${job.kind}`,
       key: job.label ?? null,
+      group: null,
       status: job.status,
       priority: job.priority,
       attempt: attemptOf(job),

@@ -18,7 +18,7 @@ const STANDING = statement(
 select u.id::text as id, x.status, x.attempt::int as attempt, ${instant('x.progress_at')} as "progressAt"
 from pg_catalog.unnest($1::bigint[]) u (id) cross join lateral (
   select l.status, l.attempt, (select o.progress_at from pawl.queue_output o where o.shard = j.shard and o.id = j.id) as progress_at
-  from pawl.queue_job j cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key) l
+  from pawl.queue_job j cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name) l
   where j.shard = (select pawl.queue_shard_of(u.id)) and j.id = u.id offset 0) x`,
 );
 

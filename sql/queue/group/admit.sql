@@ -1,0 +1,130 @@
+-- Groups: at most queue_definition.per_group jobs of a group are admitted at a time, over all processes.
+--
+-- A job of a group waits in queue_grouped until it is admitted: it gets a place, which is a row of queue_place, and is ready from then on like
+-- any other job. Claims know no groups. It keeps its place until it has ended, or is tried again later: a crash of its worker changes nothing
+-- about that. Whatever adds a job that waits, or gives a place back, inserts a note in the same transaction, and locks nothing. Only
+-- queue_admit makes places, one at a time in each shard, and it looks at the groups of the notes alone: where a note is seen, its cause is seen.
+-- So there are never more places than that, and none stays free while a job waits. No transaction waits for another one.
+
+-- Admits jobs of the groups of which there are notes: a thousand about, or a hundred where enough is ready anyway, so that places are not
+-- counted again and again while no claim takes what is admitted. Of most groups no job may wait, or all places be taken; so where nothing is
+-- ready, more notes are looked at. The caller has the lock of the empty key, which no job has. Answers how many were admitted.
+create or replace function pawl.queue_admit(p_queue smallint, p_shard smallint) returns bigint
+language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
+declare
+  v_places int := (select d.per_group from pawl.queue_definition d where d.id = p_queue);
+  v_ready int;
+  v_most int;
+  v_groups text[];
+  v_admitted bigint := 0;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'no job of a group can be admitted at isolation %: its snapshot may be older than its lock; use read committed',
+      current_setting('transaction_isolation') using errcode = 'PW001';
+  end if;
+  select count(*) into v_ready from (
+    select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit 16) x;
+  v_most := case when v_ready = 16 then 100 else 1000 end;
+  for v_round in 1..10 loop
+    with gone as (
+      delete from pawl.queue_group_note n where n.ctid = any (array(
+        select o.ctid from pawl.queue_group_note o where o.shard = p_shard and o.queue = p_queue limit v_most / 4))
+      returning n.group_name
+    )
+    select array_agg(distinct g.group_name) into v_groups from gone g;
+    exit when v_groups is null;
+    v_admitted := v_admitted + pawl.queue_admit_groups(p_queue, p_shard, v_groups, v_places, greatest(8, v_most / cardinality(v_groups)));
+    exit when v_ready > 0 or v_admitted * 4 >= v_most;
+  end loop;
+  return v_admitted;
+end $$;
+
+-- Admits jobs of these groups, p_each of a group at most, those first that are first by priority and id. A group in which more can be admitted gets a
+-- new note: because of p_each, or because somebody changes by hand what waits. Plain jobs of one enqueue with consecutive ids become runs,
+-- of whichever groups they are. Answers how many.
+create or replace function pawl.queue_admit_groups(p_queue smallint, p_shard smallint, p_groups text[], p_places int, p_each int) returns bigint
+language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
+  with waiting as materialized (
+    select u.name, (
+      select count(*) from (
+        select 1 from pawl.queue_place p where p.shard = p_shard and p.queue = p_queue and p.group_name = u.name limit p_places) x) as taken
+    from unnest(p_groups) u (name)
+    where exists (select 1 from pawl.queue_grouped g where g.shard = p_shard and g.queue = p_queue and g.group_name = u.name offset 0)
+  ), picked as materialized (
+    select w.name, w.taken, x.tids, x.n from waiting w cross join lateral (
+      select array_agg(y.tid) as tids, count(*) as n from (
+        select g.ctid as tid from pawl.queue_grouped g where g.shard = p_shard and g.queue = p_queue and g.group_name = w.name
+        order by g.priority, g.id limit least(p_places - w.taken, p_each) for update skip locked) y) x
+  ), gone as (
+    delete from pawl.queue_grouped g where g.ctid = any (array(select t.tid from picked p cross join lateral unnest(p.tids) t (tid))) returning g.*
+  ), place as (
+    insert into pawl.queue_place (id, shard, queue, group_name) select g.id, p_shard, p_queue, g.group_name from gone g
+  ), stands as (  -- for all places of the queue in this shard: see queue_ended
+    insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding)
+    select p_shard, -1, 0, p_queue, '{[0,1)}' where exists (select 1 from picked p where p.n > 0) on conflict do nothing
+  ), again as (
+    insert into pawl.queue_group_note (shard, queue, group_name)
+    select p_shard, p_queue, p.name from picked p
+    where p.taken + p.n < p_places and exists (
+      select 1 from pawl.queue_grouped g where g.shard = p_shard and g.queue = p_queue and g.group_name = p.name
+      order by g.priority, g.id offset p.n limit 1)
+  ), placed as (
+    select g.*, row_number() over w as nth, g.id - row_number() over w as island from gone g
+    window w as (partition by g.priority, g.kind, g.made_at order by g.id)
+  ), ready as (
+    insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost, key)
+    select min(p.id), p_shard, p_queue, p.priority, p.kind, count(*), min(p.attempt), min(p.lost), min(p.key) from placed p
+    group by p.priority, p.kind, p.made_at, p.island, (p.nth - 1) / 256, case when p.made_at is null then p.id end
+    order by p.priority, min(p.id)
+  )
+  select count(*) from gone
+$$;
+
+-- These jobs of groups wait for places from now on. p_attempts and p_losts: what they have spent; null for none.
+create or replace function pawl.queue_line_up(
+  p_queue smallint, p_shard smallint, p_ids bigint[], p_attempts smallint[] default null, p_losts smallint[] default null
+) returns void
+language sql /* planner: loop */ as $$
+  with line as (
+    insert into pawl.queue_grouped (id, made_at, shard, queue, priority, kind, attempt, lost, key, group_name)
+    select j.id, case when j.options is null and v.key is null and v.attempt = 0 and v.lost = 0 then j.created_at end,
+      p_shard, p_queue, j.priority, j.kind, v.attempt, v.lost, v.key, j.group_name
+    from unnest(p_ids, p_attempts, p_losts) u (id, attempt, lost)
+    cross join lateral (select j.* from pawl.queue_job j where j.shard = p_shard and j.id = u.id limit 1) j
+    cross join lateral (
+      select case when (select d.keyed from pawl.queue_definition d where d.id = p_queue) then j.key end as key,
+        coalesce(u.attempt, 0::smallint) as attempt, coalesce(u.lost, 0::smallint) as lost) v
+    returning group_name
+  )
+  insert into pawl.queue_group_note (shard, queue, group_name) select distinct p_shard, p_queue, l.group_name from line l
+$$;
+
+-- These jobs need the places no more that they have. Answers their queues: others may be admitted there now.
+create or replace function pawl.queue_leave_places(p_shard smallint, p_ids int8multirange) returns smallint[]
+language sql /* planner: loop */ as $$
+  with gone as (
+    delete from pawl.queue_place p using unnest(p_ids) s (span)
+    where p.shard = p_shard and p.id >= lower(s.span) and p.id < upper(s.span) returning p.queue, p.group_name
+  ), noted as (
+    insert into pawl.queue_group_note (shard, queue, group_name) select distinct p_shard, g.queue, g.group_name from gone g returning queue
+  )
+  select coalesce(array_agg(distinct n.queue), '{}') from noted n
+$$;
+
+-- Of failed jobs those that are tried again later give their places back. Answers as queue_leave_places.
+create or replace function pawl.queue_leave_delayed(p_shard smallint, p_fail json) returns smallint[]
+language sql /* planner: loop */ as $$
+  select pawl.queue_leave_places(p_shard, range_agg(int8range(d.id, d.id + 1)))
+  from json_to_recordset(p_fail) f (id bigint, ids int8multirange)
+  cross join lateral unnest(coalesce(f.ids, int8multirange(int8range(f.id, f.id + 1)))) s (span)
+  cross join lateral (
+    select d.id from pawl.queue_delayed d
+    where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span) and d.group_name is not null offset 0) d
+$$;
+
+-- What was asked for a job, without its group, which has a column of its own; null when nothing is left.
+create or replace function pawl.queue_without_group(p_options json) returns json
+language sql immutable as $$
+  select case when p_options ->> 'group' is null then nullif(p_options::text, 'null')::json
+    else nullif(p_options::jsonb - 'group', '{}')::json end
+$$;

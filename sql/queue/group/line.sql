@@ -1,0 +1,64 @@
+-- What a queue says about its groups, and why a job of one waits.
+
+-- The limit of a queue that had one and declares none any more: its groups are admitted without.
+create or replace function pawl.queue_unlimited() returns int
+language sql immutable set search_path = pg_catalog, pg_temp as $$ select 2147483647 $$;
+
+-- Raises PW001 unless a job of this queue, kind and key may have this group.
+create or replace function pawl.queue_check_group(p_queue pawl.queue_definition, p_kind pawl.queue_kind, p_group text, p_key text) returns void
+language plpgsql stable as $$
+begin
+  if octet_length(p_group) not between 1 and 100 then
+    raise exception 'group must be 1 to 100 bytes long, got % bytes', octet_length(p_group) using errcode = 'PW001', column = 'group';
+  elsif coalesce(p_queue.per_group, pawl.queue_unlimited()) = pawl.queue_unlimited() then
+    raise exception 'queue "%" has no limit for groups; declare concurrency: { perGroup: 2 }, or leave group out', p_queue.name
+      using errcode = 'PW001', column = 'group';
+  elsif p_kind.coalesce <> 'none' or cardinality(p_kind.after) > 0 then
+    raise exception 'the jobs of kind "%" become one unit, or come after others, of their key, so they cannot wait for places of a group', p_kind.name
+      using errcode = 'PW001', column = 'group';
+  elsif p_queue.blocks and p_key is not null then
+    raise exception 'queue "%" has keyOnError: ''block'', which keeps the order of a key; a job of a group waits apart from it: leave key or group out', p_queue.name
+      using errcode = 'PW001', column = 'group';
+  elsif p_key is not null and p_queue.keyed and p_queue.shards > 1 then
+    raise exception 'a job with a key and a group needs a queue with one shard, and "%" has %: each of the two would name another one', p_queue.name, p_queue.shards
+      using errcode = 'PW001', column = 'group';
+  end if;
+end $$;
+
+-- The limit of a queue changes: more jobs may be admitted. One that falls takes no place back; none is given until enough have been.
+create or replace function pawl.queue_change_places(p_queue smallint, p_places int) returns void
+language plpgsql /* planner: loop */ as $$
+begin
+  update pawl.queue_definition d set per_group = p_places where d.id = p_queue;
+  insert into pawl.queue_group_note (shard, queue, group_name)
+  with recursive line as (
+    select g.shard, g.group_name from generate_series(0, 255) s cross join lateral (
+      select g.shard, g.group_name from pawl.queue_grouped g where g.shard = s::smallint and g.queue = p_queue
+      order by g.group_name limit 1) g
+    union all
+    select l.shard, g.group_name from line l cross join lateral (
+      select g.group_name from pawl.queue_grouped g where g.shard = l.shard and g.queue = p_queue and g.group_name > l.group_name
+      order by g.group_name limit 1) g
+  )
+  select l.shard, p_queue, l.group_name from line l;
+  if found then
+    perform pawl.queue_wake(p_queue);
+  end if;
+end $$;
+
+-- What keeps a job of a group from being admitted: {name, places, taken, holders: the first of the jobs that have them, ahead: how many are
+-- admitted before it}. Every count is bounded.
+create or replace function pawl.queue_explain_group(p_queue smallint, p_shard smallint, p_group text, p_priority smallint, p_id bigint) returns json
+language sql stable /* planner: probe */ as $$
+  select json_build_object('name', p_group, 'places', nullif(d.per_group, pawl.queue_unlimited()), 'taken', (
+      select count(*) from (
+        select 1 from pawl.queue_place p where p.shard = p_shard and p.queue = p_queue and p.group_name = p_group limit 10000) x),
+    'holders', (
+      select coalesce(json_agg(x.id::text order by x.id), '[]') from (
+        select p.id from pawl.queue_place p where p.shard = p_shard and p.queue = p_queue and p.group_name = p_group limit 5) x),
+    'ahead', (
+      select count(*) from (
+        select 1 from pawl.queue_grouped g
+        where g.shard = p_shard and g.queue = p_queue and g.group_name = p_group and (g.priority, g.id) < (p_priority, p_id) limit 10000) x))
+  from pawl.queue_definition d where d.id = p_queue
+$$;

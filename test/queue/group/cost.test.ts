@@ -1,0 +1,98 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { SqlSession } from '../sql-session.ts';
+
+let database: FreshDatabase;
+let session: SqlSession;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+  session = await SqlSession.open(database.url);
+});
+
+afterAll(async () => {
+  await session.end();
+  await database.drop();
+});
+
+const WORK = [{ name: 'work' }] as const;
+
+/** Scans, and rows that were read or written, of each table of groups in this session. What is not sent yet counts, too. */
+async function counters(): Promise<Record<string, number>> {
+  const { rows } = await session.client.query<{ name: string; n: number }>(`
+    select relname as name, (seq_scan + coalesce(idx_scan, 0) + seq_tup_read + coalesce(idx_tup_fetch, 0) + n_tup_ins + n_tup_upd + n_tup_del)::int as n
+    from pg_stat_xact_user_tables where schemaname = 'pawl' and relname in ('queue_grouped', 'queue_place', 'queue_group_note')`);
+  return Object.fromEntries(rows.map(({ name, n }) => [name, n]));
+}
+
+/** The same, by what is done. It is a transaction of its own, which is committed or not. */
+async function touchedBy(what: () => Promise<unknown>, isCommitted = false): Promise<Record<string, number>> {
+  await session.begin();
+  const before = await counters();
+  await what();
+  const after = await counters();
+  await session.client.query(isCommitted ? 'commit' : 'rollback');
+  return Object.fromEntries(Object.entries(after).map(([name, n]) => [name, n - (before[name] ?? 0)]));
+}
+
+test('whatever becomes of a job without a group reads and writes no table of groups', async () => {
+  const { queue, kinds } = await session.register('free', WORK);
+  const worker = await session.addWorker(queue);
+  const kind = kinds['work'] ?? -1;
+  const touched = await touchedBy(async () => {
+    await session.add(queue, [{ kind }, { kind, key: 'k' }, { kind, runAt: new Date(0) }]);
+    await session.add(
+      queue,
+      Array.from({ length: 20 }, () => ({ kind })),
+    );
+    await session.client.query(`update pawl.queue_delayed set run_at = clock_timestamp() - interval '1 s'`);
+    await session.one(`select pawl.enqueue('{"queue": "free", "kind": "work", "delay": "-1 s"}')`);
+    for (let settled = 0; settled < 24; ) {
+      const { jobs } = await session.claim(queue, worker);
+      const [first, ...rest] = jobs;
+      if (first === undefined) throw new Error(`nothing to claim after ${settled} jobs`);
+      const to = settled === 0 ? 'retry' : 'error';
+      await session.settle(queue, worker, {
+        fail: [{ claim: first.claim, id: first.id, to, wait: 3_600_000 }],
+        part: rest.map(({ claim, id }) => ({ claim, ids: [id] })),
+        keys: SqlSession.keysOf(jobs),
+      });
+      settled += jobs.length;
+    }
+    await session.one('select pawl.queue_ended_alone(0::smallint, 1)');
+  });
+  expect(touched).toEqual({ queue_grouped: 0, queue_place: 0, queue_group_note: 0 });
+});
+
+test('a claim reads none of the jobs that wait for places of full groups, and a job that waits is moved twice in all', async () => {
+  const declared = { name: 'full', shards: 1, keyed: true, attempts: 3, perGroup: 1, history: null };
+  const kind = { name: 'work', unique: false, coalesce: 'none', after: [], afterError: 'run', attempts: null };
+  const { queue, kinds } = await session.one<{ queue: number; kinds: Record<string, number> }>(
+    'select pawl.queue_register($1::json)',
+    [JSON.stringify({ ...declared, kinds: [kind] })],
+  );
+  const worker = await session.addWorker(queue);
+  const groups = 50;
+  const add = (n: number, of: (at: number) => object | null): Promise<unknown> =>
+    session.one('select pawl.queue_add($1, 0::smallint, $2, $3, array[0::smallint], $4, null, null, $5)::text', [
+      queue,
+      n,
+      [kinds['work']],
+      JSON.stringify(Array.from({ length: n }, () => 1)),
+      JSON.stringify(Array.from({ length: n }, (_, at) => of(at))),
+    ]);
+  await add(groups * 100, (at) => ({ group: `g${at % groups}` }));
+  const first = await session.claim(queue, worker, { limit: 100 });
+  expect(first.jobs).toHaveLength(groups);
+  // They were admitted as one run, though each is of another group.
+  expect(first.runs).toHaveLength(1);
+  await add(10, () => null);
+  const claimed = await touchedBy(async () => expect((await session.claim(queue, worker)).jobs).toHaveLength(10), true);
+  expect(claimed).toMatchObject({ queue_grouped: 0, queue_place: 0 });
+  const admitted = await touchedBy(async () => {
+    await session.complete(queue, worker, first.jobs);
+    expect((await session.claim(queue, worker, { limit: 100 })).jobs).toHaveLength(groups);
+  });
+  // Looked up, read, locked, deleted, and is there another: and nothing for the others of the line.
+  expect(admitted['queue_grouped']).toBeLessThan(groups * 10);
+});
