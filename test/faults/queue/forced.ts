@@ -117,7 +117,7 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     concurrency: 1,
   }),
   'an update is forgotten': () => {
-    const late = job('plain', null, {}, 600);
+    const late = job('plain', null, {}, 3000);
     const hand = { do: 'update', n: late.orders.n, version: 1, delayMs: null } as const;
     return { operations: [several(1, () => late), byHand(hand)] };
   },
