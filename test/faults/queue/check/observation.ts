@@ -21,6 +21,7 @@ export class Observation {
   readonly #effects: ReadonlyMap<string, readonly Effect[]>;
   readonly #askedAt: ReadonlyMap<number, number>;
   readonly #erased: ReadonlySet<string>;
+  readonly #outstanding = new Map<Job, readonly Span[]>();
 
   constructor(history: QueueHistory) {
     this.history = history;
@@ -76,7 +77,13 @@ export class Observation {
   }
 
   /** When a job was outstanding: more than once where it was new again by hand. */
-  outstanding({ id, committedAt }: Job): Span[] {
+  outstanding(job: Job): readonly Span[] {
+    const known = this.#outstanding.get(job) ?? this.#spansOf(job);
+    this.#outstanding.set(job, known);
+    return known;
+  }
+
+  #spansOf({ id, committedAt }: Job): Span[] {
     const spans: Span[] = [];
     let from: number | undefined = committedAt;
     for (const move of this.moves(id)) {
