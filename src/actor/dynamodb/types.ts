@@ -65,6 +65,13 @@ export class Types {
     return this.#byId;
   }
 
+  /** The same, and read anew where one of these is not known yet. */
+  async freshWith(ids: Iterable<number>): Promise<ReadonlyMap<number, TypeRow>> {
+    const types = await this.fresh();
+    if ([...ids].some((id) => !types.has(id))) await this.#read();
+    return this.#byId;
+  }
+
   async #read(): Promise<void> {
     const begun = now();
     const items = await this.#rows.all(ACTORS, TYPES.first, TYPES.last);

@@ -51,31 +51,29 @@ export class DynamoActorOverview {
   }
 
   async workers(): Promise<DynamoActorWorker[]> {
-    const types = await this.#store.types.fresh();
     const items = await this.#store.rows.range(WORKERS, 'w#', 'w#~', MOST);
-    return items.map((item) => {
-      const fields = fieldsOf(item);
-      const taken: readonly number[] = JSON.parse(String(fields['y'] ?? '[]'));
-      return {
-        id: String(Number(sortKey(item).slice(2))),
-        host: String(fields['h']),
-        pid: Number(fields['i']),
-        concurrency: Number(fields['c']),
-        startedAt: new Date(Number(fields['t'] ?? 0)),
-        beatAt: new Date(Number(fields['b'] === 0 ? fields['t'] : fields['b'])),
-        isLive: true,
-        types: taken.flatMap((id) => types.get(id)?.name ?? []).sort(),
-      };
-    });
+    const rows = items.map((item) => ({ item, fields: fieldsOf(item) }));
+    const taken = rows.map(({ fields }): readonly number[] => JSON.parse(String(fields['y'] ?? '[]')));
+    const types = await this.#store.types.freshWith(taken.flat());
+    return rows.map(({ item, fields }, nth) => ({
+      id: String(Number(sortKey(item).slice(2))),
+      host: String(fields['h']),
+      pid: Number(fields['i']),
+      concurrency: Number(fields['c']),
+      startedAt: new Date(Number(fields['t'] ?? 0)),
+      beatAt: new Date(Number(fields['b'] === 0 ? fields['t'] : fields['b'])),
+      isLive: true,
+      types: (taken[nth] ?? []).flatMap((id) => types.get(id)?.name ?? []).sort(),
+    }));
   }
 
   /** Reads types, workers and open pages: a query each. */
   async picture(): Promise<DynamoActorPicture> {
-    const [types, workers, pages] = await Promise.all([
-      this.#store.types.fresh(),
+    const [workers, pages] = await Promise.all([
       this.workers(),
       this.#store.pages.list({ resolved: false, actor: undefined, before: Number.MAX_SAFE_INTEGER, limit: MOST }),
     ]);
+    const types = await this.#store.types.fresh();
     const acked = pages.filter(({ status }) => status === 'acked').length;
     const worst = ['critical', 'error', 'warning', 'info'].find((one) =>
       pages.some(({ severity }) => severity === one),
