@@ -67,6 +67,9 @@ const OLDER: Kinds = { create: { timeout: timeoutOf('create') } };
 /** Whose handler is called for several of them at once. */
 const BATCHED: Kinds = { batched: { batch: { size: BATCH_SIZE, wait: 50 }, timeout: timeoutOf('batched') } };
 
+/** How many jobs of a tenant run at a time. */
+export const PER_TENANT = 2;
+
 /** How the queue is declared, in all processes, except for the version. */
 export interface DeclarationParts {
   readonly version: number;
@@ -83,7 +86,8 @@ export function declaration({ version, shards, isRelated, hasBatches }: Declarat
     ...(hasBatches ? BATCHED : {}),
     ...(version === 1 ? OLDER : NEWER),
   };
-  return { kinds, shards, retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } } };
+  const concurrency = { perGroup: PER_TENANT };
+  return { kinds, shards, concurrency, retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } } };
 }
 
 const RETRY_MS = 50;

@@ -99,6 +99,9 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     operations: [group(4, () => job('plain', null), { as: 'batch', callback: 1000 })],
   }),
   'a dead letter is forgotten': () => ({ operations: each(3, () => job('fragile', null, { how: 'refuse' })) }),
+  'places are not counted': () => ({
+    operations: [several(6, () => ({ ...job('plain', null, { ms: 500 }), tenant: 't1' }))],
+  }),
   'two are outstanding': () => ({ operations: each(3, () => job('only', 'k', { ms: 500 })) }),
   'two wait': () => ({
     operations: [several(1, () => job('plain', 'k', { ms: 600 })), ...each(3, () => job('waiting', 'k'))],

@@ -102,6 +102,7 @@ export interface Job {
   readonly letterOf?: string | null | undefined;
   readonly kind: KindName;
   readonly key: string | null;
+  readonly tenant?: string | null | undefined;
   readonly isDelayed: boolean;
   /** As its enqueue read the clock of the database. */
   readonly createdAt: number;

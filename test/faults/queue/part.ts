@@ -6,7 +6,7 @@ import { readPlant } from './plants.ts';
 import { playQueue } from './play.ts';
 
 /**
- * The queue: both holds, keys, coalesced and related kinds, shards, two versions, flows, batches, unique and debounced jobs, dead letters,
+ * The queue: both holds, keys, coalesced and related kinds, shards, two versions, flows, batches, unique and debounced jobs, groups, dead letters,
  * what handlers ask for, what people change by hand and pause, and clients that claim by calls.
  */
 export const queuePart: Runner = runner({

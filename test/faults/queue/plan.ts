@@ -61,6 +61,8 @@ export interface NewJob {
   /** It has to begin within so many milliseconds from then, or never does. */
   readonly expiresMs?: number | undefined;
   readonly tag?: string | undefined;
+  /** The group of the job, as the queue calls it. */
+  readonly tenant?: string | undefined;
   readonly orders: Orders;
 }
 
@@ -157,8 +159,16 @@ function drawProducers(seed: number, shape: Shape): Operation[][] {
       const drawn = drawGroup(more, () => (number += 1), shape);
       operations.splice(more.int(0, operations.length), 0, drawn);
     }
-    return addByHand(seed, producer, operations, () => (number += 1), shape);
+    const last = new Draw(seed, `tenants ${producer}`);
+    const enqueues = operations.map((each) => ({ ...each, jobs: each.jobs.map((job) => ofTenant(last, job)) }));
+    return addByHand(seed, producer, enqueues, () => (number += 1), shape);
   });
+}
+
+/** A half of the jobs without a key has a tenant. */
+function ofTenant(draw: Draw, job: NewJob): NewJob {
+  const takes = job.key === null && ['plain', 'timed', 'fragile'].includes(job.kind);
+  return takes && draw.chance(0.5) ? { ...job, tenant: draw.pick('t1', 't1', 't2') } : job;
 }
 
 /** Puts bursts of jobs of which not all are taken, and what is done by hand, between the others. */

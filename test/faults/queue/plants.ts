@@ -66,6 +66,7 @@ export const PLANTS = [
   'a callback is enqueued twice',
   'a dead letter is forgotten',
   'two are outstanding',
+  'places are not counted',
   'two wait',
   'a throttle lets through',
   'debounced jobs do not wait',
@@ -129,6 +130,7 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   },
   'a callback is enqueued twice': { script: TWICE },
   'a dead letter is forgotten': { sql: [['queue_dead_letters', /if not exists \(.*?\) then/, 'if true then']] },
+  'places are not counted': { sql: [['queue_admit_groups', /p_places - w\.taken/, 'p_places']] },
   'two are outstanding': {
     sql: [
       ['queue_enqueue_one', /v_only_one := pawl\.queue_is_only_one\(v_rule\);/, 'v_only_one := false; v_rule := null;'],

@@ -33,7 +33,7 @@ create trigger faults_note after insert on pawl.queue_transition referencing new
 for each statement execute function faults_note_moves()`;
 
 const JOBS = `
-select j.id::text, coalesce((j.payload ->> 'n')::int, 0) as n, case when k.name = 'letter' then j.payload ->> 'job' end as letter, k.name as kind, j.key, j.run_at is not null as delayed,
+select j.id::text, coalesce((j.payload ->> 'n')::int, 0) as n, case when k.name = 'letter' then j.payload ->> 'job' end as letter, k.name as kind, j.key, j.group_name as tenant, j.run_at is not null as delayed,
   ${MS('j.created_at')} as created, ${MS("(j.options ->> 'expiresAt')::timestamptz")} as expires, j.options -> 'tags' as tags, ${COMMITTED('l')} as committed,
   (select v.status from pawl.job v where v.id = j.id) as status
 from pawl.queue_job j join pawl.queue_kind k on k.id = j.kind join faults_job l on l.id = j.id order by j.id`;
@@ -69,6 +69,7 @@ export async function readJobs(client: pg.ClientBase, offset: number): Promise<J
     kind: KindName;
     letter: string | null;
     key: string | null;
+    tenant: string | null;
     delayed: boolean;
     created: number;
     expires: number | null;
@@ -134,6 +135,8 @@ export async function readLeftovers(eye: pg.Pool): Promise<string[]> {
       union all select 'queue_ready', count(*) from pawl.queue_ready
       union all select 'queue_parked', count(*) from pawl.queue_parked
       union all select 'queue_delayed', count(*) from pawl.queue_delayed
+      union all select 'queue_grouped', count(*) from pawl.queue_grouped
+      union all select 'queue_place', count(*) from pawl.queue_place
     ) t where n > 0
     union all
     select format('a transaction of %s, %s for %s: %s', a.application_name, a.state, age(clock_timestamp(), a.state_change), left(a.query, 80))

@@ -7,6 +7,7 @@ import { checkKeys } from './check-keys.ts';
 import { checkMoves } from './check-moves.ts';
 import { checkRequests } from './check-requests.ts';
 import { checkStops } from './check-stops.ts';
+import { checkTenants } from './check-tenants.ts';
 import { checkTimes } from './check-times.ts';
 import { checkUnique } from './check-unique.ts';
 import { Observation } from './observation.ts';
@@ -22,6 +23,7 @@ export function checkQueue(history: QueueHistory): Violation[] {
     ...checkKeys(seen),
     ...checkGroups(seen),
     ...checkUnique(seen),
+    ...checkTenants(seen),
     ...checkTimes(seen),
     ...checkStops(seen),
     ...checkHands(seen),

@@ -5,6 +5,7 @@ import type { Hold } from '../plan.ts';
 import { HAND_BUGS, withHands } from './legal/by-hand.ts';
 import { GROUP_BUGS, withGroups } from './legal/groups.ts';
 import { STOP_BUGS, withStops } from './legal/stops.ts';
+import { TENANT_BUGS, withTenant } from './legal/tenants.ts';
 import { UNIQUE_BUGS, withUnique } from './legal/unique.ts';
 
 /** What a queue that is broken may do. */
@@ -30,11 +31,19 @@ type MoreBugs =
   | (typeof GROUP_BUGS)[number]
   | (typeof UNIQUE_BUGS)[number]
   | (typeof HAND_BUGS)[number]
-  | (typeof STOP_BUGS)[number];
+  | (typeof STOP_BUGS)[number]
+  | (typeof TENANT_BUGS)[number];
 
 export type Bug = (typeof OWN_BUGS)[number] | MoreBugs;
 
-export const BUGS: readonly Bug[] = [...OWN_BUGS, ...GROUP_BUGS, ...UNIQUE_BUGS, ...HAND_BUGS, ...STOP_BUGS];
+export const BUGS: readonly Bug[] = [
+  ...OWN_BUGS,
+  ...GROUP_BUGS,
+  ...UNIQUE_BUGS,
+  ...HAND_BUGS,
+  ...STOP_BUGS,
+  ...TENANT_BUGS,
+];
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
@@ -75,7 +84,7 @@ interface OpenRequest {
 const LIMITS: Readonly<Record<KindName, number>> = ATTEMPTS;
 const COALESCED: readonly KindName[] = ['sync', 'last'];
 
-const ADDITIONS = [withUnique, withHands, withStops];
+const ADDITIONS = [withUnique, withHands, withStops, withTenant];
 
 /** A history as the queue may leave it: every move is one that it can make, at any time at which it can make it. */
 export function simulate(seed: number, bug?: Bug): QueueHistory {
