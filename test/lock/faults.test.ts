@@ -4,7 +4,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { LockClient } from '../../src/lock/client.ts';
-import { createLocks, type Locks, type LocksOptions } from '../../src/lock/index.ts';
+import { createLocks, type Lock, type Locks, type LocksOptions } from '../../src/lock/index.ts';
 import { awakeMs } from '../support/awake.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
@@ -164,6 +164,40 @@ describe('processes that die or pause', () => {
     expect(BigInt(String((await late)['token']))).toBeGreaterThan(next.token);
     expect((await locks.history({ name })).map(({ outcome }) => outcome)).toEqual(['released', 'expired', 'released']);
   });
+
+  together(
+    'a waiter does not take the notice of a grant that it was answered too late for one of its next place',
+    async () => {
+      const name = fresh();
+      const locks = ours();
+      const lock = await locks.acquire(name);
+      const engine = engineOn(database.url);
+      const { store } = LockClient.of(engine);
+      const ask = store.acquire.bind(store);
+      let calls = 0;
+      let next: Lock | undefined;
+      store.acquire = async (request, options) => {
+        calls += 1;
+        if (calls !== 2) return ask(request, options);
+        // Its turn comes, and is over before it has the answer.
+        await lock.release();
+        const answer = await ask(request, options);
+        next = await locks.acquire(name, { wait: '30s' });
+        return answer;
+      };
+      let isServed = false;
+      const late = locksOn(engine)
+        .acquire(name, { wait: '60s' })
+        .finally(() => {
+          isServed = true;
+        });
+      // The third call asks for the lock, the fourth for a new place, and the fifth for its turn.
+      await until('it waits again', () => isServed || calls > 4);
+      expect(isServed).toBe(false);
+      await next?.release();
+      expect((await late).token).toBeGreaterThan(next?.token ?? 0n);
+    },
+  );
 
   together('a lock without a lease outlives its killed holder', async () => {
     const name = fresh();

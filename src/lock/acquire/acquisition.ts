@@ -37,6 +37,8 @@ class Acquisition {
   #isRetry = false;
   /** The lease of the place in the queue; undefined after a lost answer, or when the place was lost. */
   #placeLease: { readonly since: Moment; readonly ms: number } | undefined;
+  /** True once it has had a place, also when a later answer came without one. */
+  #hasHadPlace = false;
   /** The store has granted the lock, but the answer came late: the next call asks for the whole lease, and for no place. */
   #isConfirming = false;
   /** True while a notified token can only belong to the known place. */
@@ -127,8 +129,9 @@ class Acquisition {
 
   #recordPlace(answer: AcquireAnswer, since: Moment): void {
     const isWaiting = answer.kind === 'waiting';
-    // This is a second place: the grant of the first one ran out, and its notice may still arrive.
-    if (isWaiting && answer.isNew && this.#placeLease !== undefined) this.#canTrustHandoff = false;
+    // This is a second place: the grant of the first one ran out, and its notice may still arrive, or has arrived.
+    if (isWaiting && answer.isNew && this.#hasHadPlace) this.#canTrustHandoff = false;
+    this.#hasHadPlace ||= isWaiting;
     this.#ticket = isWaiting ? answer.ticket : undefined;
     this.#placeLease = isWaiting ? { since, ms: answer.placeMs } : undefined;
   }
