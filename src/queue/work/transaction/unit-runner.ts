@@ -79,6 +79,8 @@ export class UnitRunner {
     };
     lane.unconfirmed = owed;
     const lose = (error: Error): void => {
+      // A client whose server process is ended emits two errors: what the server says, and the end of the connection.
+      if (lane.unconfirmed !== owed) return;
       unit.abort(new LeaseLost('the connection whose transaction held the job was lost; the job is new again'));
       // At once, before another worker has the job; its handler may still take long.
       lane.unconfirmed = undefined;

@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { LeaseLost, NotSupported, TimedOut } from '../../../../src/base/errors.ts';
@@ -108,8 +109,11 @@ test.for([undefined, 'k'])(
       if (unit.payload === 'next') return;
       attempts.push(unit.attempt);
       await sleep(150);
+      const connection = unit.tx.client as unknown as EventEmitter;
+      const ended = new Promise((resolve) => connection.once('end', resolve));
       await cut(stage, unit);
-      await aborted(unit);
+      // It does not end with its signal, so that it is there when the connection tells once more that it is lost.
+      await ended;
     }, ALONE);
     const { id } = await stage.queue.enqueue('twice', 'cut', key === undefined ? {} : { key });
     const next = await stage.queue.enqueue('twice', 'next', key === undefined ? {} : { key });
