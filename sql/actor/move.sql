@@ -9,9 +9,11 @@ declare
 begin
   update pawl.actor_instance a set wake_at = least(a.wake_at, clock_timestamp()), floor_at = null
   where a.id = p_actor and a.worker is null and a.tx_worker is null and a.finished_at is null
-  returning a.type, case when a.held <> pawl.actor_isolation_reason(2) then a.held end into v_type, v_held;
+  returning a.type, case when a.held <> pawl.actor_isolation_reason(2) then format('%s; %s', a.held, case
+    when a.lost >= 2 then 'resume it first' when a.held = 'the state is paused' then 'resume the state first'
+    else 'start a program that knows its state, or move it to another one' end) end into v_type, v_held;
   if v_held is not null then
-    raise exception 'actor % is held: %; resume it first', p_actor, v_held using errcode = 'PW003';
+    raise exception 'actor % is held: %', p_actor, v_held using errcode = 'PW003';
   elsif v_type is not null then
     perform pawl.actor_wake(array[v_type]);
     return true;

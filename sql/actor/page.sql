@@ -28,7 +28,7 @@ begin
   end loop;
   update pawl.actor_page p set
     count = p.count + 1, seen_at = clock_timestamp(), severity = greatest(p.severity, v_severity), summary = p_page ->> 'summary',
-    details = coalesce(p_page -> 'details', p.details), acked_at = case when v_severity > p.severity then null else p.acked_at end
+    details = case when json_typeof(p_page -> 'details') <> 'null' then p_page -> 'details' else p.details end, acked_at = case when v_severity > p.severity then null else p.acked_at end
   where p.tag = v_tag and p.resolved_at is null
   returning p.* into v_page;
   if v_severity <= v_old then

@@ -12,7 +12,7 @@ export interface PageOptions {
   readonly summary: string;
   /** Default `'error'`. */
   readonly severity?: Severity | undefined;
-  /** Anything that is JSON and helps. */
+  /** Anything that is JSON and helps. A page that is asked for again without details keeps those that it has. */
   readonly details?: unknown;
   /**
    * What may be behind it, such as `host:7`. While the page with that tag is open, or another page with the same root of which

@@ -44,16 +44,14 @@ const tagsOf = async (actors: Actors, id: string): Promise<string[]> =>
 
 /** What is promised of pages, deadlines, and actors that no program can run. */
 export function pageContract(open: OpenActors): void {
-  test('one page is open for each tag: it counts, its severity rises, and its root silences others', async () => {
+  test('one page is open for each tag: it counts, keeps its details, its severity rises, and its root silences others', async () => {
     const actors = await open([slowOne(fresh('Slow'))]);
     const told = await startTelling(actors);
     const tag = fresh('disk');
-    const first = await actors.page({ tag, summary: 'full', severity: 'warning' });
+    const first = await actors.page({ tag, summary: 'full', severity: 'warning', details: { n: 1 } });
     expect(first.news).toBe('opened');
     expect(await actors.page({ tag, summary: 'fuller', severity: 'info' })).toEqual({ id: first.id, news: 'none' });
-    expect(await actors.page({ tag, summary: 'fullest', severity: 'critical', details: { n: 1 } })).toMatchObject({
-      news: 'escalated',
-    });
+    expect(await actors.page({ tag, summary: 'fullest', severity: 'critical' })).toMatchObject({ news: 'escalated' });
     const hidden = await actors.page({ tag: `${tag}:behind`, summary: 'late', root: tag });
     const page = await actors.getPage(first.id);
     expect(page).toMatchObject({
@@ -149,7 +147,9 @@ export function pageContract(open: OpenActors): void {
     expect(held).toMatch(/is in state "next", which no running program knows/);
     const [page] = await older.pages({ actor: id });
     expect(page).toMatchObject({ severity: 'error', summary: held });
-    await expect(older.retry(id)).rejects.toThrow(Conflict);
+    const refused = older.retry(id);
+    await expect(refused).rejects.toThrow(Conflict);
+    await expect(refused).rejects.toThrow('start a program that knows its state, or move it to another one');
     expect((await older.history(id)).map(({ reason }) => reason)).toEqual(['created', 'held']);
     await start(newer);
     expect((await newer.waitFor(id)).result).toBe('known');

@@ -52,7 +52,9 @@ describe('actors.retry()', () => {
     for (const go of release.splice(0)) go();
     await actors.waitFor(one, { status: 'hibernating' });
     await query(`update pawl.actor_instance set held = 'no program knows it'`);
-    await expect(actors.retry(one)).rejects.toThrow(/held: no program knows it; resume it first/);
+    await expect(actors.retry(one)).rejects.toThrow(
+      'held: no program knows it; start a program that knows its state, or move it to another one',
+    );
     expect((await actors.get(one)).wakeAt).toBeNull();
     await query('update pawl.actor_instance set held = null');
     await actors.move(one, 'end', undefined, { reason: 'over' });

@@ -3,6 +3,7 @@ import { creation, written } from '../../../engine/dynamodb/index.ts';
 import type { ActorBackend } from '../../backend.ts';
 import { lineFor, wakeWrite } from '../database.ts';
 import { type ActorHead, ALONE, F } from '../heads/head.ts';
+import { STATE_PAUSED } from '../heads/wake.ts';
 import { headOf, transitionOf } from '../rows.ts';
 import type { DynamoActorStore } from '../store.ts';
 import { deadlineOf, deadlineTag, lateWrite } from '../work/deadlines.ts';
@@ -48,7 +49,7 @@ export class DynamoActorOperator {
       const { head } = await this.#store.rows.look(actor);
       if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
       if (head.worker !== 0 || head.isFinal) return false;
-      if (head.held !== undefined) throw new Conflict(`actor ${actor} is held: ${head.held}; resume it first`);
+      if (head.held !== undefined) throw new Conflict(`actor ${actor} is held: ${head.held}; ${remedyOf(head)}`);
       if (await this.#wakeWith(actor, head, { [F.floorAt]: null }, true)) return true;
     }
     return false;
@@ -143,6 +144,12 @@ export function dynamoOperator(operator: DynamoActorOperator, store: DynamoActor
     indexes: () => Promise.resolve([]),
     fillIndex: () => Promise.resolve(),
   };
+}
+
+/** What lets an actor go that is held. */
+function remedyOf({ held, lost }: ActorHead): string {
+  if (held === STATE_PAUSED) return 'resume the state first';
+  return lost > ALONE ? 'resume it first' : 'start a program that knows its state, or move it to another one';
 }
 
 interface MoveRequest {

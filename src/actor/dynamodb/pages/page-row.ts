@@ -49,8 +49,8 @@ export function repeatedPage(open: Fields, page: PageRequest, now: number, isNot
     [P.count]: Number(open[P.count]) + 1,
     [P.seenAt]: now,
     [P.summary]: page.summary,
-    [P.details]: JSON.stringify(page.details ?? null),
   };
+  if (page.details !== null && page.details !== undefined) set[P.details] = JSON.stringify(page.details);
   if (isHigher) {
     set[P.severity] = page.severity;
     set[P.ackedAt] = null;
