@@ -100,7 +100,7 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
   }),
   'a dead letter is forgotten': () => ({ operations: each(3, () => job('fragile', null, { how: 'refuse' })) }),
   'places are not counted': () => ({
-    operations: [several(6, () => ({ ...job('plain', null, { ms: 500 }), tenant: 't1' }))],
+    operations: [several(6, () => ({ ...job('plain', null, { ms: 2000 }), tenant: 't1' }))],
   }),
   'two are outstanding': () => ({ operations: each(3, () => job('only', 'k', { ms: 500 })) }),
   'two wait': () => ({
