@@ -93,6 +93,7 @@ async function writerCost(context: Context): Promise<{
           times[name].push(performance.now() - since);
           wal[name].push((await server.walBytes()) - before);
         }
+        say(`writer ${round + 1}: bulk ${times.plain.at(-1)?.toFixed(0)} and ${times.captured.at(-1)?.toFixed(0)} ms`);
         if (round >= rounds) continue;
         // The last checkpoint above was before one of them and after the other, whose next changes would write full pages.
         await server.checkpoint();
@@ -106,7 +107,7 @@ async function writerCost(context: Context): Promise<{
           }
         }
         say(
-          `writer ${round + 1}: bulk ${times.plain.at(-1)?.toFixed(0)} and ${times.captured.at(-1)?.toFixed(0)} ms, one row ${ALIKE.map((name) => `${name} ${median(single[name]).toFixed(3)}`).join(', ')} ms`,
+          `writer ${round + 1}: one row ${ALIKE.map((name) => `${name} ${median(single[name]).toFixed(3)}`).join(', ')} ms`,
         );
       }
     } finally {

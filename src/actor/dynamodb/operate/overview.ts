@@ -52,10 +52,13 @@ export class DynamoActorOverview {
 
   async workers(): Promise<DynamoActorWorker[]> {
     const items = await this.#store.rows.range(WORKERS, 'w#', 'w#~', MOST);
-    const rows = items.map((item) => ({ item, fields: fieldsOf(item) }));
-    const taken = rows.map(({ fields }): readonly number[] => JSON.parse(String(fields['y'] ?? '[]')));
-    const types = await this.#store.types.freshWith(taken.flat());
-    return rows.map(({ item, fields }, nth) => ({
+    const rows = items.map((item) => {
+      const fields = fieldsOf(item);
+      const taken: readonly number[] = JSON.parse(String(fields['y'] ?? '[]'));
+      return { item, fields, taken };
+    });
+    const types = await this.#store.types.freshWith(rows.flatMap(({ taken }) => taken));
+    return rows.map(({ item, fields, taken }) => ({
       id: String(Number(sortKey(item).slice(2))),
       host: String(fields['h']),
       pid: Number(fields['i']),
@@ -63,7 +66,7 @@ export class DynamoActorOverview {
       startedAt: new Date(Number(fields['t'] ?? 0)),
       beatAt: new Date(Number(fields['b'] === 0 ? fields['t'] : fields['b'])),
       isLive: true,
-      types: (taken[nth] ?? []).flatMap((id) => types.get(id)?.name ?? []).sort(),
+      types: taken.flatMap((id) => types.get(id)?.name ?? []).sort(),
     }));
   }
 
