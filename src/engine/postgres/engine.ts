@@ -62,11 +62,21 @@ export class PostgresEngine {
   ): Promise<Row[]> {
     for (let tries = 1; ; tries += 1) {
       try {
-        return await this.#queryOnce(sql, values, options);
+        return await this.queryOnce<Row>(sql, values, options);
       } catch (error) {
         // Others of the pool have been idle for as long: each try meets one of them, or a new one.
         if (!wasEndedIdle(error) || tries > MOST_IDLE) throw error;
       }
+    }
+  }
+
+  /** One try of {@link query}. @internal */
+  protected async queryOnce<Row>(sql: Statement, values?: unknown[], options?: AnswerOptions): Promise<Row[]> {
+    const session = await this.connect(options);
+    try {
+      return await session.query<Row>(sql, values, options);
+    } finally {
+      session.release();
     }
   }
 
@@ -239,15 +249,6 @@ export class PostgresEngine {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
-  }
-
-  async #queryOnce<Row>(sql: Statement, values?: unknown[], options?: AnswerOptions): Promise<Row[]> {
-    const session = await this.connect(options);
-    try {
-      return await session.query<Row>(sql, values, options);
-    } finally {
-      session.release();
-    }
   }
 
   async #shutDown(): Promise<void> {

@@ -26,11 +26,7 @@ export class BoundedEngine extends PostgresEngine {
     this.#begin = `begin isolation level read committed; select ${limits}`;
   }
 
-  override async query<Row = Record<string, unknown>>(
-    sql: Statement,
-    values?: unknown[],
-    options?: AnswerOptions,
-  ): Promise<Row[]> {
+  protected override async queryOnce<Row>(sql: Statement, values?: unknown[], options?: AnswerOptions): Promise<Row[]> {
     const session = await this.#inner.connect(options);
     let isOpen = false;
     try {

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { postgres, statement } from '../../../../src/engine/postgres/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
+import { BoundedEngine } from '../../../../src/http/store/bounded-engine.ts';
 import { freshDatabase } from '../../../support/database.ts';
 import { recordLog } from '../../../support/log.ts';
 import { most } from '../../../support/long.ts';
@@ -57,17 +58,26 @@ describe.for(most([...SETTINGS, ...TOGETHER], ...TOGETHER))('with %j as the defa
   });
 });
 
-test('a query is answered although the server has ended all connections of the pool for lack of use', async () => {
-  const { url, name } = await freshDatabase();
-  const admin = new pg.Client({ connectionString: url });
-  await admin.connect();
-  await admin.query(`alter database "${name}" set idle_session_timeout = '300ms'`);
-  await admin.end();
-  const engine = postgres(url, { max: 4, logger: recordLog() });
-  onTestFinished(() => engine.stop());
-  const some = statement('test.some', 'select pg_sleep(0.2)');
-  await Promise.all([1, 2, 3, 4].map(() => engine.query(some)));
-  // So long that no end has reached the pool when the query is sent on the first connection.
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
-  await expect(engine.query(statement('test.one', 'select 1 as one'))).resolves.toEqual([{ one: 1 }]);
-});
+/** Who reads by single statements: programs, and the HTTP API with a limit for each. */
+const READERS: Readonly<Record<string, (engine: PostgresEngine) => PostgresEngine>> = {
+  'a program': (engine) => engine,
+  'the HTTP API': (engine) => new BoundedEngine(engine, 10_000),
+};
+
+test.for(Object.entries(READERS))(
+  'a query of %s is answered although the server has ended all connections of the pool for lack of use',
+  async ([, reader]) => {
+    const { url, name } = await freshDatabase();
+    const admin = new pg.Client({ connectionString: url });
+    await admin.connect();
+    await admin.query(`alter database "${name}" set idle_session_timeout = '300ms'`);
+    await admin.end();
+    const engine = postgres(url, { max: 4, logger: recordLog() });
+    onTestFinished(() => engine.stop());
+    const some = statement('test.some', 'select pg_sleep(0.2)');
+    await Promise.all([1, 2, 3, 4].map(() => engine.query(some)));
+    // So long that no end has reached the pool when the query is sent on the first connection.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
+    await expect(reader(engine).query(statement('test.one', 'select 1 as one'))).resolves.toEqual([{ one: 1 }]);
+  },
+);
