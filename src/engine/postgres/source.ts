@@ -3,6 +3,7 @@ import pg from 'pg';
 import { within } from '../../base/time/clock.ts';
 import type { ClientLike, PoolLike, PoolSettings } from './driver.ts';
 import type { ResolvedOptions } from './options.ts';
+import { keepGreeting, refusalOf } from './server/greeting.ts';
 import { destroySocket } from './session/socket.ts';
 
 /** Where an engine's connections come from, opened at first use. */
@@ -43,13 +44,14 @@ export async function openSource(given: string | PoolLike | undefined, options: 
 }
 
 function openUrl(url: string, options: ResolvedOptions): Source {
-  const main = openPool({ ...connection(url, options), max: options.max }, options);
-  const reserved = openPool({ ...connection(url, options), ...RESERVED }, options);
+  const address = maskUrl(url);
+  const main = openPool({ ...connection(url, options), max: options.max }, address, options);
+  const reserved = openPool({ ...connection(url, options), ...RESERVED }, address, options);
   return {
     pool: main.pool,
     reserved: reserved.pool,
     direct: connection(options.directUrl ?? url, options),
-    url: maskUrl(url),
+    url: address,
     embedded: undefined,
     dropOpening: (ms) => {
       main.dropOpening(ms);
@@ -71,12 +73,13 @@ interface OwnPool {
   end(): Promise<void>;
 }
 
-function openPool(settings: pg.PoolConfig, options: ResolvedOptions): OwnPool {
+function openPool(settings: pg.PoolConfig, address: string, options: ResolvedOptions): OwnPool {
   const openingSince = new Map<object, number>();
   const clients = new Set<pg.Client>();
   const Client = class extends pg.Client {
     constructor(config?: string | pg.ClientConfig) {
       super(config);
+      keepGreeting(this);
       openingSince.set(this, performance.now());
       clients.add(this);
       this.once('end', () => {
@@ -85,7 +88,7 @@ function openPool(settings: pg.PoolConfig, options: ResolvedOptions): OwnPool {
       });
     }
   };
-  const pool = new pg.Pool({ ...settings, Client });
+  const pool = new pg.Pool({ ...settings, Client, verify: (client, done) => done(refusalOf(client, address)) });
   watch(pool);
   // Without a listener, a server restart that closes an idle connection would end the process.
   pool.on('error', (error) => options.logger.debug({ err: error }, 'an idle connection was lost'));
@@ -145,12 +148,14 @@ function adoptPool(pool: PoolLike, options: ResolvedOptions): Source {
   pool.on('error', onError);
   const unwatch = watch(pool);
   const settings: PoolSettings = pool.options ?? {};
-  const reserved = pool.options === undefined ? undefined : openPool({ ...adopt(settings), ...RESERVED }, options);
+  const address = describeSettings(settings);
+  const reserved =
+    pool.options === undefined ? undefined : openPool({ ...adopt(settings), ...RESERVED }, address, options);
   return {
     pool,
     reserved: reserved?.pool ?? pool,
     direct: options.directUrl === undefined ? adopt(settings) : connection(options.directUrl, options),
-    url: describeSettings(settings),
+    url: address,
     embedded: undefined,
     dropOpening: (ms) => reserved?.dropOpening(ms),
     close: async () => {

@@ -35,7 +35,8 @@ const OTHERS: readonly { readonly name: string; readonly sign: RegExp; readonly 
   {
     name: 'YugabyteDB',
     sign: /^PostgreSQL [\d.]+-YB-/,
-    reason: 'its advisory locks may be stubs that exclude no session from anything, and it has no LISTEN and NOTIFY',
+    reason:
+      'its advisory locks may be stubs that exclude no session from anything, and it has no LISTEN and NOTIFY unless they were turned on',
   },
   {
     name: 'Aurora DSQL',
