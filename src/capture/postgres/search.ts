@@ -191,7 +191,7 @@ select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
 
 /**
  * Planner settings, the time limit and the tenant for the rest of the transaction. Other nodes get only what `set local` says, and only when
- * Citus is told so.
+ * Citus is told so: for each setting behind that, it sends them the text of the whole message. So one setting stands behind it.
  */
 export async function setUp(tx: Transaction, target: Target, timeoutMs: number, tenant: string): Promise<void> {
   if (!target.isDistributed) {
@@ -200,10 +200,10 @@ export async function setUp(tx: Transaction, target: Target, timeoutMs: number, 
   }
   const settings = [
     `set local statement_timeout = ${timeoutMs}`,
-    "set local citus.propagate_set_commands = 'local'",
     'set local enable_seqscan = off',
     'set local jit = off',
     "set local work_mem = '32MB'",
+    "set local citus.propagate_set_commands = 'local'",
     `set local ${TENANT_SETTING} = ${literal(tenant)}`,
   ];
   await tx.client.query({ text: `-- capture.search_settings\n${settings.join(';')}` });
