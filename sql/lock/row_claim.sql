@@ -90,6 +90,10 @@ begin
     case when v_token is null then 'k.token' else 'c.token' end,
     case when v_token is null then ' join "pawl$tokens" k on k.key = c.key' end);
 
+  if pg_catalog.to_regclass('pg_catalog.pg_dist_partition') is not null then
+    delete from pawl.both where false; -- on Citus: has the caller's transaction committed in two phases
+  end if;
+
   perform set_config('search_path', p_path, true);
   -- From here on it is the caller's path.
   execute v_choose into v_keys;
@@ -153,6 +157,10 @@ begin
       when v_token is null
       then format(', renewed as (update pawl.lock_row_claim c set expires_at = %s from changed where c.relation = %L and c.key = changed.key)', v_until, v_name)
     end);
+
+  if pg_catalog.to_regclass('pg_catalog.pg_dist_partition') is not null then
+    delete from pawl.both where false; -- on Citus: has the caller's transaction committed in two phases
+  end if;
 
   perform set_config('search_path', p_path, true);
   -- From here on it is the caller's path.

@@ -45,5 +45,5 @@ export function inspectCitus(engine: PostgresEngine): Promise<CitusFacts> {
 }
 
 function adviceFor(schema: string): string {
-  return `select citus_add_local_table_to_metadata('${schema}.both'); and max_prepared_transactions above 0 on every node`;
+  return `select citus_add_local_table_to_metadata('${schema}.both'), before it citus_set_coordinator_host('NAME') if it asks for that; and max_prepared_transactions above 0 on every node`;
 }

@@ -14,6 +14,7 @@ import {
   SchemaName,
   statement,
 } from '../../../src/engine/postgres/index.ts';
+import { WRITE_TO_BOTH_IN } from '../../../src/engine/postgres/server/citus.ts';
 import { freshDatabase } from '../../support/database.ts';
 
 const callInTransaction = (tx: unknown, text: string, value: string): Promise<Record<string, unknown>[]> =>
@@ -43,7 +44,7 @@ beforeAll(async () => {
   sqlRoot = postgresJs(database.url, { onnotice: () => {} });
   kyselyRoot = new Kysely({ dialect: new PostgresDialect({ pool: newPool() }) });
   await engine.session((session) =>
-    session.run(`create table called (key text primary key, payload jsonb not null);
+    session.run(`create schema pawl; create table pawl.both (nothing integer); create table called (key text primary key, payload jsonb not null);
       create function call_me(request jsonb) returns table (key text, type text) language sql as $$
         insert into called values (request ->> 'key', request) returning key, jsonb_typeof(payload)
       $$`),
@@ -148,6 +149,14 @@ describe.each(libraries)('a call in a transaction of $name', (library) => {
     });
     await expect(failed).rejects.toBeInstanceOf(DuplicateKey);
     expect(await stored()).toEqual([]);
+  });
+
+  test('has the write before it that Citus needs, which answers with no row', async () => {
+    await library.inTransaction(async (tx) => {
+      await callInTransaction(tx, WRITE_TO_BOTH_IN, '');
+      await callInTransaction(tx, CALL, '{"key":"h"}');
+    });
+    expect(await stored()).toEqual([{ key: 'h' }]);
   });
 
   test('is refused outside a transaction, where it would be committed on its own', async () => {

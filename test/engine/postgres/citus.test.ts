@@ -6,7 +6,7 @@ import { createCapture } from '../../../src/capture/index.ts';
 import { examine } from '../../../src/cli/doctor/checks.ts';
 import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
 import { judge } from '../../../src/engine/postgres/server/judge.ts';
-import { captureRows, createLocks, lockRows } from '../../../src/lock/index.ts';
+import { captureRows, createLocks, lockRows, settle } from '../../../src/lock/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
@@ -66,6 +66,19 @@ describe.for([
     await using lock = await createLocks(engine).acquire('nightly', { lease: '30s' });
     expect(await written()).toBe(0);
     await engine.transaction((tx) => lock.guard(tx));
+    expect(await written()).toBe(once);
+  });
+
+  test('so is one in which rows of a table of the caller’s own are captured and settled', async () => {
+    await client.query("create table task (id int primary key, status text); insert into task values (1, 'new')");
+    const once = stands ? 1 : 0;
+    const rows = await engine.transaction((tx) =>
+      captureRows<{ id: number; status: string }>(tx, 'task', { status: { from: 'new', to: 'taken' }, limit: 1 }),
+    );
+    expect(rows).toHaveLength(1);
+    expect(await written()).toBe(once);
+    const { settled } = await engine.transaction((tx) => settle(tx, 'task', rows, 'done'));
+    expect(settled).toHaveLength(1);
     expect(await written()).toBe(once);
   });
 
@@ -169,6 +182,32 @@ test('doctor says where it is, whether commits are in two phases, and which node
   expect((await of('citus')).map(({ verdict, detail }) => `${verdict}: ${detail}`)).toEqual([
     'fail: Citus 13.2, a node that is not the coordinator',
   ]);
+});
+
+test('Citus that was added after the migrations learns of the table, whose shard is no drift', async () => {
+  await open(true);
+  await client.query("drop trigger note on pawl.both; select citus_add_local_table_to_metadata('pawl.both')");
+  const { rows } = await client.query("select to_regclass('pawl.both_102008') is not null as shard");
+  expect(rows).toEqual([{ shard: true }]);
+  expect(await engine.drift()).toEqual([]);
+});
+
+test('a coordinator that its cluster does not know is told what to run, before anything is migrated', async () => {
+  const database = await freshDatabase({ migrated: false });
+  const [one, admin] = [postgres(database.url), new pg.Client(database.url)];
+  await admin.connect();
+  onTestFinished(async () => {
+    await Promise.all([one.stop(), admin.end()]);
+    await database.drop();
+  });
+  await admin.query(`${CITUS_STAND_IN}; delete from pg_dist_node where groupid = 0`);
+  await expect(one.migrate()).rejects.toThrow(NotSupported);
+  await expect(one.migrate()).rejects.toThrow(/select citus_set_coordinator_host\('NAME'\)/);
+  expect((await admin.query("select to_regnamespace('pawl') as found")).rows).toEqual([{ found: null }]);
+  await admin.query('insert into pg_dist_node values (1, 0)');
+  await one.migrate({ lines: ['lock'] });
+  const { rows } = await admin.query("select from pg_dist_partition where logicalrelid = 'pawl.both'::regclass");
+  expect(rows).toHaveLength(1);
 });
 
 describe('what is no Postgres', () => {

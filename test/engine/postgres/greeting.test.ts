@@ -13,7 +13,7 @@ function message(letter: string, body: Buffer): Buffer {
   return Buffer.concat([Buffer.from(letter), length, body]);
 }
 
-/** A server that lets everybody in, says what it is, and closes a connection that sends anything but a goodbye. */
+/** A server that lets everybody in, says what it is, and closes a connection that sends more than a goodbye. */
 async function greeter(said: Record<string, string>): Promise<{ url: string; asked: () => number }> {
   let asked = 0;
   const server = createServer((socket) => {

@@ -8,10 +8,23 @@ insert into pg_extension (oid, extname, extowner, extnamespace, extrelocatable, 
 create table pg_catalog.pg_dist_partition (logicalrelid regclass, partmethod "char", repmodel "char", colocationid int, partkey text);
 create table pg_catalog.pg_dist_shard (logicalrelid regclass, shardid bigint);
 create table pg_catalog.pg_dist_local_group (groupid int);
-grant select on pg_catalog.pg_dist_partition, pg_catalog.pg_dist_shard, pg_catalog.pg_dist_local_group to public;
+create table pg_catalog.pg_dist_node (nodeid int, groupid int);
+grant select on pg_catalog.pg_dist_partition, pg_catalog.pg_dist_shard, pg_catalog.pg_dist_local_group, pg_catalog.pg_dist_node to public;
 insert into pg_dist_local_group values (0);
-create function pg_catalog.citus_add_local_table_to_metadata(regclass) returns void language sql as
-  $$ insert into pg_dist_partition values ($1, 'n', 's', 0) $$;
+insert into pg_dist_node values (1, 0), (2, 1);
+create function pg_catalog.citus_add_local_table_to_metadata(table_name regclass) returns void language plpgsql as $$
+declare
+  v_shard text := (select relname || '_102008' from pg_class where oid = table_name);
+  v_schema text := (select relnamespace::regnamespace from pg_class where oid = table_name);
+  v_name text := table_name;
+begin
+  if not exists (select from pg_dist_node where groupid = 0) then
+    raise exception 'operation is not allowed when coordinator is not added into metadata';
+  end if;
+  execute format('alter table %s rename to %I', table_name, v_shard);
+  execute format('create table %s (like %s.%I including all)', v_name, v_schema, v_shard);
+  insert into pg_dist_partition values (v_name::regclass, 'n', 's', 0);
+end $$;
 create function pg_catalog.create_distributed_table(table_name regclass, distribution_column text, shard_count int default 32) returns void
 language plpgsql as $$
 begin

@@ -4,12 +4,12 @@ import { PINNED_PATH } from './pin.ts';
 /**
  * What the schema has, each object as a text: tables, columns, defaults, indexes, constraints, triggers, types, views and functions. It is
  * read under the path of migrations, since the server leaves out the schemas of the path. Not what is made at run time: months of the log
- * of changes, and functions of captures, which `verify()` compares.
+ * of changes, functions of captures, which `verify()` compares, and the shard in which Citus keeps `both`.
  */
 const CATALOG = `
 with own as (
   select c.oid, c.relname::text as name, c.relkind, c.relpersistence, c.relrowsecurity
-  from pg_class c where c.relnamespace = 'pawl'::regnamespace and not c.relispartition
+  from pg_class c where c.relnamespace = 'pawl'::regnamespace and not c.relispartition and c.relname !~ '^both_[0-9]+$'
 )
 select case o.relkind when 'S' then 'sequence' when 'c' then 'type' when 'v' then 'view' else 'table' end as kind, o.name, o.name as relation,
   case when o.relkind = 'v' then md5(pg_get_viewdef(o.oid))

@@ -12,15 +12,24 @@ export const WRITE_TO_BOTH_IN = '-- engine.both\ndelete from pawl.both where fal
 
 export const BOTH: Statement = statement('engine.both', WRITE_TO_BOTH);
 
-/** Makes the table known to Citus, where that is there, and not where it has been done. Part of each migration. */
+/**
+ * Makes the table known to Citus, where that is there, and not where it has been done. Part of each migration. Citus makes another table of
+ * this name, and gives the one that was there a number: `both_102008`.
+ */
 export const MAKE_BOTH = `do $$
 declare
   v_known boolean;
+  v_lonely boolean;
 begin
   create table if not exists pawl.both (nothing integer);
   if exists (select from pg_extension where extname = 'citus') then
-    execute 'select exists (select from pg_dist_partition where logicalrelid = ''pawl.both''::regclass)' into v_known;
+    execute 'select exists (select from pg_dist_partition where logicalrelid = ''pawl.both''::regclass),
+      exists (select from pg_dist_node) and not exists (select from pg_dist_node where groupid = 0)' into v_known, v_lonely;
     if not v_known then
+      if v_lonely then
+        raise exception 'Citus does not know its own coordinator, and without that no transaction there is committed in two phases; run this here, with the name by which its other nodes reach it: select citus_set_coordinator_host(''NAME'')'
+          using errcode = 'PW006';
+      end if;
       execute 'select citus_add_local_table_to_metadata(''pawl.both''::regclass)';
     end if;
   end if;
