@@ -6,9 +6,9 @@ import { granted, type Head, type HeadHolder, type RequestStanding } from './hea
 import { type HeadView, viewOf } from './head-view.ts';
 import { headOf } from './items/key.ts';
 import { renew } from './items/requests.ts';
-import { takeHint } from './local-waiters.ts';
-import { Place } from './place.ts';
 import { type CallParts, RunningCall } from './running-call.ts';
+import { takeHint } from './waiting/local-waiters.ts';
+import { Place } from './waiting/place.ts';
 
 const CIRCLE_MS = 25;
 

@@ -7,8 +7,8 @@ import type { Heads } from './heads.ts';
 import { slotOf, waitsForEntry, whileHeld } from './items/holder.ts';
 import { headOf, lockKey, shortNonce, waiterOf } from './items/key.ts';
 import { readWaiter } from './items/waiter.ts';
-import type { LocalWaiter } from './local-waiters.ts';
-import type { WaiterQueue } from './waiter-queue.ts';
+import type { LocalWaiter } from './waiting/local-waiters.ts';
+import type { WaiterQueue } from './waiting/waiter-queue.ts';
 
 /** A place in a queue, and the path of the search to it. */
 interface WaitSpot {

@@ -32,10 +32,10 @@ import { Heads } from './heads.ts';
 import { LockInspector, toPastHolder } from './inspect.ts';
 import { whileHeld } from './items/holder.ts';
 import { headOf, lockKey, shortNonce } from './items/key.ts';
-import { LocalWaiters } from './local-waiters.ts';
 import type { CallParts } from './running-call.ts';
 import { Staleness } from './staleness.ts';
-import { WaiterQueue } from './waiter-queue.ts';
+import { LocalWaiters } from './waiting/local-waiters.ts';
+import { WaiterQueue } from './waiting/waiter-queue.ts';
 
 const OPERATOR: CallLimits = { timeoutMs: 10_000 };
 /** A set takes two writes for each name, and a transaction has a hundred. */

@@ -7,7 +7,7 @@ import type { Heads } from './heads.ts';
 import { readHead } from './items/head.ts';
 import { HEAD, lockKey, nameIn, spacePrefix } from './items/key.ts';
 import { readWaiter, type WaiterRow } from './items/waiter.ts';
-import type { WaiterQueue } from './waiter-queue.ts';
+import type { WaiterQueue } from './waiting/waiter-queue.ts';
 
 const LIMITS: CallLimits = { timeoutMs: 10_000 };
 const MOST_WAITERS = 1000;

@@ -7,9 +7,9 @@ import type { Grants } from './grants.ts';
 import type { Head } from './head.ts';
 import type { Heads } from './heads.ts';
 import { lockKey, shortNonce } from './items/key.ts';
-import type { LocalWaiter, LocalWaiters } from './local-waiters.ts';
 import type { Staleness } from './staleness.ts';
-import type { WaiterQueue } from './waiter-queue.ts';
+import type { LocalWaiter, LocalWaiters } from './waiting/local-waiters.ts';
+import type { WaiterQueue } from './waiting/waiter-queue.ts';
 
 /** The state that all attempts of one process share. */
 export interface CallParts {

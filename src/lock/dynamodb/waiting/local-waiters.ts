@@ -1,6 +1,6 @@
-import { now } from '../../base/time/clock.ts';
-import { type Head, hasRoom, isSameState } from './head.ts';
-import { shortNonce } from './items/key.ts';
+import { now } from '../../../base/time/clock.ts';
+import { type Head, hasRoom, isSameState } from '../head.ts';
+import { shortNonce } from '../items/key.ts';
 
 /** A claim of this process that waits. */
 export interface LocalWaiter {

@@ -1,8 +1,8 @@
-import { now } from '../../base/time/clock.ts';
-import type { CallLimits, DynamoEngine, PartialWrite } from '../../engine/dynamodb/index.ts';
-import { type Head, passed } from './head.ts';
-import type { Heads } from './heads.ts';
-import { waiterOf } from './items/key.ts';
+import { now } from '../../../base/time/clock.ts';
+import type { CallLimits, DynamoEngine, PartialWrite } from '../../../engine/dynamodb/index.ts';
+import { type Head, passed } from '../head.ts';
+import type { Heads } from '../heads.ts';
+import { waiterOf } from '../items/key.ts';
 import {
   buryPlace,
   leavePlace,
@@ -11,8 +11,8 @@ import {
   renewPlace,
   takePlace,
   type WaiterRow,
-} from './items/waiter.ts';
-import type { Staleness } from './staleness.ts';
+} from '../items/waiter.ts';
+import type { Staleness } from '../staleness.ts';
 
 /** Rows per read; with their size that is one read unit. */
 const FRONT = 25;

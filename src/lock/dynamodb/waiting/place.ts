@@ -1,11 +1,11 @@
-import { now } from '../../base/time/clock.ts';
-import { type Head, hasRoom } from './head.ts';
-import type { HeadView } from './head-view.ts';
-import { headOf } from './items/key.ts';
-import { takeTicket } from './items/requests.ts';
-import type { NewWaiter } from './items/waiter.ts';
+import { now } from '../../../base/time/clock.ts';
+import { type Head, hasRoom } from '../head.ts';
+import type { HeadView } from '../head-view.ts';
+import { headOf } from '../items/key.ts';
+import { takeTicket } from '../items/requests.ts';
+import type { NewWaiter } from '../items/waiter.ts';
+import type { RunningCall } from '../running-call.ts';
 import type { LocalWaiter } from './local-waiters.ts';
-import type { RunningCall } from './running-call.ts';
 import { renewInMs } from './waiter-queue.ts';
 
 // Only waiters this near to the front watch it often; those farther behind rely on them.
