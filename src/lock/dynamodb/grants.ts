@@ -37,6 +37,11 @@ export class Grants {
     this.#known.set(claim, { grantedAt: this.#engine.now(), beats, hasWaited: false });
   }
 
+  /** Forgets a grant that was given back. */
+  forget(claim: string): void {
+    this.#known.delete(claim);
+  }
+
   /** Notes that the holder will wait for another lock. */
   noteWaiting(claim: string): void {
     const known = this.#known.get(claim);

@@ -27,7 +27,10 @@ export class Heads {
     this.#onObserved = onSeen;
   }
 
-  /** Reads a head: one read unit, which callers of this process at the same time share. */
+  /**
+   * Reads a head: one read unit, which callers of this process at the same time share. So it may be as old as the first of these calls:
+   * what is decided on it has to be written on that condition.
+   */
   read(pk: string, { timeoutMs, signal }: CallLimits): Promise<Head> {
     let reading = this.#reading.get(pk);
     if (reading === undefined) {
@@ -35,6 +38,11 @@ export class Heads {
       this.#reading.set(pk, reading);
     }
     return signal === undefined ? reading : unlessAborted(reading, signal);
+  }
+
+  /** Reads a head as it is after all that was answered before this call. */
+  readNow(pk: string, limits: CallLimits): Promise<Head> {
+    return this.#read(pk, limits);
   }
 
   /** @param rows  rows that are written in the same transaction @returns false when something was decided meanwhile */

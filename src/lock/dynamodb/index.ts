@@ -32,17 +32,18 @@ import { Heads } from './heads.ts';
 import { LockInspector, toPastHolder } from './inspect.ts';
 import { whileHeld } from './items/holder.ts';
 import { headOf, lockKey, shortNonce } from './items/key.ts';
+import { NewestFew } from './newest-few.ts';
 import type { CallParts } from './running-call.ts';
 import { Staleness } from './staleness.ts';
 import { LocalWaiters } from './waiting/local-waiters.ts';
 import { WaiterQueue } from './waiting/waiter-queue.ts';
+import { Withdrawals } from './waiting/withdrawal.ts';
 
 const OPERATOR: CallLimits = { timeoutMs: 10_000 };
 /** A set takes two writes for each name, and a transaction has a hundred. */
 const MOST_NAMES = 50;
 /** The first lease of a lock without a lease, until the second write removes it: longer than a call may take. */
 const UNKEPT_MS = 30_000;
-const MOST_REFUSED = 1000;
 /** How many renewals are under way at once: more would only wait for a connection. */
 const BEATS_AT_ONCE = 40;
 
@@ -56,7 +57,8 @@ export class DynamoLockStore implements LockStore {
   readonly #parts: CallParts;
   readonly #survey: LockInspector;
   /** Claims that found the lock held: they read the head before they try again. */
-  readonly #refused = new Set<string>();
+  readonly #refused = new NewestFew<true>();
+  readonly #withdrawals: Withdrawals;
   #notices: NoticeHandlers | undefined;
 
   constructor(engine: DynamoEngine, self: ProcessIdentity) {
@@ -72,6 +74,7 @@ export class DynamoLockStore implements LockStore {
     const grants = new Grants(engine, self, heads, staleness);
     const deadlocks = new DeadlockDetector(engine, heads, queue, grants);
     this.#parts = { engine, self, heads, queue, deadlocks, staleness, waiters, grants };
+    this.#withdrawals = new Withdrawals(this.#parts);
     this.#survey = new LockInspector(engine, heads, queue, deadlocks);
   }
 
@@ -96,9 +99,11 @@ export class DynamoLockStore implements LockStore {
 
   async #attempt(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer> {
     const { nonce, isRetry } = call;
-    const isKnown = isRetry || this.#refused.has(nonce) || this.#parts.waiters.get(nonce) !== undefined;
+    const isKnown = isRetry || this.#refused.get(nonce) === true || this.#parts.waiters.get(nonce) !== undefined;
+    this.#withdrawals.noteDoubt(nonce, true);
     const answer = await new AcquireAttempt(this.#parts, call, options).run(!isKnown && call.names.length === 1);
-    if (answer.kind === 'held') this.#noteRefused(nonce);
+    this.#withdrawals.noteDoubt(nonce, false);
+    if (answer.kind === 'held') this.#refused.set(nonce, true);
     else this.#refused.delete(nonce);
     return answer;
   }
@@ -107,24 +112,8 @@ export class DynamoLockStore implements LockStore {
     claim: RequestKey,
     options: CallOptions,
   ): Promise<{ holder: string | undefined; wakeUps: readonly WakeUp[] }> {
-    const { waiters, queue, heads, grants } = this.#parts;
-    const nonce = shortNonce(claim.nonce);
-    const place = waiters.get(claim.nonce);
-    const taker = waiters.takerOf(claim.nonce);
-    waiters.remove(claim.nonce);
     this.#refused.delete(claim.nonce);
-    const leaving = claim.names.map(async (name) => {
-      const pk = lockKey(claim.space, name);
-      const head = await heads.read(pk, options);
-      const mine = head.holders.find((holder) => holder.nonce === nonce);
-      if (mine !== undefined) await grants.drop(pk, mine, options);
-      // A ticket whose answer was lost has to be given up, too; else the waiters behind it would have to find out that no
-      // waiter has it.
-      const ticket = place?.tickets.get(pk) ?? (head.taker === taker && mine === undefined ? head.last : undefined);
-      if (ticket !== undefined && ticket >= head.next) await queue.leave(pk, ticket, nonce, options);
-      return head.holders.find((holder) => holder.nonce !== nonce);
-    });
-    const [holder] = (await Promise.all(leaving)).filter((each) => each !== undefined);
+    const holder = await this.#withdrawals.withdraw(claim, options);
     return { holder: holder === undefined ? undefined : `${holder.host} (pid ${holder.pid})`, wakeUps: [] };
   }
 
@@ -214,12 +203,5 @@ export class DynamoLockStore implements LockStore {
 
   isTransient(error: unknown): boolean {
     return this.#engine.isTransient(error);
-  }
-
-  #noteRefused(nonce: string): void {
-    this.#refused.add(nonce);
-    if (this.#refused.size <= MOST_REFUSED) return;
-    const [oldest] = this.#refused;
-    if (oldest !== undefined) this.#refused.delete(oldest);
   }
 }

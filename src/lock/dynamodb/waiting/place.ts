@@ -40,6 +40,11 @@ export class Place {
 
   async #takeOfSet(waiterMs: number, views: readonly HeadView[], taker: string): Promise<readonly Head[]> {
     const { heads, queue } = this.#call.parts;
+    // An earlier call has taken the tickets, and was told neither of them nor of the heads.
+    if (views.every(({ head }) => head.taker === taker)) {
+      this.#add(waiterMs, new Map(views.map(({ pk, head }) => [pk, head.last])), undefined);
+      return views.map(({ head }) => head);
+    }
     const changes = views.map(({ pk, head }) => ({
       pk,
       before: head,

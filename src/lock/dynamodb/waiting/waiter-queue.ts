@@ -57,14 +57,19 @@ export class WaiterQueue {
 
   /** Gives a place up. If it is the first, the next ticket gets its turn at once. */
   async leave(pk: string, ticket: number, nonce: string, limits: CallLimits): Promise<void> {
-    await this.#engine.update(waiterOf(pk, ticket), leavePlace(nonce, this.#engine.now()), 'NONE', limits);
+    await this.giveUp(pk, ticket, nonce, limits);
     for (;;) {
-      const head = await this.#heads.read(pk, limits);
+      const head = await this.#heads.readNow(pk, limits);
       if (head.next !== ticket) return;
       const change = { pk, before: head, after: passed(head, ticket + 1) };
       if (await this.#heads.write([change], limits)) break;
     }
     this.tidy(pk, [ticket]);
+  }
+
+  /** Marks a place as given up, also one that was never taken: those before it pass it over when its turn comes. */
+  async giveUp(pk: string, ticket: number, nonce: string, limits: CallLimits): Promise<void> {
+    await this.#engine.update(waiterOf(pk, ticket), leavePlace(nonce, this.#engine.now()), 'NONE', limits);
   }
 
   /**

@@ -1,0 +1,21 @@
+const MOST = 1000;
+
+/** Notes about claims, which stay where a claim is abandoned: beyond a thousand, the oldest one goes. */
+export class NewestFew<T> {
+  readonly #notes = new Map<string, T>();
+
+  get(nonce: string): T | undefined {
+    return this.#notes.get(nonce);
+  }
+
+  set(nonce: string, note: T): void {
+    this.#notes.set(nonce, note);
+    if (this.#notes.size <= MOST) return;
+    const [oldest] = this.#notes.keys();
+    if (oldest !== undefined) this.#notes.delete(oldest);
+  }
+
+  delete(nonce: string): void {
+    this.#notes.delete(nonce);
+  }
+}
