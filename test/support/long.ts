@@ -3,6 +3,9 @@ import { test } from 'vitest';
 /** `npm run test:long`: everything, and as much of it as is worth an hour. */
 export const LONG: boolean = process.env['PAWL_LONG'] !== undefined;
 
+/** `npm run test:models`: explorations of what is pure, or exhaustive, in full. `npm test` makes a part of each, always the same. */
+export const MODELS: boolean = LONG || process.env['PAWL_MODELS'] !== undefined;
+
 /** For what another test, which always runs, covers from another side, and which takes seconds of the processor. */
 export const rarely: typeof test = (LONG ? test : test.skip) as typeof test;
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { interleave, interleavings, type Actor as Lane } from '../../queue/interleaving.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
-import { LONG } from '../../support/long.ts';
+import { LONG, MODELS } from '../../support/long.ts';
 import { type Ending, type Row, Stage } from './stage.ts';
 
 interface Scene {
@@ -115,7 +115,7 @@ describe('in every order of raising, claiming and committing', () => {
   // Invariants A5, A7, A9, A10.
   test.each(SCENES)(
     'the actor runs at least once after the last commit, no transaction waits, nothing is left ($ending, before: $raisedBefore, hibernates: $hibernates, rolls back: $rollsBack)',
-    async (scene) => playAll(stage, scene, LONG ? 1 : 53),
+    async (scene) => playAll(stage, scene, LONG ? 1 : MODELS ? 53 : 139),
     120_000,
   );
 

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { LONG } from '../../../support/long.ts';
+import { LONG, MODELS } from '../../../support/long.ts';
 import { checkQueue } from './check.ts';
 import { BUGS, simulate } from './simulate.ts';
 
-const LEGAL = LONG ? 200_000 : 10_000;
+const LEGAL = LONG ? 200_000 : MODELS ? 10_000 : 1_000;
 
 test(`${LEGAL} histories that a queue may leave are accepted`, { timeout: 300_000 }, () => {
   const sizes = { runs: 0, moves: 0, effects: 0, lost: 0 };
