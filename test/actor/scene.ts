@@ -1,7 +1,7 @@
 import { onTestFinished } from 'vitest';
 import { type Actors, createActors, type Dispatcher, type RunOptions } from '../../src/actor/index.ts';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
-import { freshDatabase } from '../support/database.ts';
+import { warmDatabase } from '../support/warm-database.ts';
 
 export interface ActorScene {
   readonly url: string;
@@ -19,20 +19,20 @@ export interface SceneOptions extends PostgresOptions {
   readonly url?: string;
 }
 
-/** A database of its own with these types of actors; closed with the test. */
+/** A database of its own with these types of actors, which was empty before; closed with the test. */
 export async function openScene(
   definitions: Parameters<typeof createActors>[1],
   { url: given, ...options }: SceneOptions = {},
 ): Promise<ActorScene> {
-  const database = given === undefined ? await freshDatabase() : undefined;
+  const database = given === undefined ? await warmDatabase() : undefined;
   const url = given ?? database?.url ?? '';
-  const engine = postgres(url, { max: 12, ...options });
+  const engine = postgres(options.max === undefined ? (database?.pool ?? url) : url, { max: 12, ...options });
   const actors = createActors(engine, definitions);
   const running: Dispatcher[] = [];
   onTestFinished(async () => {
     await Promise.all(running.map((dispatcher) => dispatcher.stop({ timeout: 0 })));
     await engine.stop();
-    await database?.drop();
+    await database?.giveBack();
   });
   const query = <Row>(sql: string, values: unknown[] = []): Promise<Row[]> =>
     engine.query<Row>(statement('test', sql, { prepare: false }), values);

@@ -1,6 +1,7 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { actor, createActorAdmin, createActors } from '../../../src/actor/index.ts';
 import { InvalidInput, NotFound } from '../../../src/base/errors.ts';
+import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 import { type ActorScene, openScene } from '../scene.ts';
 
@@ -138,7 +139,9 @@ describe('a type that declares fieldHistory', () => {
 });
 
 test('by default no older fields are kept: a turn writes nothing for them', async () => {
-  const scene = await openScene([Plain]);
+  const database = await freshDatabase();
+  onTestFinished(() => database.drop());
+  const scene = await openScene([Plain], { url: database.url });
   const { id } = await scene.actors.create(Plain, { last: 3 });
   await work(scene, id, 4);
   expect(await scene.actors.fieldHistory(id)).toEqual([]);
