@@ -65,8 +65,8 @@ test.each(['hang', 'cut', 'unavailable'] as const satisfies readonly StoreFault[
   async (fault) => {
     const { files, store } = await on(bucketStore(), fault === 'hang' ? HANGING : {});
     await files.write('doc', 'x');
-    const strangers = await putStrangers(store, 60);
-    const stubborn = strangers.slice(20, 22);
+    const strangers = await putStrangers(store, 20);
+    const stubborn = strangers.slice(10, 12);
     for (const name of stubborn) store.server.fault(fault, { operation: 'CopyObject', key: name });
     const report = await files.reconcile({ dryRun: false });
     expect(report.strangers).toEqual(strangers);

@@ -207,7 +207,7 @@ test.runIf(hasPackage)('missing library links are made', async () => {
   for (const entry of await readdir(library, { withFileTypes: true })) {
     if (entry.isSymbolicLink()) await rm(join(library, entry.name));
   }
-  const server = await start({ tree });
+  const server = await start({ tree, ...copied() });
   expect(await ask(server, 'select 1 as one')).toEqual({ one: 1 });
   expect((await readdir(library, { withFileTypes: true })).some((entry) => entry.isSymbolicLink())).toBe(true);
 });
@@ -229,7 +229,7 @@ test('a tree without a Postgres is refused with what to do', async () => {
 
 test('kept data is there again at the next start, and after a kill', async () => {
   const data = join(await folder('kept'), 'data');
-  const first = await start({ data });
+  const first = await start({ data, ...copied() });
   expect(first.temporary).toBe(false);
   await ask(first, 'create table note as select 42 as answer');
   await first.stop();
