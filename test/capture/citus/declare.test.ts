@@ -76,6 +76,27 @@ test('by tenant needs a tenant and its column', async () => {
   await expect(other.apply()).rejects.toThrow(/no column owner, by which it is to be distributed/);
 });
 
+test('by tenant takes only types whose texts find a node', async () => {
+  const { engine, client, query } = await openCluster(3);
+  await client.query(
+    "create type region as enum ('north', 'south'); create domain short as text check (length(value) < 9)",
+  );
+  const refusal = async (owner: string): Promise<string> => {
+    const { capture } = projectDocs(engine, { columns: { ...TARGET.columns, owner }, distribute: { by: 'tenant' } });
+    await expect(capture.apply()).rejects.toThrow(InvalidInput);
+    return (await capture.verify()).map(({ problem }) => problem).join();
+  };
+  for (const type of ['region', 'short', 'date', 'timestamptz', 'int[]']) {
+    expect(await refusal(type), type).toMatch(/its column owner is of type .*make it an integer, a uuid or a text/);
+  }
+  expect(await query("select to_regclass('doc_search') as t")).toEqual([{ t: null }]);
+  for (const owner of ['uuid', 'varchar(20) not null', 'bigint', 'numeric(5, 0)']) {
+    const { capture } = projectDocs(engine, { columns: { ...TARGET.columns, owner }, distribute: { by: 'tenant' } });
+    expect((await capture.plan()).sql, owner).toMatch(/create_distributed_table/);
+  }
+  await projectDocs(engine, { columns: { ...TARGET.columns, owner: 'date' }, distribute: { by: 'id' } }).capture.plan();
+});
+
 test('a database without Citus is told by name, before anything is done', async () => {
   const { engine, query } = await openCluster(10, { hasCitus: false });
   const { capture } = projectDocs(engine, { distribute: { by: 'id' } });

@@ -4,6 +4,7 @@ import type { Difference } from '../../declare/definition.ts';
 import { literal } from '../../declare/sql-text.ts';
 import type { Reader, Table } from '../catalog.ts';
 import { quoted, type TargetOptions } from './declared.ts';
+import { typeOf } from './types.ts';
 
 /** What Citus has of a table. */
 interface Placement {
@@ -27,6 +28,17 @@ select d.partmethod::text as method, case when d.partmethod = 'h' then pg_catalo
   (select count(*)::int from pg_catalog.pg_dist_shard s where s.logicalrelid::oid = d.logicalrelid::oid) as shards,
   d.partmethod <> 'n' or d.repmodel <> 's' or d.colocationid <> 0 as elsewhere
 from pg_catalog.pg_dist_partition d where d.logicalrelid::oid = $1::oid`;
+
+/** Types whose texts mean what a setting, a list of labels or a constraint says at the moment: dates, enums, domains, arrays. */
+const CHANGING = statement(
+  'capture.changing_types',
+  `
+select c.name, pg_catalog.format_type(t.oid, null) as type
+from rows from (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) c (name, type)
+join pg_catalog.pg_type t on t.oid operator(pg_catalog.=) pg_catalog.to_regtype(c.type)::oid
+join pg_catalog.pg_proc i on i.oid operator(pg_catalog.=) t.typinput::oid join pg_catalog.pg_proc o on o.oid operator(pg_catalog.=) t.typoutput::oid
+where i.provolatile <> 'i' or o.provolatile <> 'i'`,
+);
 
 async function readPlace(db: Reader, table: Table | undefined): Promise<Placement> {
   const { citus } = only(await db.query<{ citus: boolean }>(HAS_CITUS));
@@ -69,6 +81,10 @@ export async function compareDistribution(
     return differ(`it has no column ${tenant}, by which it is to be distributed; name it in columns, with its type`);
   }
   const column = by === 'tenant' && tenant !== undefined ? tenant : key;
+  if (by === 'tenant') {
+    const changing = await compareChanging(db, table, [key, column], options);
+    if (changing.length > 0) return changing;
+  }
   const on = table === undefined ? quoted(into) : id(table.schema, table.name);
   if (!place.elsewhere) return differ('its rows are all on this node', distributeText(on, column, shards));
   if (place.method !== 'h' || place.by !== column) {
@@ -79,6 +95,28 @@ export async function compareDistribution(
   return differ(
     `it has ${place.shards} shards, and is declared with ${shards}; run alter_distributed_table, or declare ${place.shards}`,
   );
+}
+
+/**
+ * By tenant, a text is what names the one node of a search, and what a row that is to be removed is compared with. Citus does neither where the
+ * type reads its texts by a function that is not immutable.
+ */
+async function compareChanging(
+  db: Reader,
+  table: Table | undefined,
+  names: readonly string[],
+  { into, columns }: TargetOptions,
+): Promise<Difference[]> {
+  const types = names.map(
+    (name) => table?.columns.find((one) => one.name === name)?.type ?? typeOf(columns[name] ?? ''),
+  );
+  const found = await db.query<{ name: string; type: string }>(CHANGING, [names, types]);
+  return found.map(({ name, type }) => ({
+    kind: 'target',
+    object: into,
+    problem: `its column ${name} is of type ${type}, whose values Citus does not find a node by; make it an integer, a uuid or a text, or distribute by 'id'`,
+    sql: [],
+  }));
 }
 
 /**

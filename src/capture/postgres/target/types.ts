@@ -62,6 +62,6 @@ function bare(type: string): string {
 }
 
 /** The type alone: in a declaration `not null` and the like may follow it. */
-function typeOf(declared: string): string {
+export function typeOf(declared: string): string {
   return declared.replace(/\s+(not|null|default|check|collate|constraint|unique|references|generated)\b.*$/is, '');
 }
