@@ -239,6 +239,7 @@ begin
     delete from pawl.queue_child c using over o where c.watch = o.id
   )
   select count(*) filter (where o.sort = 'batch') into v_batches from over o;
+  delete from pawl.queue_watch_over o where o.queue = p_queue;
   delete from pawl.queue_expiry e where e.queue = p_queue;
   delete from pawl.queue_untold u where u.queue = p_queue;
   delete from pawl.queue_key k where k.queue = p_queue and not (v_lives and k.held);

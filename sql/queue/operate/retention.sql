@@ -64,8 +64,17 @@ begin
     delete from pawl.queue_watch w where w.ctid = any (array(
       select o.ctid from pawl.queue_watch o where o.queue = p_queue and o.over_at < v_past order by o.over_at limit p_limit for update skip locked))
     returning w.id
-  ), part as (
-    delete from pawl.queue_batch_part b using over o where b.batch = o.id
+  )
+  delete from pawl.queue_batch_part b using over o where b.batch = o.id;
+  with pack as (
+    delete from pawl.queue_watch_over p where p.ctid = any (array(
+      select o.ctid from pawl.queue_watch_over o where o.queue = p_queue and o.over_at < v_past order by o.over_at limit greatest(1, p_limit / 256)
+      for update skip locked))
+    returning p.watches
+  ), over as materialized (
+    select o.id from pack p cross join lateral unnest(p.watches) o (id)
+  ), watch as (
+    delete from pawl.queue_watch w using over o where w.id = o.id
   )
   delete from pawl.queue_child c using over o where c.watch = o.id;
   delete from pawl.queue_transition t where t.ctid = any (array(

@@ -326,6 +326,7 @@ create table pawl.queue_schedule (
   overlap     text not null default 'queue' check (overlap in ('queue', 'skip')),
   jitter      interval,
   of_set      boolean not null default false,  -- declared with all others at once: it goes when that set no longer has it
+  group_name  text check (octet_length(group_name) between 1 and 100),
   next_at     timestamptz not null,
   last_at     timestamptz,
   paused_at   timestamptz,
@@ -460,7 +461,7 @@ create table pawl.queue_watch (
   problem       text,             -- batch: why a callback could not be enqueued
   errors        bigint not null default 0,  -- how many of the parents ended in error, and how many were cancelled
   cancels       bigint not null default 0,
-  over_at       timestamptz,      -- when the last one ended
+  over_at       timestamptz,      -- batch: when the last one ended. Of jobs that come after others no part is left then, see queue_watch_over
   check_at      timestamptz,      -- when to look whether a settlement has missed this row; null: none can have
   check_xid     xid8,             -- none can have once every transaction before this one is over
   checks        smallint not null default 0
@@ -469,7 +470,7 @@ create table pawl.queue_watch (
 create unique index queue_watch_channel on pawl.queue_watch (channel) where channel is not null;
 create index queue_watch_check on pawl.queue_watch (check_at) where check_at is not null;
 create index queue_watch_batch on pawl.queue_watch (id) where sort = 'batch';
-create index queue_watch_over on pawl.queue_watch (queue, over_at) where over_at is not null;
+create index queue_watch_done on pawl.queue_watch (queue, over_at) where over_at is not null;
 
 -- Jobs that a watch waits for and that have not ended. A part of watch 0, in bucket -1, stands for the places of the groups of a queue, which
 -- first names: what ends jobs then looks for these, too. Batches that it waits for are of shard -1. Of a process: one job a row. Otherwise up to 256 jobs of one bucket, so that
@@ -483,9 +484,19 @@ create table pawl.queue_watch_part (
   errors       integer not null default 0,
   cancels      integer not null default 0,
   members      int8multirange,    -- of a batch: all jobs of this part
+  only_of      smallint,          -- the queue of jobs that come after others, where all of these are in this part and none has failed before
   primary key (shard, bucket, watch, first)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 create index queue_watch_part_watch on pawl.queue_watch_part (watch, first);
+
+-- Watches of jobs that come after others, since they are over: a row for up to 256 that one settlement found. The watches
+-- themselves are not written then, and go when the history of their queue does.
+create table pawl.queue_watch_over (
+  over_at  timestamptz not null,
+  queue    smallint not null,
+  watches  bigint[] not null
+);
+create index queue_watch_over_at on pawl.queue_watch_over (queue, over_at);
 
 -- Jobs that come after others, as runs with consecutive ids. Until the watch is over they are delayed until pawl.queue_never().
 create table pawl.queue_child (

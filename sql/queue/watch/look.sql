@@ -44,7 +44,8 @@ begin
         cross join lateral unnest(w.parents) s (span)
         cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)
         cross join lateral (select pawl.queue_watch_of(w.shard, i.id) as watch offset 0) c) u
-      join pawl.queue_watch m on m.id = u.id where m.sort = 'after' and m.over_at is not null
+      join pawl.queue_watch m on m.id = u.id
+      where m.sort = 'after' and not exists (select 1 from pawl.queue_watch_part p where p.watch = m.id offset 0)
       order by m.id desc for update of m skip locked);
     if v_over <> '{}' then
       update pawl.queue_watch w set check_at = null where w.id = any (v_over) and w.check_at is not null;
@@ -53,7 +54,9 @@ begin
       end loop;
     end if;
     with mine as (
-      select m.id from unnest(v_watches) u (id) join pawl.queue_watch m on m.id = u.id where m.check_at is not null and m.over_at is null
+      select m.id from unnest(v_watches) u (id) join pawl.queue_watch m on m.id = u.id
+      where m.check_at is not null and m.over_at is null
+        and (m.sort <> 'after' or exists (select 1 from pawl.queue_watch_part p where p.watch = m.id offset 0))
       order by m.id desc for update of m skip locked
     ), done as (
       delete from pawl.queue_watch w using mine m where w.id = m.id and w.sort = 'again' and w.check_xid <= pg_snapshot_xmin(v_snapshot)

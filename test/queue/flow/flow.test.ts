@@ -165,6 +165,38 @@ test('what is no graph is refused by name, and nothing is written', async () => 
   expect(await jobs()).toBe(before);
 });
 
+test('what a flow leaves behind goes with the history of its queue', async () => {
+  const queue = createQueue(engine, `flow of a day ${Date.now()}`, { kinds: { job: {} }, history: '1d' });
+  const names = ['a', 'b', 'c'];
+  await queue.flow([
+    ...names.map((name) => ({ name, kind: 'job', payload: name }) as const),
+    ...names.map((name) => ({ name: `${name}2`, kind: 'job', payload: name, after: [name] }) as const),
+    { name: 'last', kind: 'job', payload: 'last', after: ['a2', 'b2', 'c2'] },
+  ]);
+  const worker = queue.work({ job: () => undefined });
+  await queue.drain({ delayed: true });
+  await worker.stop();
+  const run = (text: string): Promise<{ n: number }[]> =>
+    engine.query<{ n: number }>(statement('test.history', text, { prepare: false }), [queue.name]);
+  const left = `
+    select ((select count(*) from pawl.queue_watch w where w.queue = q.id) + (select count(*) from pawl.queue_watch_over o where o.queue = q.id)
+      + (select count(*) from pawl.queue_child c join pawl.queue_job j on j.shard = c.shard and j.id = c.first where j.queue = q.id))::int as n
+    from pawl.queue_definition q where q.name = $1`;
+  const [before] = await run(left);
+  expect(before?.n).toBeGreaterThan(8);
+  await run('select pawl.queue_prune(pawl.queue_id($1), 1000) as n');
+  expect(await run(left)).toEqual([before]);
+  for (const [table, at] of [
+    ['queue_watch_over', 'over_at'],
+    ['queue_receipt', 'settled_at'],
+    ['queue_receipt_one', 'settled_at'],
+  ]) {
+    await run(`update pawl.${table} set ${at} = ${at} - interval '2 days' where queue = pawl.queue_id($1)`);
+  }
+  await run('select pawl.queue_prune(pawl.queue_id($1), 1000) as n');
+  expect(await run(left)).toEqual([{ n: 0 }]);
+});
+
 test('a thousand nodes of one layer are one watch, and few rows', async () => {
   const queue = newQueue();
   const layer = (name: string, after: string[]): { name: string; kind: 'job'; payload: number; after: string[] }[] =>
@@ -180,7 +212,7 @@ test('a thousand nodes of one layer are one watch, and few rows', async () => {
   const [rows] = await engine.query<{ watches: number; delayed: number }>(
     statement(
       'test.rows',
-      `select (select count(*)::int from pawl.queue_watch w where w.over_at is null and w.sort = 'after') as watches,
+      `select (select count(*)::int from pawl.queue_watch w where exists (select from pawl.queue_watch_part p where p.watch = w.id) and w.sort = 'after') as watches,
         (select count(*)::int from pawl.queue_delayed d where d.n > 1) as delayed`,
     ),
   );
