@@ -403,7 +403,7 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     open: 'statement',
     run: async ({ one }, side) => {
       await wait(side, one, [side.ready]);
-      return one('select pawl.queue_ended_alone(0::smallint, $1)', [side.ready]);
+      return one('select pawl.queue_ended_alone(0::smallint, $1, pawl.queue_id($2))', [side.ready, side.name]);
     },
   },
   {

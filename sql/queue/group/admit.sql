@@ -7,13 +7,15 @@
 -- So there are never more places than that, and none stays free while a job waits. No transaction waits for another one.
 
 -- Admits jobs of the groups of which there are notes: a thousand about, or a hundred where enough is ready anyway, so that places are not
--- counted again and again while no claim takes what is admitted. Of most groups no job may wait, or all places be taken; so where nothing is
+-- counted again and again while no claim takes what is admitted. Enough are 200 rows, whatever their jobs: with 16 for the limit, jobs whose ids
+-- have gaps were admitted by hundreds, and a drain took twice as long. Each enqueue and settlement leaves a note of each group, so notes are
+-- taken away twice as many as groups are looked at. Of most groups no job may wait, or all places be taken; so where nothing is
 -- ready, more notes are looked at. The caller has the lock of the empty key, which no job has. Answers how many were admitted.
 create or replace function pawl.queue_admit(p_queue smallint, p_shard smallint) returns bigint
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_places int := (select d.per_group from pawl.queue_definition d where d.id = p_queue);
-  v_ready int;
+  v_ready record;
   v_most int;
   v_groups text[];
   v_admitted bigint := 0;
@@ -22,19 +24,22 @@ begin
     raise exception 'no job of a group can be admitted at isolation %: its snapshot may be older than its lock; use read committed',
       current_setting('transaction_isolation') using errcode = 'PW001';
   end if;
-  select count(*) into v_ready from (
-    select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit 16) x;
-  v_most := case when v_ready = 16 then 100 else 1000 end;
+  select count(*) as rows, coalesce(sum(x.n), 0) as jobs into v_ready from (
+    select r.n from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit 200) x;
+  v_most := case when v_ready.rows = 200 or v_ready.jobs >= 1000 then 100 else 1000 end;
   for v_round in 1..10 loop
-    with gone as (
-      delete from pawl.queue_group_note n where n.ctid = any (array(
-        select o.ctid from pawl.queue_group_note o where o.shard = p_shard and o.queue = p_queue limit v_most / 4))
-      returning n.group_name
+    with note as materialized (
+      select o.ctid as tid, o.group_name from pawl.queue_group_note o where o.shard = p_shard and o.queue = p_queue limit v_most / 2
+    ), chosen as materialized (
+      select distinct n.group_name from note n limit v_most / 4
+    ), gone as (
+      delete from pawl.queue_group_note g where g.ctid = any (array(
+        select n.tid from note n where n.group_name in (select c.group_name from chosen c)))
     )
-    select array_agg(distinct g.group_name) into v_groups from gone g;
+    select array_agg(c.group_name order by c.group_name) into v_groups from chosen c;
     exit when v_groups is null;
     v_admitted := v_admitted + pawl.queue_admit_groups(p_queue, p_shard, v_groups, v_places, greatest(8, v_most / cardinality(v_groups)));
-    exit when v_ready > 0 or v_admitted * 4 >= v_most;
+    exit when v_ready.rows > 0 or v_admitted * 4 >= v_most;
   end loop;
   return v_admitted;
 end $$;
@@ -65,9 +70,9 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   ), again as (
     insert into pawl.queue_group_note (shard, queue, group_name)
     select p_shard, p_queue, p.name from picked p
-    where p.taken + p.n < p_places and exists (
+    where p.taken + p.n < p_places and (p.n >= p_each or exists (  -- after p_each it is not asked whether there is one more: that costs as much as a note
       select 1 from pawl.queue_grouped g where g.shard = p_shard and g.queue = p_queue and g.group_name = p.name
-      order by g.priority, g.id offset p.n limit 1)
+      order by g.priority, g.id offset p.n limit 1))
   ), placed as (
     select g.*, row_number() over w as nth, g.id - row_number() over w as island from gone g
     window w as (partition by g.priority, g.kind, g.made_at order by g.id)

@@ -83,8 +83,8 @@ begin
   if p_keys is not null then
     v_has_next := pawl.queue_release_keys(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
   end if;
-  -- The last thing that is locked: see watch.sql.
-  if exists (select 1 from pawl.queue_watch_part w where w.shard = p_shard) then
+  -- The last thing that is locked: see watch.sql. What stands for groups of other queues is none of this one's business.
+  if exists (select 1 from pawl.queue_watch_part w where w.shard = p_shard and (w.bucket >= 0 or w.first = p_queue)) then
     if p_fail is not null then
       v_ended := array_append(v_ended, pawl.queue_failed(p_shard, p_fail, v_now));
       if p_queue = any (pawl.queue_leave_delayed(p_shard, p_fail)) then

@@ -59,18 +59,40 @@ test('whatever becomes of a job without a group reads and writes no table of gro
       });
       settled += jobs.length;
     }
-    await session.one('select pawl.queue_ended_alone(0::smallint, 1)');
+    await session.one('select pawl.queue_ended_alone(0::smallint, 1, $1)', [queue]);
   });
   expect(touched).toEqual({ queue_grouped: 0, queue_place: 0, queue_group_note: 0 });
 });
 
-test('a claim reads none of the jobs that wait for places of full groups, and a job that waits is moved twice in all', async () => {
-  const declared = { name: 'full', shards: 1, keyed: true, attempts: 3, perGroup: 1, history: null };
+test('a settlement of a queue without groups reads no table of groups where another queue of its shard has places', async () => {
+  const other = await declared('neighbour', 1);
+  await session.one('select pawl.queue_add($1, 0::smallint, 1, $2, array[0::smallint], $3, null, null, $4)::text', [
+    other.queue,
+    [other.kinds['work']],
+    '[1]',
+    '[{"group": "g"}]',
+  ]);
+  expect((await session.claim(other.queue, await session.addWorker(other.queue))).jobs).toHaveLength(1);
+  const { queue, kinds } = await session.register('plain', WORK);
+  const worker = await session.addWorker(queue);
+  const touched = await touchedBy(async () => {
+    await session.add(queue, [{ kind: kinds['work'] ?? -1 }, { kind: kinds['work'] ?? -1 }]);
+    const { jobs } = await session.claim(queue, worker);
+    expect(jobs).toHaveLength(2);
+    await session.complete(queue, worker, jobs);
+    await session.one('select pawl.queue_ended_alone(0::smallint, 1, $1)', [queue]);
+  });
+  expect(touched).toEqual({ queue_grouped: 0, queue_place: 0, queue_group_note: 0 });
+});
+
+async function declared(name: string, perGroup: number): Promise<{ queue: number; kinds: Record<string, number> }> {
+  const queue = { name, shards: 1, keyed: true, attempts: 3, perGroup, history: null };
   const kind = { name: 'work', unique: false, coalesce: 'none', after: [], afterError: 'run', attempts: null };
-  const { queue, kinds } = await session.one<{ queue: number; kinds: Record<string, number> }>(
-    'select pawl.queue_register($1::json)',
-    [JSON.stringify({ ...declared, kinds: [kind] })],
-  );
+  return session.one('select pawl.queue_register($1::json)', [JSON.stringify({ ...queue, kinds: [kind] })]);
+}
+
+test('a claim reads none of the jobs that wait for places of full groups, and a job that waits is moved twice in all', async () => {
+  const { queue, kinds } = await declared('full', 1);
   const worker = await session.addWorker(queue);
   const groups = 50;
   const add = (n: number, of: (at: number) => object | null): Promise<unknown> =>

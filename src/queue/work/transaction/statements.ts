@@ -16,7 +16,7 @@ const RECEIPT = statement(
   `
 insert into pawl.queue_receipt_one (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, id)
 values ($1::bigint, $2::bigint, $3::timestamptz, clock_timestamp(), $4::uuid, $5::smallint, $6::smallint, $7::smallint, $8::bigint)
-returning pawl.queue_ended_alone(shard, id)`,
+returning pawl.queue_ended_alone(shard, id, queue)`,
 );
 
 /** By this lock a rescue finds the transactions of a dead worker: see pawl.queue_lanes(). */
