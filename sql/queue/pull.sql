@@ -126,6 +126,10 @@ begin
   if json_array_length(v_answer -> 'guarded') > 0 then
     return '{"guarded":true}';
   end if;
+  if v_to <> 'release' then
+    perform pawl.queue_note_untold(v_unit.shard, array(
+      select i.id from unnest(v_one.ids) s (span) cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)));
+  end if;
   delete from pawl.queue_worker w where w.id = v_unit.worker and not exists (select 1 from pawl.queue_running r where r.worker = w.id);
   perform pawl.queue_wake(v_one.queue);
   return json_build_object('to', v_to);

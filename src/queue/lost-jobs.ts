@@ -19,14 +19,14 @@ export interface ChargedJob {
   readonly to: 'new' | 'error';
 }
 
-/** A job that ended in error without the worker that had it. */
+/** A job that ended without a worker that could tell it. */
 export interface EndedJob {
   readonly id: number;
   readonly kind: string;
   readonly key: string | null;
   readonly attempt: number;
-  readonly status: 'error' | 'cancelled';
-  /** Null only for a job that was cancelled without a reason. */
+  readonly status: 'complete' | 'error' | 'cancelled';
+  /** Null for a complete job, and for one that was cancelled without a reason. */
   readonly error: string | null;
   readonly origin: Origin;
   /** The process id of its last attempt; null if the crash has rolled back the claim. */

@@ -45,6 +45,7 @@ begin
     insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason)
     values (v_now, p_id, v_shard, v_job.queue, v_at.attempt, v_at.status, 'complete', 'complete by hand');
     delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
+    perform pawl.queue_note_untold(v_shard, array[p_id]);
     if v_at.status = 'new' then
       if v_key_name is not null then
         perform pawl.queue_replace_head(v_job.queue, v_shard, v_key_name, v_key.held, v_key.epoch, v_out.epoch);

@@ -169,18 +169,21 @@ $$;
 create or replace function pawl.queue_describe_ended(p_queue smallint, p_ids bigint[]) returns json
 language sql /* planner: batch */ as $$
   with ended as materialized (
-    select d.shard, d.id, k.name as kind, d.key, d.attempt, d.status, d.error, pawl.queue_origin(j.created_at, j.options)::json as origin, j.payload,
-      pawl.queue_process(t.process_id, d.id, k.coalesce <> 'none') as process,
-      sum(pg_column_size(j.payload)) over (order by d.id) - pg_column_size(j.payload) as before
+    select j.shard, j.id, k.name as kind, j.key, coalesce(d.attempt, c.attempt) as attempt, coalesce(d.status, c.status) as status, d.error, pawl.queue_origin(j.created_at, j.options, j.group_name)::json as origin, j.payload,
+      pawl.queue_process(t.process_id, j.id, k.coalesce <> 'none') as process,
+      sum(pg_column_size(j.payload)) over (order by j.id) - pg_column_size(j.payload) as before
     from (select i.id from unnest(p_ids) i (id) order by i.id limit 1000) i
     cross join pawl.queue_definition q cross join lateral generate_series(0, q.shards - 1) s (shard)
-    join pawl.queue_dead d on d.shard = s.shard and d.id = i.id
-    join pawl.queue_job j on j.shard = d.shard and j.id = d.id
+    join pawl.queue_job j on j.shard = s.shard and j.id = i.id
     join pawl.queue_kind k on k.id = j.kind
+    left join pawl.queue_dead d on d.shard = j.shard and d.id = j.id
+    left join lateral (
+      select p.attempt, p.status from pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name) p
+      where p.status = 'complete') c on d.id is null
     left join lateral (
       select t.process_id from pawl.queue_transition t
       where t.shard = d.shard and t.id = d.id and t.to_status = 'error' order by t.at desc limit 1) t on true
-    where q.id = p_queue
+    where q.id = p_queue and (d.id is not null or c.status is not null)
   )
   select json_build_object('jobs', json_agg(json_build_object('id', e.id, 'kind', e.kind, 'key', e.key, 'attempt', e.attempt, 'status', e.status, 'error', e.error,
     'origin', e.origin, 'process', e.process, 'payload', e.payload) order by e.id), 'more', cardinality(p_ids) - count(*))

@@ -1,7 +1,7 @@
--- Ends of jobs that no worker has brought about: cancelled by hand, expired, or ended since what they come after did. One worker whose program
--- listens for ends tells each of them. Where none listens, nothing is written.
+-- Ends of jobs that no worker has brought about: cancelled or completed by hand, expired, ended since what they come after did, or settled by
+-- the caller that had claimed them. One worker whose program listens for ends tells each of them. Where none listens, nothing is written.
 
--- Jobs of a shard have just ended while they waited, in this transaction.
+-- Jobs of a shard have just ended, in this transaction.
 create or replace function pawl.queue_note_untold(p_shard smallint, p_ids bigint[]) returns void
 language plpgsql /* planner: loop */ as $$
 begin
@@ -9,9 +9,9 @@ begin
     return;
   end if;
   insert into pawl.queue_untold (id, queue)
-  select d.id, d.queue from unnest(p_ids) i (id)
-  cross join lateral (select d.id, d.queue from pawl.queue_dead d where d.shard = p_shard and d.id = i.id offset 0) d
-  where exists (select 1 from pawl.queue_worker w where w.queue = d.queue and w.tells and w.expires_at > clock_timestamp())
+  select j.id, j.queue from unnest(p_ids) i (id)
+  cross join lateral (select j.id, j.queue from pawl.queue_job j where j.shard = p_shard and j.id = i.id offset 0) j
+  where exists (select 1 from pawl.queue_worker w where w.queue = j.queue and w.tells and w.expires_at > clock_timestamp())
   on conflict do nothing;
 end $$;
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { cancelled, createQueue, snooze, type Worker } from '../../../src/queue/index.ts';
+import { cancelled, createQueue, NoRetry, snooze, type Worker } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 
@@ -126,16 +126,67 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     const hand = await queue.enqueue('held', 'a', { delay: '1h' });
     const child = await queue.enqueue('held', 'b', { after: [hand.id], afterCancel: 'error' });
     const expired = await queue.enqueue('held', 'c', { delay: '1h', expiresAt: new Date(Date.now() + 500) });
+    const done = await queue.enqueue('held', 'e', { delay: '1h' });
+    const many = await queue.enqueue('held', 'f', { delay: '1h', tags: ['many'] });
     await queue.cancel(hand.id, { reason: 'not needed' });
-    await until('all are told', () => told.length >= 3);
+    await queue.finish(done.id, { result: 1 });
+    await queue.cancelAll('tag:many', { reason: 'too many' });
+    await until('all are told', () => told.length >= 5);
     await Promise.all(workers.map((worker) => worker.stop()));
     expect(told.toSorted((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10))).toEqual([
       `${hand.id} cancelled not needed a held`,
       `${child.id} error 1 of the jobs that it comes after were cancelled b held`,
       expect.stringContaining(`${expired.id} cancelled it had not begun by`) as string,
+      `${done.id} complete null e held`,
+      `${many.id} cancelled too many f held`,
     ]);
     await queue.cancel((await queue.enqueue('held', 'd', { delay: '1h' })).id);
     const rows = statement('test.untold', 'select count(*)::int as n from pawl.queue_untold', { prepare: false });
     expect(await engine.query(rows)).toEqual([{ n: 0 }]);
   });
+});
+
+// Invariants J17.
+test('a job in error ends once more when it is completed by hand, and one that a call has claimed as it is settled', async () => {
+  nth += 1;
+  const queue = createQueue(engine, `events ${nth}`, {
+    kinds: { job: { attempts: 1 }, pulled: {} },
+    concurrency: { perKey: Infinity },
+  });
+  const worker = queue.work(
+    { job: () => Promise.reject(new Error('no')), pulled: () => undefined },
+    { lease: '1s', poll: '50ms', kinds: ['job'] },
+  );
+  const told: string[] = [];
+  worker.events.on('ended', ({ job, status, error, unit }) =>
+    told.push(`${job.id} ${status} ${error?.split('\n')[0]} ${unit.attempt} ${unit.signal.aborted}`),
+  );
+  const listening = statement(
+    'test.tells_one',
+    'select count(*)::int as n from pawl.queue_worker w where w.queue = pawl.queue_id($1) and w.tells',
+    { prepare: false },
+  );
+  await until('it listens', async () => (await engine.query<{ n: number }>(listening, [queue.name]))[0]?.n === 1);
+  const { id } = await queue.enqueue('job', 1);
+  await until('it ends in error', () => told.length === 1);
+  // The event comes before the outcome is written.
+  await until('that is written', async () => (await queue.get(id)).status === 'error');
+  await queue.finish(id);
+  await until('it is complete', () => told.length === 2);
+  const jobs = await queue.enqueueMany([
+    { kind: 'pulled', payload: 1 },
+    { kind: 'pulled', payload: 2 },
+    { kind: 'pulled', payload: 3 },
+  ]);
+  const [complete, dead, free] = await queue.claim({ limit: 3 });
+  await complete?.complete('x');
+  await dead?.fail(new NoRetry('bad'));
+  await free?.release();
+  await until('both are told', () => told.length >= 4);
+  await worker.stop();
+  expect(told.slice(0, 2)).toEqual([`${id} error Error: no 1 false`, `${id} complete undefined 1 false`]);
+  expect(told.slice(2).toSorted()).toEqual([
+    `${jobs[0]} complete undefined 1 false`,
+    `${jobs[1]} error NoRetry: bad 1 true`,
+  ]);
 });

@@ -12,14 +12,17 @@ export function reportLost(events: Events<WorkerEvents>, ended: EndedJob, owner:
   events.emit('ended', { unit: failed.unit, job: failed.job, status: 'error', error: failed.error ?? null });
 }
 
-/** Emits the end of a job that no worker had: it was cancelled by hand, has expired, or ended with what it comes after. */
+/**
+ * Emits the end of a job that no worker had: it was cancelled or completed by hand, has expired, ended with what it comes after, or was
+ * settled by the caller that had claimed it.
+ */
 export function reportEndedWaiting(events: Events<WorkerEvents>, ended: EndedJob, owner: UnitOwner): void {
   const { unit, job } = toFailedJob(ended, owner);
   events.emit('ended', { unit, job, status: ended.status, error: ended.error });
 }
 
 /**
- * The `failed` event for a job of a lost worker that ended in error, on the worker that found it. The job is alone in a unit
+ * The `failed` event for a job that ended without this worker, on the one that found it. The job is alone in a unit
  * that is over, so that nothing can be written under it.
  */
 export function toFailedJob(
@@ -31,6 +34,7 @@ export function toFailedJob(
   // The database returns the full process id, whether the job was alone in its unit or not.
   const unit = new Unit(owner, kind, key, [job], { epoch: null, brokenBy: null, isCoalesced: true });
   unit.isOver = true;
-  unit.abort(status === 'error' ? new LeaseLost(error ?? 'lost') : new Cancelled(error ?? 'cancelled'));
+  if (status !== 'complete')
+    unit.abort(status === 'error' ? new LeaseLost(error ?? 'lost') : new Cancelled(error ?? 'cancelled'));
   return { unit, job, to: status, error: error ?? undefined };
 }
