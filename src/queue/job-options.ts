@@ -208,12 +208,15 @@ export function refuseTwoTimes({ runAt, delay }: Partial<CheckedOptions>, of?: s
   });
 }
 
-/** The time of an enqueue, in milliseconds since 1970; for a job with options of its own also these: see pawl.queue_origin(). */
+/** The time of an enqueue, in milliseconds since 1970; for a job with options of its own, or of a group, also these: see pawl.queue_origin(). */
 export type Origin = number | SpecialOrigin;
 
 export interface SpecialOrigin {
   readonly enqueuedAt: number;
-  readonly options: OwnOptions;
+  readonly options?: OwnOptions;
+  readonly group?: string;
+  /** Of a run of jobs of groups: one for each. */
+  readonly groups?: readonly string[];
   /** Milliseconds until its `expiresAt`, at the time of the claim; less than 0 when it has passed. */
   readonly expiresIn?: number;
 }

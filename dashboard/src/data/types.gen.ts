@@ -152,6 +152,7 @@ export interface Schedule {
   readonly timezone: string;
   readonly kind: string;
   readonly key: string | null;
+  readonly group: string | null;
   readonly priority: number;
   readonly missed: 'skip' | 'last' | 'all';
   readonly missedForMs: number | null;

@@ -76,6 +76,11 @@ export function AddJob({ queue, like, onClose }: AddJobProps): JSX.Element {
         <Field title="Key, if jobs of it are to run one after another" problem={problems['key']}>
           <input name="key" />
         </Field>
+        {queue.perGroup !== null && (
+          <Field title={`Group, of which at most ${queue.perGroup} run at a time`} problem={problems['group']}>
+            <input name="group" maxLength={100} />
+          </Field>
+        )}
         <div class="pair">
           <Field title="Priority: lower runs first" problem={problems['priority']}>
             <input name="priority" type="number" min={-32768} max={32767} defaultValue="0" />
@@ -104,11 +109,12 @@ function bodyOf(form: FormData, kind: string, payload: string): string {
     const value = form.get(name);
     return typeof value === 'string' ? value.trim() : '';
   };
-  const [key, runAt] = [field('key'), field('runAt')];
+  const [key, group, runAt] = [field('key'), field('group'), field('runAt')];
   const rest = {
     kind,
     priority: Number(field('priority')),
     ...(key === '' ? {} : { key }),
+    ...(group === '' ? {} : { group }),
     ...(runAt === '' ? {} : { runAt: fromField(runAt) }),
   };
   return `${JSON.stringify(rest).slice(0, -1)},"payload":${payloadText(payload)}}`;

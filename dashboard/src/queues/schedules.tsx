@@ -101,6 +101,7 @@ export function SchedulesPage(): JSX.Element {
                     title: 'Jitter',
                     of: ({ jitterMs }) => <Maybe of={jitterMs === null ? null : `up to ${duration(jitterMs)}`} />,
                   },
+                  { title: 'Group', of: ({ group }) => <Maybe of={group && <Name of={group} />} /> },
                   { title: 'Action', isAction: true, of: (row) => <Actions of={row} /> },
                 ]}
               />

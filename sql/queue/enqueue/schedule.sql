@@ -2,7 +2,7 @@
 -- database knows no cron patterns); whether it has come is decided by the database's clock. The first process that finds it moves
 -- next_at and enqueues in one transaction. The next_at that it read is the condition, so a tick is enqueued once.
 
--- Writes a schedule: {queue, name, cron, timezone, kind, key, priority, payload, missed, missedFor: ms, overlap, jitter: ms, next: ms,
+-- Writes a schedule: {queue, name, cron, timezone, kind, key, group, priority, payload, missed, missedFor: ms, overlap, jitter: ms, next: ms,
 -- ofSet, byHand}. One that has the same pattern and zone already keeps its next tick: every process may declare it at its start.
 create or replace function pawl.queue_set_schedule(p_schedule json) returns void
 language plpgsql as $$
@@ -10,41 +10,43 @@ begin
   if (p_schedule ->> 'byHand')::boolean then
     perform pawl.queue_check_schedule(p_schedule);
   end if;
-  insert into pawl.queue_schedule as s (queue, name, cron, timezone, kind, key, priority, payload, missed, missed_for, overlap, jitter, of_set, next_at)
-  select pawl.queue_id(x.queue), x.name, x.cron, x.timezone, k.id, x.key, x.priority, coalesce(x.payload, 'null'), x.missed,
+  insert into pawl.queue_schedule as s (queue, name, cron, timezone, kind, key, group_name, priority, payload, missed, missed_for, overlap, jitter, of_set, next_at)
+  select pawl.queue_id(x.queue), x.name, x.cron, x.timezone, k.id, x.key, x."group", x.priority, coalesce(x.payload, 'null'), x.missed,
     x."missedFor" * interval '1 millisecond', coalesce(x.overlap, 'queue'), x.jitter * interval '1 millisecond', coalesce(x."ofSet", false),
     coalesce(to_timestamp(x.next / 1000), 'infinity')
   from json_to_record(p_schedule) x (
-    queue text, name text, cron text, timezone text, kind text, key text, priority smallint, payload json, missed text,
+    queue text, name text, cron text, timezone text, kind text, key text, "group" text, priority smallint, payload json, missed text,
     "missedFor" double precision, overlap text, jitter double precision, next double precision, "ofSet" boolean)
   join pawl.queue_kind k on k.queue = pawl.queue_id(x.queue) and k.name = x.kind
   on conflict (queue, name) do update set
-    cron = excluded.cron, timezone = excluded.timezone, kind = excluded.kind, key = excluded.key, priority = excluded.priority,
+    cron = excluded.cron, timezone = excluded.timezone, kind = excluded.kind, key = excluded.key, group_name = excluded.group_name, priority = excluded.priority,
     payload = excluded.payload, missed = excluded.missed, missed_for = excluded.missed_for, overlap = excluded.overlap,
     jitter = excluded.jitter, of_set = excluded.of_set,
     next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_at else excluded.next_at end;
 end $$;
 
--- Refuses what is set by hand, where no caller has the declaration of the queue at hand: a kind that it does not have, a missing key, and a
--- schedule of a program's whole set, which that program would write over, or remove. The lock makes a set that is being declared wait.
+-- Refuses what is set by hand, where no caller has the declaration of the queue at hand: a kind that it does not have, a missing key, a group that
+-- its jobs cannot have, and a schedule of a program's whole set, which that program would write over, or remove. The lock makes a set that is being declared wait.
 create or replace function pawl.queue_check_schedule(p_schedule json) returns void
 language plpgsql as $$
 declare
   v_name text := p_schedule ->> 'queue';
   v_queue smallint := pawl.queue_id(v_name);
-  v_needs_key boolean;
+  v_kind pawl.queue_kind;
 begin
   perform from pawl.queue_definition d where d.id = v_queue for no key update;
   if exists (select 1 from pawl.queue_schedule s where s.queue = v_queue and s.name = p_schedule ->> 'name' and s.of_set) then
     raise exception 'schedule "%" of queue "%" is of the set that a program declares by schedules(); change it there, or take another name',
       p_schedule ->> 'name', v_name using errcode = 'PW003';
   end if;
-  select k.needs_key into v_needs_key from pawl.queue_kind k where k.queue = v_queue and k.name = p_schedule ->> 'kind';
+  select k.* into v_kind from pawl.queue_kind k where k.queue = v_queue and k.name = p_schedule ->> 'kind';
   if not found then
     raise exception 'queue "%" has no kind "%"; it has %', v_name, p_schedule ->> 'kind',
       (select string_agg(k.name, ', ' order by k.name) from pawl.queue_kind k where k.queue = v_queue) using errcode = 'PW002';
-  elsif v_needs_key and p_schedule ->> 'key' is null then
+  elsif v_kind.needs_key and p_schedule ->> 'key' is null then
     raise exception 'kind "%" of queue "%" needs a key', p_schedule ->> 'kind', v_name using errcode = 'PW001', column = 'key';
+  elsif p_schedule ->> 'group' is not null then
+    perform pawl.queue_check_group(d, v_kind, p_schedule ->> 'group', p_schedule ->> 'key') from pawl.queue_definition d where d.id = v_queue;
   end if;
 end $$;
 
@@ -124,7 +126,9 @@ create or replace function pawl.queue_schedule_enqueue(p_queue smallint, p_name 
 language sql set search_path = pg_catalog, pg_temp as $$
   with added as materialized (
     select pawl.enqueue(jsonb_build_object('queue', q.name, 'kind', k.name, 'payload', s.payload::jsonb, 'priority', s.priority,
-        'schedule', jsonb_build_object('name', s.name, 'at', p_at)) || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end
+        'schedule', jsonb_build_object('name', s.name, 'at', p_at),
+        -- A declaration without perGroup lifts the limit, for schedules, too.
+        'group', case when coalesce(q.per_group, pawl.queue_unlimited()) <> pawl.queue_unlimited() then s.group_name end) || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end
         || case when p_by_hand or s.jitter is null then '{}' else jsonb_build_object('delay', random() * s.jitter) end) as answer
     from pawl.queue_schedule s
     join pawl.queue_definition q on q.id = s.queue

@@ -56,7 +56,9 @@ begin
       return (
         select format('{"runs":[{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
           '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s}}',
-          v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1, pawl.queue_origin(min(j.created_at), min(j.options::text)::json),
+          v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1,
+          case when v_one.n = 1 or min(j.group_name) is null then pawl.queue_origin(min(j.created_at), min(j.options::text)::json, min(j.group_name))
+            else pawl.queue_run_origin(p_shard, v_one.id, v_one.n) end,
           string_agg(j.payload::text, ',' order by j.id), v_claim, v_process, v_one.priority, v_one.id)
         from pawl.queue_job j where j.shard = p_shard and j.id >= v_one.id and j.id < v_one.id + v_one.n);
     end if;
@@ -249,7 +251,8 @@ begin
       select string_agg(format(',{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}',
         v_claim, u.lo, u.take, u.kind, u.attempt + 1,
         -- Of the first: the jobs of a run have the same, and a job with options is no run.
-        (select pawl.queue_origin(o.created_at, o.options) from pawl.queue_job o where o.shard = p_shard and o.id = u.lo), j.payloads),
+        (select case when u.take = 1 or o.group_name is null then pawl.queue_origin(o.created_at, o.options, o.group_name)
+          else pawl.queue_run_origin(p_shard, u.lo, u.take) end from pawl.queue_job o where o.shard = p_shard and o.id = u.lo), j.payloads),
         '' order by u.ord)
       from unnest(p_lo, p_take, p_kinds, p_attempts, p_losts, p_alones) with ordinality u (lo, take, kind, attempt, lost, alone, ord)
       cross join lateral (
@@ -295,17 +298,26 @@ language sql stable as $$
   where k.id = p_kind
 $$;
 
--- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job with options of its own {enqueuedAt, options, expiresIn}.
-create or replace function pawl.queue_origin(p_at timestamptz, p_options json) returns text
+-- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job with options of its own, or of a group, {enqueuedAt, options,
+-- expiresIn, group}.
+create or replace function pawl.queue_origin(p_at timestamptz, p_options json, p_group text) returns text
 language sql stable as $$
-  select case when p_options is null then (date_part('epoch', p_at) * 1000)::bigint::text
-    else pawl.queue_special_origin(p_at, p_options) end
+  select case when p_options is null and p_group is null then (date_part('epoch', p_at) * 1000)::bigint::text
+    else pawl.queue_special_origin(p_at, p_options, p_group) end
 $$;
 
 -- A function of its own, so that the other one costs no call: with the clock in it, it would.
-create or replace function pawl.queue_special_origin(p_at timestamptz, p_options json) returns text
+create or replace function pawl.queue_special_origin(p_at timestamptz, p_options json, p_group text) returns text
 language plpgsql stable as $$
 begin
-  return format('{"enqueuedAt":%s,"options":%s%s}', (date_part('epoch', p_at) * 1000)::bigint, p_options,
-    ',"expiresIn":' || (extract(epoch from (p_options ->> 'expiresAt')::timestamptz - clock_timestamp()) * 1000)::bigint);
+  return concat('{"enqueuedAt":', (date_part('epoch', p_at) * 1000)::bigint, ',"options":' || p_options,
+    ',"expiresIn":' || (extract(epoch from (p_options ->> 'expiresAt')::timestamptz - clock_timestamp()) * 1000)::bigint,
+    ',"group":' || to_json(p_group), '}');
 end $$;
+
+-- The same of a run of jobs of groups, which have nothing else of their own: {enqueuedAt, groups: [one for each]}.
+create or replace function pawl.queue_run_origin(p_shard smallint, p_first bigint, p_n int) returns text
+language sql stable as $$
+  select concat('{"enqueuedAt":', min((date_part('epoch', j.created_at) * 1000)::bigint), ',"groups":', json_agg(j.group_name order by j.id), '}')
+  from pawl.queue_job j where j.shard = p_shard and j.id >= p_first and j.id < p_first + p_n
+$$;

@@ -106,13 +106,13 @@ begin
   processes := concat(',"', v_claim, '":"', v_process, '"', processes);
   select count(*), concat('{"claim":', v_claim, ',"epoch":', p_epoch, ',"keys":', to_json(p_keys[1:v_last]), ',"nth":[', array_to_string(v_nths, ','),
     '],"ids":[', array_to_string(v_ids, ','), '],"kinds":[', array_to_string(v_kinds, ','),
-    '],"origins":[', string_agg(pawl.queue_origin(o.created_at, o.options), ','),
+    '],"origins":[', string_agg(pawl.queue_origin(o.created_at, o.options, o.group_name), ','),
     '],"payloads":[', string_agg(o.payload::text, ','), ']}')
   into v_read, chains
   from (
     -- With the statistics of an empty table, Postgres before 17 reads the shard in its order and filters: the bounds keep that from the
     -- rest of it. One id after the other, by a join, takes twice as long.
-    select o.created_at, o.options, o.payload from pawl.queue_job o
+    select o.created_at, o.options, o.group_name, o.payload from pawl.queue_job o
     where o.shard = p_shard and o.id = any (v_ids) and o.id between v_ids[1] and v_ids[cardinality(v_ids)] order by o.id
   ) o;
   if v_missing or v_read <> cardinality(v_ids) then
@@ -139,12 +139,12 @@ begin
   )
   select
     string_agg(concat(',{"key":', to_json(p_keys[a.nth])::text, ',"epoch":', p_epoch, ',"ids":[', a.id, '],"claims":[', a.claim,
-      '],"kinds":[', a.kind, '],"attempts":[', a.attempt + 1, '],"origins":[', pawl.queue_origin(o.created_at, o.options),
+      '],"kinds":[', a.kind, '],"attempts":[', a.attempt + 1, '],"origins":[', pawl.queue_origin(o.created_at, o.options, o.group_name),
       '],"payloads":[', o.payload::text, ']}'), '' order by a.id),
     string_agg(concat(',"', a.claim, '":"', a.process, '"'), ''), count(*) < (select count(*) from again)
   into rest, processes, is_missing
   from again a cross join lateral (
-    select o.created_at, o.options, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
+    select o.created_at, o.options, o.group_name, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
 end $$;
 
 -- Some of the jobs that were just claimed under p_epoch are not in queue_job: something other than Pawl has deleted rows. Their other

@@ -192,12 +192,12 @@ begin
         '],"payloads":[', string_agg(j.payload, ','),
         '],"latest":[', case when bool_or(j.is_bare) then j.nth end, ']}') as object
       from (  -- sorted here, and not by each aggregate
-        select j.*, l.claims[j.part] as claim, pawl.queue_origin(o.created_at, o.options) as origin, b.is_bare,
+        select j.*, l.claims[j.part] as claim, pawl.queue_origin(o.created_at, o.options, o.group_name) as origin, b.is_bare,
           case when b.is_bare then 'null' else o.payload::text end as payload
         from job j cross join listed l
         cross join lateral (select j.whole and not j.is_newest and j.kind in (select k.id from lean k) as is_bare offset 0) b
         cross join lateral (
-          select o.created_at, o.options, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id limit 1) o
+          select o.created_at, o.options, o.group_name, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = j.id limit 1) o
         order by j.nth, j.ord
       ) j
       group by j.nth) k)

@@ -76,9 +76,9 @@ begin
       values (v_claim, v_offer.worker, v_now, v_process, p_shard, p_queue, 1, false, int8multirange(int8range(v_id, v_id + 1)));
       perform pg_notify(v_offer.channel, concat('{"worker":', v_offer.worker, ',"offer":', v_offer.number, ',"shard":', p_shard,
         case when p_key is null then concat(',"runs":[{"claim":', v_claim, ',"first":', v_id, ',"n":1,"kind":', p_kind, ',"attempt":1,"origin":',
-          pawl.queue_origin(v_now, p_options), ',"payloads":[', p_payload, ']}],"keys":[]')
+          pawl.queue_origin(v_now, p_options, null), ',"payloads":[', p_payload, ']}],"keys":[]')
         else concat(',"runs":[],"keys":[{"key":', to_json(p_key), ',"epoch":', v_epoch, ',"ids":[', v_id, '],"claims":[', v_claim,
-          '],"kinds":[', p_kind, '],"attempts":[1],"origins":[', pawl.queue_origin(v_now, p_options), '],"payloads":[', p_payload, ']}]') end,
+          '],"kinds":[', p_kind, '],"attempts":[1],"origins":[', pawl.queue_origin(v_now, p_options, null), '],"payloads":[', p_payload, ']}]') end,
         ',"seen":1,"processes":{"', v_claim, '":"', v_process, '"}}'));
     end if;
   end if;

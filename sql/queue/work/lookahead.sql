@@ -64,7 +64,7 @@ begin
   -- alone keeps the order, and stops there; several have none between them.
   -- Large payloads, compressed or not, are told from the others without reading them.
   select string_agg(format('{"priority":%s,"id":%s,"kind":%s,"origin":%s,"tid":"%s","xmin":%s%s}',
-    r.priority, r.id, j.kind, pawl.queue_origin(j.created_at, j.options), r.tid, r.maker,
+    r.priority, r.id, j.kind, pawl.queue_origin(j.created_at, j.options, j.group_name), r.tid, r.maker,
     case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',"payload":' || j.payload end), ',')
   into v_jobs
   from (
@@ -81,7 +81,7 @@ begin
       r.priority, r.id
     limit p_rows
   ) r cross join lateral (
-    select j.kind, j.created_at, j.options, j.payload from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j;
+    select j.kind, j.created_at, j.options, j.group_name, j.payload from pawl.queue_job j where j.shard = p_shard and j.id = r.id limit 1) j;
   return '[' || v_jobs || ']';
 end $$;
 

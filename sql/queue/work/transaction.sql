@@ -40,7 +40,7 @@ begin
     )
     select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
       '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s}',
-      c.id, j.id, j.kind, m.attempt + 1, pawl.queue_origin(j.created_at, j.options), j.payload::text,
+      c.id, j.id, j.kind, m.attempt + 1, pawl.queue_origin(j.created_at, j.options, j.group_name), j.payload::text,
       c.id, gen_random_uuid(), j.priority, j.id, to_json(v_now)), m.n
     into v_answer, v_n
     from mine m cross join lateral (
@@ -143,7 +143,7 @@ begin
           return (
             select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
               '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s%s%s}',
-              c.id, j.id, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.options), j.payload::text,
+              c.id, j.id, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.options, j.group_name), j.payload::text,
               c.id, gen_random_uuid(), j.priority, j.id, to_json(p_now), ',"blockedBy":"' || v_blocked_by || '"',
               ',"pausedParts":' || (select d.paused_parts from pawl.queue_definition d where d.id = p_queue))
             from pawl.queue_job j cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c

@@ -96,6 +96,7 @@ const DETAILS: readonly Field<ScheduleRecord & { readonly next: readonly Date[] 
   { title: 'of set', of: (row) => (row.ofSet ? 'yes' : null) },
   { title: 'jitter', of: (row) => (row.jitterMs === null ? null : formatDuration(row.jitterMs)) },
   { title: 'key', of: (row) => row.key },
+  { title: 'group', of: (row) => row.group },
   { title: 'priority', of: (row) => row.priority },
   { title: 'payload', of: (row) => row.payload },
 ];

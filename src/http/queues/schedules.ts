@@ -94,6 +94,7 @@ export const scheduleRoutes: readonly AnyRoute[] = [
       kind: text({ max: 100 }),
       payload: anything('any JSON; its numbers as JavaScript has them'),
       key: maybe(text({ about: 'the key of its jobs; at most 1,000 bytes' })),
+      group: maybe(text({ max: 100, about: 'at most so many jobs of it run at a time as the queue declares' })),
       priority: integer({ min: -32_768, max: 32_767, default: 0, about: 'lower runs first' }),
       missed: anything('ticks that no worker saw: "skip", "last" (default), "all", or {"all": "1d"}'),
       overlap: choice(['queue', 'skip'], 'what a tick does while a job of the schedule is outstanding', 'queue'),

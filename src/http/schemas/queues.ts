@@ -91,6 +91,7 @@ export const QUEUES: Schemas = {
     timezone: text,
     kind: text,
     key: orNull(text),
+    group: orNull(text),
     priority: whole,
     missed: one('skip', 'last', 'all'),
     missedForMs: orNull(number),

@@ -303,6 +303,7 @@ function toRecord(stored: ScheduleRow): ScheduleRecord {
     timezone,
     kind,
     key: key ?? null,
+    group: null,
     priority,
     payload,
     missed,

@@ -15,6 +15,8 @@ export interface ScheduleOptions {
   readonly kind: string;
   readonly payload?: unknown;
   readonly key?: string | undefined;
+  /** Of its jobs and all others of this group at most so many run at a time as `concurrency: { perGroup }` of the queue says. */
+  readonly group?: string | undefined;
   readonly priority?: number | undefined;
   /**
    * What happens to ticks that no worker saw within a minute: `'skip'` forgets them, `'last'` (default) enqueues a single job,
@@ -41,6 +43,7 @@ export interface ScheduleRecord {
   readonly timezone: string;
   readonly kind: string;
   readonly key: string | null;
+  readonly group: string | null;
   readonly priority: number;
   readonly payload: unknown;
   readonly missed: 'skip' | 'last' | 'all';

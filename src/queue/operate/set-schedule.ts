@@ -15,6 +15,7 @@ import { validate } from '../../base/options/schema.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { toJson } from '../../base/storable.ts';
 import type { Definition } from '../definition.ts';
+import { checkGroup } from '../job-input.ts';
 import { jobShape } from '../job-options.ts';
 import { label } from '../label.ts';
 import { nextTick, type ScheduleOptions } from './schedule.ts';
@@ -40,6 +41,7 @@ const shape = {
   kind: text({ min: 1 }),
   payload: custom('any JSON', (value) => value, { default: null }),
   key: jobShape.key,
+  group: jobShape.group,
   priority: jobShape.priority,
   missed,
   overlap: oneOf(['queue', 'skip'], { default: 'queue' }),
@@ -58,6 +60,7 @@ export interface NewSchedule {
   readonly kind: string;
   readonly payload: unknown;
   readonly key?: string | undefined;
+  readonly group?: string | undefined;
   readonly priority: number;
   readonly missed: 'skip' | 'last' | 'all';
   readonly missedFor?: number | undefined;
@@ -154,6 +157,7 @@ async function readSchedule(
   if (given.key === undefined && kind.needsKey) {
     throw new InvalidInput(`kind "${kind.name}" of queue "${definition.name}" needs a key`, { field: 'key' });
   }
+  checkGroup(definition, kind, given);
   await validate(kind.schema, given.payload, 'payload');
   return toWrite(definition.name, name, given, now);
 }

@@ -1,5 +1,6 @@
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { Definition } from '../definition.ts';
+import type { Origin } from '../job-options.ts';
 import type { ClaimAnswer, ClaimedChains, ClaimedKey, ClaimedRun, QueueIds } from '../store.ts';
 import { type Claim, Job } from './run/claimed-job.ts';
 import { Unit, type UnitOwner } from './run/unit.ts';
@@ -95,12 +96,25 @@ function addRun(
 ): void {
   const held = { epoch: null, brokenBy: null, isCoalesced: false, tx: holder.tx };
   const name = nameOf(kind, holder);
+  const groups = typeof origin === 'number' ? undefined : origin.groups;
   claim.left += n;
   for (let index = 0; index < n; index += 1) {
-    const job = new Job(first + index, claim, attempt, origin, payloads[index]);
+    const job = new Job(
+      first + index,
+      claim,
+      attempt,
+      groups === undefined ? origin : inGroup(origin, groups[index]),
+      payloads[index],
+    );
     // Not `[job]`: a literal would be made in the old generation; see PendingSettlement.
     units.push(new Unit(holder.owner, name, null, Array.of(job), held));
   }
+}
+
+/** The origin of one job of a run whose jobs are of groups. */
+function inGroup(run: Origin, group: string | undefined): Origin {
+  const enqueuedAt = typeof run === 'number' ? run : run.enqueuedAt;
+  return group === undefined ? enqueuedAt : { enqueuedAt, group };
 }
 
 /** One unit per job, each leading to the next one of its key. */

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
 import {
   createQueue,
+  createQueueAdmin,
   type Queue,
   type QueueConcurrency,
   type Unit,
@@ -110,6 +111,34 @@ describe.each(['lease', 'transaction'] as const)('hold: %s', (hold) => {
       ]),
     );
     await expectWhole();
+  });
+
+  test('a handler knows the group of its job, alone, among many of one enqueue, behind a key, and of a schedule', async () => {
+    const queue = newQueue({ perGroup: 10 });
+    await queue.enqueue('send', 'alone', { group: 'a' });
+    await queue.enqueueMany(
+      Array.from({ length: 6 }, (_, nth) => ({ kind: 'send', payload: `many ${nth}`, group: `g${nth % 3}` }) as const),
+    );
+    await queue.enqueueMany(
+      [1, 2].map((nth) => ({ kind: 'send', payload: `keyed ${nth}`, key: 'k', group: 'b' }) as const),
+    );
+    await queue.enqueue('send', 'tagged', { group: 'c', tags: ['t'] });
+    await queue.enqueue('send', 'none');
+    await queue.schedule('nightly', { cron: '0 3 * * *', kind: 'send', payload: 'scheduled', group: 'd' });
+    expect(await queue.schedules()).toMatchObject([{ group: 'd' }]);
+    await createQueueAdmin(engine).runSchedule(queue.name, 'nightly');
+    const groups: Record<string, string | null> = {};
+    await start(queue, (unit) => void (groups[String(unit.payload)] = unit.group), { hold });
+    await queue.drain();
+    expect(groups).toEqual({
+      alone: 'a',
+      ...Object.fromEntries(Array.from({ length: 6 }, (_, nth) => [`many ${nth}`, `g${nth % 3}`])),
+      'keyed 1': 'b',
+      'keyed 2': 'b',
+      tagged: 'c',
+      none: null,
+      scheduled: 'd',
+    });
   });
 
   test('a job that is tried again later gives its place back, and comes before what came later when it is due', async () => {

@@ -126,6 +126,28 @@ test('twenty that set a schedule at once leave one of theirs, whole', async () =
   expect(left?.nextAt?.getUTCMinutes()).toBe(Number(left?.payload));
 });
 
+test('a schedule has no group that its queue does not take, in code or by hand, and none once the limit is lifted', async () => {
+  const plain = newQueue();
+  await plain.register();
+  const admin = createQueueAdmin(engine);
+  const daily = { cron: '0 3 * * *', kind: 'job', group: 'acme' } as const;
+  await expect(plain.schedule('a', daily)).rejects.toMatchObject({ name: 'InvalidInput', field: 'group' });
+  await expect(admin.setSchedule(plain.name, 'a', daily)).rejects.toMatchObject({
+    name: 'InvalidInput',
+    field: 'group',
+  });
+  expect(await plain.schedules()).toEqual([]);
+  const limited = createQueue(engine, plain.name, { kinds: { job: {} }, concurrency: { perGroup: 1 } });
+  await limited.register();
+  await admin.setSchedule(plain.name, 'a', daily);
+  expect(await limited.schedules()).toMatchObject([{ group: 'acme' }]);
+  const { id } = await admin.runSchedule(plain.name, 'a');
+  expect(await limited.get(id)).toMatchObject({ group: 'acme' });
+  await createQueue(engine, plain.name, { kinds: { job: {} } }).register();
+  const later = await admin.runSchedule(plain.name, 'a');
+  expect(await limited.get(later.id)).toMatchObject({ group: null });
+});
+
 test("overlap: 'skip' enqueues nothing while a job of the schedule is outstanding, and goes on after it", async () => {
   const queue = newQueue();
   await queue.schedule('minutely', { cron: '* * * * *', kind: 'job', missed: 'all', overlap: 'skip' });

@@ -10,6 +10,7 @@ import { readPayload } from '../job-add.ts';
 interface SetFlags extends DynamoFlags {
   readonly timezone?: string;
   readonly key?: string;
+  readonly group?: string;
   readonly priority?: number;
   readonly missed?: string;
   readonly overlap?: ScheduleOptions['overlap'];
@@ -33,6 +34,7 @@ export function addScheduleSet(schedule: Command): void {
     )
     .option('--timezone <name>', 'an IANA name, such as Europe/Berlin; default: UTC')
     .option('--key <key>', 'the key of its jobs')
+    .option('--group <group>', 'at most so many jobs of it run at a time as the queue declares')
     .option('--priority <n>', 'lower runs first', wholeNumber(-32_768, 32_767))
     .option(
       '--missed <what>',

@@ -21,7 +21,7 @@ delete from pawl.queue_schedule where queue = pawl.queue_id($1::text) and name =
 const LIST = statement(
   'queue.schedules',
   `
-select q.name as queue, s.name, s.cron, s.timezone, k.name as kind, s.key, s.priority, s.payload, s.missed,
+select q.name as queue, s.name, s.cron, s.timezone, k.name as kind, s.key, s.group_name as "group", s.priority, s.payload, s.missed,
   pg_catalog.to_json(extract(epoch from s.missed_for) * 1000::numeric) as "missedForMs", s.overlap,
   pg_catalog.to_json(extract(epoch from s.jitter) * 1000::numeric) as "jitterMs",
   ${instant("case when s.paused_at is null then nullif(s.next_at, 'infinity') end")} as "nextAt", ${instant('s.last_at')} as "lastAt",

@@ -75,6 +75,11 @@ export class Job<P = unknown> {
     return this.own?.meta;
   }
 
+  /** The group whose places it shares; null for none. */
+  get group(): string | null {
+    return typeof this.#origin === 'number' ? null : (this.#origin.group ?? null);
+  }
+
   /** The words it can be found by. */
   get tags(): readonly string[] {
     return this.own?.tags ?? [];
@@ -97,9 +102,18 @@ export class Job<P = unknown> {
 
   /** The form for `JSON.stringify`, and so for logs. */
   toJSON(): object {
-    const { id, attempt, enqueuedAt, schedule, meta, payload } = this;
+    const { id, attempt, enqueuedAt, schedule, meta, group, payload } = this;
     const place = this.#place && { queue: this.#place.queue, kind: this.#place.kind, key: this.#place.key };
-    return { id, ...place, attempt, enqueuedAt, ...(schedule && { schedule }), ...(meta && { meta }), payload };
+    return {
+      id,
+      ...place,
+      attempt,
+      enqueuedAt,
+      ...(schedule && { schedule }),
+      ...(meta && { meta }),
+      ...(group !== null && { group }),
+      payload,
+    };
   }
 }
 

@@ -96,6 +96,11 @@ export class Unit<P = unknown> {
     return this.job.schedule;
   }
 
+  /** The group of its job, as `enqueue` was given it; null for none. Kinds that coalesce have no groups. */
+  get group(): string | null {
+    return this.job.group;
+  }
+
   /** The highest attempt number of its jobs. */
   get attempt(): number {
     let most = 0;
