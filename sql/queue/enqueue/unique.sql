@@ -125,6 +125,9 @@ begin
 exception when sqlstate 'PW003' then
   delete from pawl.queue_unique u where u.queue = p_queue and u.kind = p_kind and u.digest = p_digest and u.job = p_id;
   return false;
+when lock_not_available then
+  raise exception 'job % waits with an earlier payload and cannot be given this one now: an open transaction holds it, or a handler with hold ''transaction'' runs a job of its key; nothing was written. Enqueue it again when that has ended; where handlers run for seconds, declare coalesce ''latest'' in place of replace, which waits for nobody', p_id
+    using errcode = '55P03';
 end $$;
 
 -- Of an array of requests: the order in which their digests are decided, so that two of them never wait for each other in a circle. The

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { InvalidInput } from '../../../src/base/errors.ts';
+import { InvalidInput, LockNotAvailable } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue, type KindOptions, type Queue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -77,6 +77,33 @@ test('one that a transaction holds has begun, before its claim is committed', as
   const second = await queue.enqueue('job', 2, { key: 'k' });
   expect(second.duplicate).toBe(false);
   expect(second.id).not.toBe(id);
+  work.open();
+  await queue.drain();
+  await worker.stop();
+  expect(seen).toEqual([1, 2]);
+});
+
+test('behind a job that a transaction holds for long it is refused, says what to do, and changes nothing', async () => {
+  const queue = newQueue({});
+  await queue.enqueue('job', 1, { key: 'k' });
+  const [begun, work] = [gate(), gate()];
+  const seen: unknown[] = [];
+  const job = async ({ payload }: { readonly payload: unknown }): Promise<void> => {
+    seen.push(payload);
+    begun.open();
+    await work.opened;
+  };
+  const worker = queue.work({ job }, { hold: 'transaction', concurrency: 1 });
+  await begun.opened;
+  const { id } = await queue.enqueue('job', 2, { key: 'k' });
+  const refused = await queue.enqueue('job', 3, { key: 'k' }).catch((error: unknown) => error);
+  expect(refused).toBeInstanceOf(LockNotAvailable);
+  expect(refused).toMatchObject({
+    message: expect.stringMatching(
+      `job ${id} waits with an earlier payload .* coalesce 'latest' in place of replace`,
+    ) as string,
+  });
+  expect(await queue.get(id)).toMatchObject({ status: 'new', payload: 2 });
   work.open();
   await queue.drain();
   await worker.stop();
