@@ -128,6 +128,10 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     const late = job('plain', null, {}, 5000);
     return { operations: [several(1, () => late), byHand({ do: 'erase', n: late.orders.n })] };
   },
+  'what was completed by hand runs': () => {
+    const late = job('plain', null, {}, 1500);
+    return { operations: [several(1, () => late), byHand({ do: 'finish', n: late.orders.n })] };
+  },
   'a key goes on past an error': () => ({
     operations: [several(6, (nth) => job('book', 'b1', nth === 0 ? { how: 'refuse' } : { ms: 50 }))],
   }),

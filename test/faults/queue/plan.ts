@@ -197,6 +197,7 @@ function addByHand(
   operations.splice(from, 0, pause);
   for (let left = draw.int(1, 3); left > 0; left -= 1)
     operations.splice(draw.int(0, operations.length), 0, hands.pull());
+  if (draw.chance(0.3)) operations.splice(draw.int(0, operations.length), 0, hands.cancelAll());
   return operations;
 }
 

@@ -74,6 +74,7 @@ export const PLANTS = [
   'an expired job begins',
   'an update is forgotten',
   'what is erased stays',
+  'what was completed by hand runs',
   'a paused part goes on',
   'an extension is forgotten',
   'a key goes on past an error',
@@ -120,13 +121,7 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     child: () => Object.defineProperty(Keeper.prototype, 'hasLease', { get: () => true }),
   },
   'a child does not wait for its parents': {
-    sql: [
-      [
-        'queue_await',
-        /case when p_fresh @> p\.id and p\.shard is not null then 'new' else .*? end order by/,
-        "'complete'::text order by",
-      ],
-    ],
+    sql: [['queue_add_waiting', /select pawl\.queue_never\(\)/, 'select clock_timestamp()']],
   },
   'a callback is enqueued twice': { script: TWICE },
   'a dead letter is forgotten': { sql: [['queue_dead_letters', /if not exists \(.*?\) then/, 'if true then']] },
@@ -154,6 +149,15 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   },
   'an update is forgotten': { sql: [['queue_update_job', /coalesce\(p_payload, j\.payload\)/, 'j.payload']] },
   'what is erased stays': { sql: [['queue_erase_job', /delete from pawl\.queue_job j where[^;]*;/, '']] },
+  'what was completed by hand runs': {
+    sql: [
+      [
+        'queue_finish_job',
+        /v_out := pawl\.queue_take_waiting\([^;]*;/,
+        'select true as taken, null::bigint as epoch into v_out;',
+      ],
+    ],
+  },
   'a paused part goes on': { script: GOES_ON },
   'an extension is forgotten': { sql: [['queue_extend', /expires_at = v_until/, 'expires_at = w.expires_at']] },
   'a key goes on past an error': { sql: [['queue_block_keys', /if not exists \(.*?\) then/, 'if true then']] },

@@ -9,6 +9,7 @@ export function checkHands(seen: Observation): Violation[] {
     ...seen.history.changes.flatMap((change) => [
       ...checkUpdate(change, seen),
       ...checkErase(change, seen),
+      ...checkFinish(change, seen),
       ...checkPause(change, seen),
     ]),
     ...seen.history.jobs.flatMap((job) => checkAtWork(job, seen)),
@@ -41,6 +42,16 @@ function checkErase({ hand, id, outcome, answeredAt }: Change, seen: Observation
     .runs(id)
     .find(({ hold, begunAt }) => hold === 'lease' && begunAt > answeredAt + seen.history.clockErrorMs);
   return late === undefined ? [] : [wrong('what was erased does not begin', id, seen)];
+}
+
+/** What was completed by hand is complete, and does not begin any more. */
+function checkFinish({ hand, id, outcome, answeredAt }: Change, seen: Observation): Violation[] {
+  if (hand.do !== 'finish' || outcome !== 'acknowledged' || seen.isErased(id)) return [];
+  if (seen.job(id)?.status !== 'complete') return [wrong('what was completed by hand is complete', id, seen)];
+  const late = seen
+    .runs(id)
+    .find(({ hold, begunAt }) => hold === 'lease' && begunAt > answeredAt + seen.history.clockErrorMs);
+  return late === undefined ? [] : [wrong('what was completed by hand does not begin', id, seen)];
 }
 
 /** No job is changed between the begin of an attempt and its end. */

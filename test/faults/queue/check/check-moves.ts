@@ -93,6 +93,9 @@ const AT_REST: readonly string[] = [
   'error to new: retry by hand',
   'cancelled to new: retry by hand',
   'error to error: skip by hand',
+  'new to complete: complete by hand',
+  'error to complete: complete by hand',
+  'cancelled to complete: complete by hand',
   'new to error: parents',
   'new to cancelled: parents',
 ];

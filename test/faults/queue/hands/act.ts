@@ -71,6 +71,7 @@ export class Hands {
     if (hand.do === 'pull') return this.#client.pull(hand);
     if (hand.do === 'pause') return answered(this.#queue.pause(hand.part));
     if (hand.do === 'resume') return answered(this.#queue.resume(hand.part));
+    if (hand.do === 'cancelAll') return void (await answered(this.#queue.cancelAll(`tag:${hand.tag}`)));
     // Its enqueue was not answered.
     if (job === undefined) throw new Error('there is no such job');
     const { id, orders } = job;
@@ -79,6 +80,7 @@ export class Hands {
       await answered(this.#queue.update(id, { payload: { ...orders, version: hand.version }, ...delay }));
     } else if (hand.do === 'retry') await answered(this.#queue.retry(id));
     else if (hand.do === 'cancel') await answered(this.#queue.cancel(id));
+    else if (hand.do === 'finish') await answered(this.#queue.finish(id, { result: 'by hand' }));
     else await answered(this.#queue.erase(id));
   }
 }

@@ -12,7 +12,9 @@ export interface Part {
 export type Hand =
   | { readonly do: 'pause' | 'resume'; readonly part: Part }
   | { readonly do: 'update'; readonly n: number; readonly version: number; readonly delayMs: number | null }
-  | { readonly do: 'retry' | 'cancel' | 'erase'; readonly n: number }
+  | { readonly do: 'retry' | 'cancel' | 'finish' | 'erase'; readonly n: number }
+  /** All that have a tag, of whichever producer. */
+  | { readonly do: 'cancelAll'; readonly tag: string }
   /** Claims by a call, and works on what it gets. `dies`: with it in its hands. */
   | { readonly do: 'pull'; readonly limit: number; readonly leaseMs: number; readonly dies: boolean };
 
@@ -56,7 +58,7 @@ export class HandDraw {
     const job = may[this.#draw.int(0, may.length - 1)];
     if (job === undefined) return undefined;
     const { n } = job;
-    const what = this.#draw.weighted({ update: 4, retry: 3, cancel: 2, erase: 1 });
+    const what = this.#draw.weighted({ update: 4, retry: 3, cancel: 2, finish: 3, erase: 1 });
     return { restMs: this.#draw.pick(0, 0, 30, 300), hand: what === 'update' ? this.#update(n) : { do: what, n } };
   }
 
@@ -69,6 +71,11 @@ export class HandDraw {
       { restMs: restMs(), hand: { do: 'pause', part } },
       { restMs: restMs(), hand: { do: 'resume', part } },
     ];
+  }
+
+  /** Of its own tagged jobs those that are there by then. */
+  cancelAll(): ByHand {
+    return { restMs: this.#draw.int(0, 200), hand: { do: 'cancelAll', tag: `p${this.#producer}` } };
   }
 
   pull(): ByHand {
