@@ -24,7 +24,7 @@ export interface JobOptions {
   /** Instead of `runAt`: how long from now, by the database's clock. */
   readonly delay?: Duration | undefined;
   /**
-   * Ids of jobs, of any queue of this database, and batches, that have to end before this one may run; at most 10,000. They run side
+   * Ids of jobs, of any queue of this database (on DynamoDB one of another queue is named `mail:1042`), and batches, that have to end before this one may run; at most 10,000. They run side
    * by side. One that has ended already counts at once. `unit.parents()` gives the results of the jobs.
    */
   readonly after?: readonly (string | { readonly batch: string })[] | undefined;
@@ -125,8 +125,10 @@ type AfterShape = {
 const afterFailure: Check<AfterFailure | undefined> = optional(oneOf(['run', 'error', 'cancel']));
 
 const A_PARENT = "the id of a job, a string such as '42', or a batch";
+/** On DynamoDB a job of another queue: its queue and its id. */
+const NAMED = /^.+:[1-9]\d{0,15}$/s;
 const parent = custom(A_PARENT, (value, place): string | { readonly batch: string } => {
-  if (isId(value)) return value;
+  if (isId(value) || (typeof value === 'string' && NAMED.test(value))) return value;
   if (isObject(value) && isId(value['batch'])) return { batch: value['batch'] };
   throw refusal(place, value, A_PARENT);
 });

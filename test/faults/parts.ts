@@ -4,6 +4,15 @@ import { filesPart } from './files/part.ts';
 import { lockOnDynamo, lockPart } from './lock/part.ts';
 import type { Runner } from './part.ts';
 import { queuePart } from './queue/part.ts';
+import { queueOnDynamo } from './queue-dynamodb/part.ts';
 
 /** What `--part` can name. */
-export const PARTS: readonly Runner[] = [queuePart, lockPart, lockOnDynamo(), actorPart, filesPart, capturePart];
+export const PARTS: readonly Runner[] = [
+  queuePart,
+  queueOnDynamo(),
+  lockPart,
+  lockOnDynamo(),
+  actorPart,
+  filesPart,
+  capturePart,
+];

@@ -2,8 +2,11 @@ import { describe } from 'vitest';
 import { afterPromises } from './contract/after.ts';
 import { attemptPromises } from './contract/attempts.ts';
 import { batchPromises, noBatchPromises } from './contract/batch.ts';
+import { batchesPromises } from './contract/batches.ts';
 import { changePromises } from './contract/change.ts';
+import { debouncePromises } from './contract/debounce.ts';
 import { enqueuePromises } from './contract/enqueue.ts';
+import { expiryPromises } from './contract/expires.ts';
 import type { Fixture, Lacks } from './contract/fixture.ts';
 import { flowPromises } from './contract/flow.ts';
 import { keyPromises } from './contract/keys.ts';
@@ -23,4 +26,8 @@ export function queueContract(hold: Fixture['hold'], open: () => Promise<Fixture
   describe('once', () => oncePromises(open));
   describe('batch handlers', () => (hold === 'lease' ? batchPromises(open, lacks) : noBatchPromises(open)));
   describe('workers', () => workPromises(open, lacks));
+  if (hold === 'transaction') return;
+  describe('batches', () => batchesPromises(open));
+  describe('debounce', () => debouncePromises(open));
+  describe('expiresAt', () => expiryPromises(open));
 }

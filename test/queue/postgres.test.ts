@@ -39,6 +39,7 @@ function fixture(hold: Fixture['hold']): Fixture {
   return {
     hold,
     queue: (options, name = '') => createQueue(engine, `${prefix} ${name}`, options),
+    named: (_, id) => id,
     job: async (id) => {
       const [job] = await engine.query<JobView>(JOB, [id]);
       if (job === undefined) throw new Error(`there is no job ${id}`);

@@ -1,3 +1,4 @@
+import { NotFound } from '../../base/errors.ts';
 import {
   type Change,
   type DynamoEngine,
@@ -29,4 +30,10 @@ export class QueueRows extends TableRows<DynamoEngine> {
   override decide(key: Key, decide: (fields: Fields) => Change | undefined): Promise<Fields | undefined> {
     return super.decide(key, decide, 'try again, or declare more shards');
   }
+}
+
+/** For `catch`: what is missing has ended, and its history is over. */
+export function unlessMissing(error: unknown): undefined {
+  if (error instanceof NotFound) return undefined;
+  throw error;
 }

@@ -31,7 +31,7 @@ export interface DeclarationRow {
   readonly historyMs: number;
   readonly declaredAt: number;
   /** Of the kinds that have any. */
-  readonly options: Readonly<Record<string, Pick<KindOptions, 'attempts' | 'unique' | 'coalesce'>>>;
+  readonly options: Readonly<Record<string, Pick<KindOptions, 'attempts' | 'unique' | 'coalesce' | 'debounce'>>>;
 }
 
 /** @returns undefined when nothing was declared yet */
@@ -61,6 +61,7 @@ export function declared(fields: Fields, definition: Definition, now: number): C
       ...(kind.attempts !== attempts && { attempts: kind.attempts }),
       ...(kind.unique !== undefined && { unique: declaredRule(kind.unique) }),
       ...(kind.coalesce !== 'none' && { coalesce: kind.coalesce }),
+      ...(kind.debounce !== undefined && { debounce: { wait: kind.debounce.waitMs, max: kind.debounce.maxMs } }),
     };
     if (Object.keys(own).length === 0) delete options[name];
     else options[name] = own;

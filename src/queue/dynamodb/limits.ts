@@ -26,9 +26,6 @@ export function withinRows(definition: Definition): Definition {
           'a duplicate changes nothing; change the job that waits by update()',
         );
       }
-      if (kind.debounce !== undefined) {
-        throw refused(name, 'debounce', 'a claim does not see that a younger job of its key has come');
-      }
       if (kind.after.length > 0)
         throw refused(
           name,

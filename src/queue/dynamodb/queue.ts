@@ -1,39 +1,32 @@
-import { Conflict, InvalidInput, NotSupported } from '../../base/errors.ts';
+import { InvalidInput, NotSupported } from '../../base/errors.ts';
 import { Events } from '../../base/events.ts';
 import { Lazy } from '../../base/lazy.ts';
-import { checkOptions, optional, text } from '../../base/options/options.ts';
-import { isObject } from '../../base/options/shape.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { Definition, Kinds, PayloadIn } from '../definition.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, Producer } from '../enqueue.ts';
 import { type Handlers, readHandlers } from '../handlers.ts';
-import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
-import { type JobTarget, readJobId } from '../job-id.ts';
+import { readJobId } from '../job-id.ts';
 import type { JobInput } from '../job-input.ts';
-import type { Explanation } from '../operate/explain.ts';
-import { type CancelOptions, type DrainOptions, drain, type JobChange } from '../operate/operations.ts';
 import type { ScheduleOptions, ScheduleRecord } from '../operate/schedule.ts';
 import { readScheduleName, type SchedulesOptions, setSchedule, setSchedules } from '../operate/set-schedule.ts';
-import type { QueueStats } from '../operate/stats.ts';
-import type { ChangedJob } from '../postgres/reader.ts';
-import type { QueueIds } from '../store.ts';
+import type { NewJobs, QueueIds } from '../store.ts';
+import { Batch, type BatchHome } from '../watch/batch.ts';
 import { type GivenNode, readNode } from '../watch/flow.ts';
-import type { FlowNode } from '../watch/flows.ts';
+import { type BatchCallbacks, type FlowNode, type JobOf, readCallbacks } from '../watch/flows.ts';
 import { readWaitOptions, type WaitForOptions } from '../watch/wait-for.ts';
 import { readWorkOptions, type WorkOptions } from '../work/options.ts';
 import type { WorkerEvents } from '../work/report.ts';
 import { Worker } from '../work/worker.ts';
+import { refuseTx } from './batch/batches.ts';
+import type { FlowQueue } from './enqueue/flow.ts';
 import { itemsOf } from './enqueue/items.ts';
 import type { EnqueueItem } from './enqueue/producing.ts';
-import { refusePart, withinRows } from './limits.ts';
+import { withinRows } from './limits.ts';
 import { DynamoQueueChanges } from './operate/changes.ts';
 import { DynamoQueueCounts } from './operate/counts.ts';
+import { OperatedDynamoQueue, type OperatedParts } from './operate/operated.ts';
 import { DynamoQueueReader } from './operate/reader.ts';
-import { idOf } from './operate/target.ts';
 import { DynamoQueueStore } from './store.ts';
-import { waitForEnd } from './waiting.ts';
-
-const cancelShape = { reason: optional(text({ max: 1000 })) };
 
 interface RunOptions extends Omit<EnqueueOptions, 'tx'>, WaitForOptions {}
 
@@ -41,28 +34,35 @@ interface RunOptions extends Omit<EnqueueOptions, 'tx'>, WaitForOptions {}
  * A queue on DynamoDB: the same calls and promises as on Postgres, except that a job is enqueued in your transaction by `enqueueItems`,
  * that nothing is notified, and what docs/dynamodb.md lists as not supported.
  */
-export class DynamoQueue<K extends Kinds = never> {
-  readonly name: string;
+export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
   readonly #engine: DynamoEngine;
   readonly #definition: Definition;
   readonly #store: DynamoQueueStore;
   readonly #producer: Producer;
-  readonly #reader: DynamoQueueReader;
-  readonly #counts: DynamoQueueCounts;
-  readonly #changes: DynamoQueueChanges;
+  readonly #parts: OperatedParts;
   readonly #registered: Lazy<QueueIds> = new Lazy(() => this.#store.register(this.#definition));
 
   /** @internal */
   constructor(engine: DynamoEngine, given: Definition) {
     const definition = withinRows(given);
-    this.name = definition.name;
+    super(definition.name);
     this.#engine = engine;
     this.#definition = definition;
     this.#store = new DynamoQueueStore(engine, definition);
-    this.#producer = new Producer(this.#store, definition, () => this.#register());
-    this.#reader = new DynamoQueueReader(this.#store, definition);
-    this.#counts = new DynamoQueueCounts(this.#store, definition);
-    this.#changes = new DynamoQueueChanges(this.#store, definition);
+    this.#producer = new Producer(this.#store, definition, () => this.registered());
+    this.#parts = {
+      rows: this.#store.rows,
+      definition,
+      reader: new DynamoQueueReader(this.#store, definition),
+      counts: new DynamoQueueCounts(this.#store, definition),
+      changes: new DynamoQueueChanges(this.#store, definition),
+      producer: this.#producer,
+    };
+  }
+
+  /** The engine that it was made with. */
+  get engine(): DynamoEngine {
+    return this.#engine;
   }
 
   /**
@@ -71,7 +71,7 @@ export class DynamoQueue<K extends Kinds = never> {
    * @throws Conflict  shards or perKey differ from the registered ones, and jobs are outstanding
    */
   async register(): Promise<void> {
-    await this.#register();
+    await this.registered();
   }
 
   /**
@@ -97,7 +97,8 @@ export class DynamoQueue<K extends Kinds = never> {
     payload: PayloadIn<K[N]>,
     options: Omit<EnqueueOptions, 'tx'> = {},
   ): Promise<{ readonly id: string; readonly items: readonly EnqueueItem[] }> {
-    return itemsOf(this.#store.rows, this.#definition, () => this.#register(), kind, payload, options);
+    const adding = { rows: this.#store.rows, withoutWaits: (batch: NewJobs) => this.#store.withoutWaits(batch) };
+    return itemsOf(adding, this.#definition, () => this.registered(), kind, payload, options);
   }
 
   /** Checks whether `enqueue` would accept these. Sends nothing. @throws InvalidInput, NotFound */
@@ -118,16 +119,52 @@ export class DynamoQueue<K extends Kinds = never> {
   }
 
   /**
-   * Adds a whole graph of jobs of this queue as one transaction, all of it or nothing: some 45 nodes, as a transaction has at most 100 rows.
-   * @returns the id of each node, by its name
-   * @throws InvalidInput  names the node @throws NotFound  no such kind or job @throws NotSupported  it is too large, or names a batch or another queue
+   * Adds a whole graph of jobs, of queues of one table, as one transaction, all of it or nothing: some 45 nodes, as a transaction has at most
+   * 100 rows.
+   * @returns the id of each node, by its name; that of a node of another queue with its queue: `mail:1042`
+   * @throws InvalidInput  names the node @throws NotFound  no such kind or job @throws NotSupported  it is too large, or names a batch
    */
   async flow<N extends FlowNode<K>>(nodes: readonly NoInfer<N>[]): Promise<Readonly<Record<string, string>>> {
     if (!Array.isArray(nodes)) throw new InvalidInput('flow takes an array of nodes', { field: 'nodes' });
-    const ids = await this.#register();
+    const queues = new Map<string, FlowQueue>();
     const given: GivenNode[] = [];
-    for (const [nth, node] of nodes.entries()) given.push(await readNode(node, nth, this.#ownProducer));
-    return this.#store.flow(given, ids);
+    const homes = new Set<DynamoQueue>();
+    const producerOf = (queue: unknown, field: string): Producer => {
+      const home = this.#homeOf(queue, field);
+      homes.add(home);
+      return home.#producer;
+    };
+    for (const [nth, node] of nodes.entries()) given.push(await readNode(node, nth, producerOf));
+    for (const home of homes) queues.set(home.name, await home.#asFlowQueue());
+    return this.#store.flow(given, queues, await this.registered());
+  }
+
+  /**
+   * Makes an open batch, as on Postgres: add jobs to it, and seal it. Once its last member has ended, a worker of the queue enqueues its
+   * callbacks, each exactly once, within a second.
+   * @throws InvalidInput, NotFound  a callback is no job of its queue
+   */
+  async batch<C extends BatchCallbacks<K>>(
+    callbacks?: NoInfer<C>,
+    options: { readonly tx?: undefined } = {},
+  ): Promise<Batch<JobOf<K>, BatchCallbacks<K>>> {
+    return this.openBatch(await this.#newBatch(undefined, callbacks ?? {}, options.tx));
+  }
+
+  /** A batch of this queue by its id, to add to it, to seal it or to see its progress from another process. Sends nothing. */
+  openBatch(id: string): Batch<JobOf<K>, BatchCallbacks<K>> {
+    const { batches } = this.#store;
+    const home: BatchHome = {
+      manyInto: (batch, jobs, given) => this.#producer.manyInto(batch, jobs, given),
+      newBatch: (parent, callbacks, { tx }) => this.#newBatch(parent, callbacks, tx),
+      seal: async (batch) => {
+        await this.registered();
+        await batches.seal(batch);
+        this.#store.household.notify();
+      },
+      progress: (batch) => batches.progress(batch),
+    };
+    return new Batch<JobOf<K>, BatchCallbacks<K>>(home, readJobId(id));
   }
 
   /**
@@ -160,45 +197,7 @@ export class DynamoQueue<K extends Kinds = never> {
       onBlocked,
       warning: undefined,
     };
-    return new Worker(parts, () => this.#register(), events, this.#engine.logger, signal);
-  }
-
-  /** How many jobs are ready, delayed and in progress, and how many workers live. Reads the line: for people. */
-  async stats(): Promise<QueueStats> {
-    await this.#register();
-    return this.#counts.stats();
-  }
-
-  /** Stops claims of all workers in all processes until `resume()`. Claimed jobs are finished. One write for each shard. */
-  async pause(part?: undefined): Promise<void> {
-    refusePart(part);
-    await this.#register();
-    await this.#changes.setPause(true);
-  }
-
-  /** Ends a pause. Workers of other processes claim jobs at their next poll. */
-  async resume(part?: undefined): Promise<void> {
-    refusePart(part);
-    await this.#register();
-    await this.#changes.setPause(false);
-  }
-
-  /**
-   * One job, by its id or by its key, as on Postgres.
-   * @throws NotFound  this queue has no such job @throws InvalidInput  the id is none @throws NotSupported  a key that is only a label
-   */
-  async get(job: JobTarget): Promise<JobRecord> {
-    const ids = await this.#register();
-    return this.#reader.get(await this.#idOf(ids, 'get', job), ids.kindName);
-  }
-
-  /**
-   * Waits for a job to end. It looks again and again, a read unit each time, at most once a second.
-   * @returns its result @throws JobFailed  it ended in error @throws Cancelled, TimedOut, NotFound, InvalidInput
-   */
-  async waitFor(id: string, options: WaitForOptions = {}): Promise<unknown> {
-    const { kindName } = await this.#register();
-    return waitForEnd(this.#reader, this.#store.rows, readJobId(id), kindName, options);
+    return new Worker(parts, () => this.registered(), events, this.#engine.logger, signal);
   }
 
   /** Enqueues a job and waits for it, as `waitFor` does. When it gives up, the job goes on. @throws like `enqueue` and `waitFor` */
@@ -208,68 +207,6 @@ export class DynamoQueue<K extends Kinds = never> {
     readWaitOptions('run', wait);
     const { id } = await this.enqueue(kind, payload, rest);
     return this.waitFor(id, wait);
-  }
-
-  /** All transitions of a job, oldest first. @throws NotFound, InvalidInput */
-  history(id: string): Promise<JobTransition[]> {
-    return this.#reader.history(readJobId(id));
-  }
-
-  /** Why a job is in its state, and why it does not run. @throws NotFound, InvalidInput */
-  async explain(id: string): Promise<Explanation> {
-    const { kindName } = await this.#register();
-    return this.#reader.explain(readJobId(id), kindName);
-  }
-
-  /**
-   * Cancels a job. A new job never runs. The worker of a running job learns it at its next heartbeat, within a third of its lease, and at once
-   * in this process; the returned status is then `in-progress`.
-   * @throws Conflict  the job is complete or in error
-   */
-  async cancel(job: JobTarget, options: CancelOptions = {}): Promise<JobStatus> {
-    const { reason } = checkOptions('cancel', options, cancelShape);
-    return this.#changes.cancel(await this.#idOf(await this.#register(), 'cancel', job), reason ?? null);
-  }
-
-  /**
-   * Changes a job that waits: its payload, its time, its options. It keeps its id, its attempts and its place in the order of its key. No
-   * handler gets the old payload once this has returned. A priority stays in its band.
-   * @throws Conflict  the job has begun or ended @throws NotSupported  expiresAt, or a priority of another band
-   * @throws InvalidInput  the schema of its kind refused the payload, its row has no room for it, or there is nothing to change
-   */
-  async update(job: JobTarget, change: Omit<JobChange, 'tx'>): Promise<ChangedJob> {
-    const ids = await this.#register();
-    return this.#changes.update(await this.#idOf(ids, 'update', job), change, this.#producer, ids.kindName);
-  }
-
-  /**
-   * Makes a job that ended in error or was cancelled new again, with all its attempts.
-   * @throws Conflict  it is new, in progress or complete; or its kind is unique, and another job has its place
-   */
-  async retry(job: JobTarget): Promise<JobStatus> {
-    const ids = await this.#register();
-    return this.#changes.retry(await this.#idOf(ids, 'retry', job), ids.kindName);
-  }
-
-  /**
-   * Puts the job of a dead letter (see {@link KindOptions.onError}) back to work, as `retry` does, and then ends the letter if it waits: one
-   * after the other, so that a letter may be left behind, but no job.
-   * @returns the job that runs again @throws InvalidInput  it is no dead letter @throws Conflict  the letter or its job is in progress, or complete
-   */
-  async redrive(letter: string): Promise<{ readonly id: string; readonly status: JobStatus }> {
-    const { payload, status } = await this.get(letter);
-    const job = isObject(payload) ? payload['job'] : undefined;
-    const isLetter = isObject(payload) && payload['queue'] === this.name && 'isPayloadOmitted' in payload;
-    if (!isLetter || typeof job !== 'string')
-      throw new InvalidInput(`job ${letter} is no dead letter`, { field: 'id' });
-    if (status === 'in-progress') {
-      throw new Conflict(
-        `dead letter ${letter} is in progress: its handler decides about job ${job}; retry that one by its id`,
-      );
-    }
-    const answer = { id: job, status: await this.retry(job) };
-    if (status === 'new') await this.cancel(letter, { reason: 'redriven' }).catch(unlessOver);
-    return answer;
   }
 
   /**
@@ -282,7 +219,7 @@ export class DynamoQueue<K extends Kinds = never> {
     name: string,
     options: ScheduleOptions & { readonly kind: N; readonly payload?: PayloadIn<K[N]> },
   ): Promise<void> {
-    await this.#register();
+    await this.registered();
     await setSchedule(this.#store.schedules, this.#definition, name, options);
     this.#store.household.lookAtSchedules();
   }
@@ -290,7 +227,7 @@ export class DynamoQueue<K extends Kinds = never> {
   /** Ends a schedule; the jobs that it has enqueued stay. @returns whether there was one */
   async unschedule(name: string): Promise<boolean> {
     readScheduleName('unschedule', name);
-    await this.#register();
+    await this.registered();
     return this.#store.schedules.remove(name);
   }
 
@@ -303,7 +240,7 @@ export class DynamoQueue<K extends Kinds = never> {
     all?: Readonly<Record<string, ScheduleOptions & { readonly kind: keyof K & string }>>,
     options: SchedulesOptions = {},
   ): Promise<ScheduleRecord[]> {
-    await this.#register();
+    await this.registered();
     if (all !== undefined) {
       await setSchedules(this.#store.schedules, this.#definition, all, options);
       this.#store.household.lookAtSchedules();
@@ -311,34 +248,31 @@ export class DynamoQueue<K extends Kinds = never> {
     return this.#store.schedules.list();
   }
 
-  /** Not on DynamoDB, which has no index of words. @throws NotSupported */
-  search(): Promise<never> {
-    return Promise.reject(
-      new NotSupported('DynamoDB has no index of words: keep the ids of jobs, or search a copy of your own data'),
-    );
+  /** @throws InvalidInput  it is no queue of this table */
+  #homeOf(queue: unknown, field: string): DynamoQueue {
+    if (queue === undefined) return this as DynamoQueue;
+    if (queue instanceof DynamoQueue && queue.engine.table === this.#engine.table) return queue;
+    throw new InvalidInput(`${field}.queue must be a queue of the same engine`, { field: `${field}.queue` });
   }
 
-  /** Resolves when no job of this queue is ready, parked or in progress, in any process. @throws TimedOut */
-  async drain(options: DrainOptions = {}): Promise<void> {
-    await this.#register();
-    await drain(this.#counts, this.name, options);
+  async #newBatch(parent: string | undefined, given: object, tx: unknown): Promise<string> {
+    refuseTx(tx);
+    const callbacks = await readCallbacks(given, (queue, field) => this.#homeOf(queue, field).#producer);
+    await this.registered();
+    return this.#store.batches.make(callbacks, parent);
   }
 
-  readonly #ownProducer = (queue: unknown): Producer => {
-    if (queue === undefined || queue === this) return this.#producer;
-    throw new NotSupported('on DynamoDB all nodes of a flow are of one queue');
-  };
-
-  #idOf(ids: QueueIds, call: string, job: JobTarget): Promise<string> {
-    return idOf(this.#store.rows, this.#definition, ids, call, job);
+  async #asFlowQueue(): Promise<FlowQueue> {
+    return { rows: this.#store.rows, definition: this.#definition, ids: await this.registered() };
   }
 
-  #register(): Promise<QueueIds> {
+  /** @internal */
+  protected override get parts(): OperatedParts {
+    return this.#parts;
+  }
+
+  /** @internal */
+  protected override registered(): Promise<QueueIds> {
     return this.#registered.get();
   }
-}
-
-/** It ended meanwhile. */
-function unlessOver(error: unknown): void {
-  if (!(error instanceof Conflict)) throw error;
 }

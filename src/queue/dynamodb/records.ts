@@ -1,7 +1,7 @@
 /** Records: what each settlement said about jobs, written before it counts, and kept for the history. */
 import { creation, fieldsOf, type Key } from '../../engine/dynamodb/index.ts';
 import type { QueueRows } from './database.ts';
-import { placeOf } from './heads/place.ts';
+import { jobNumber, placeOf } from './heads/place.ts';
 import { recordOf, recordsOf } from './rows.ts';
 
 /** The outcome of one attempt of a job. */
@@ -78,28 +78,31 @@ export async function lastRecordAt(rows: QueueRows, shard: number, piece: number
 
 /** Everything that was written about a job, oldest first. */
 export async function readRecords(rows: QueueRows, id: number): Promise<JobRecordEntry[]> {
-  const { shard, piece, index } = placeOf(id);
+  const { shard, piece } = placeOf(id);
+  return (await recordsOfPiece(rows, shard, piece)).filter((entry) => entry.id === id);
+}
+
+/** Everything that was written about the jobs of a piece, oldest first. One request. */
+export async function recordsOfPiece(rows: QueueRows, shard: number, piece: number): Promise<JobRecordEntry[]> {
   const from = recordsOf(piece);
   const items = await rows.range(rows.shard(shard), from, `${from}~`, 1000);
   const found = items.flatMap((item): JobRecordEntry[] => {
     const fields = fieldsOf(item);
     const sk = item['sk'] !== undefined && 'S' in item['sk'] ? item['sk'].S : '';
     const list: unknown[][] = JSON.parse(String(fields['y'] ?? '[]'));
-    return list
-      .filter(([at]) => at === index)
-      .map(([, to, attempt, reason, error, result]) => ({
-        id,
-        to: toOutcome(to),
-        attempt: Number(attempt),
-        reason: String(reason),
-        error: typeof error === 'string' ? error : null,
-        result: typeof result === 'string' ? result : undefined,
-        token: Number(sk.slice(from.length, from.length + 12)),
-        processId: fields['w'] === undefined ? null : String(fields['w']),
-        claimedAt: fields['a'] === undefined ? null : Number(fields['a']),
-        at: Number(fields['t'] ?? 0),
-        key: { pk: rows.shard(shard), sk },
-      }));
+    return list.map(([index, to, attempt, reason, error, result]) => ({
+      id: jobNumber(shard, piece, Number(index)),
+      to: toOutcome(to),
+      attempt: Number(attempt),
+      reason: String(reason),
+      error: typeof error === 'string' ? error : null,
+      result: typeof result === 'string' ? result : undefined,
+      token: Number(sk.slice(from.length, from.length + 12)),
+      processId: fields['w'] === undefined ? null : String(fields['w']),
+      claimedAt: fields['a'] === undefined ? null : Number(fields['a']),
+      at: Number(fields['t'] ?? 0),
+      key: { pk: rows.shard(shard), sk },
+    }));
   });
   return found.sort((a, b) => a.token - b.token || a.at - b.at);
 }
@@ -108,7 +111,12 @@ export async function readRecords(rows: QueueRows, id: number): Promise<JobRecor
 export async function isRecorded(rows: QueueRows, shard: number, id: number): Promise<boolean> {
   if (placeOf(id).shard !== shard) return false;
   const records = await readRecords(rows, id);
-  return records.some(({ to }) => to === 'complete' || to === 'error' || to === 'cancelled');
+  return records.some(isOver);
+}
+
+/** Whether it says that its job is over. */
+export function isOver({ to }: JobRecordEntry): boolean {
+  return to === 'complete' || to === 'error' || to === 'cancelled';
 }
 
 function toOutcome(value: unknown): JobRecordEntry['to'] {

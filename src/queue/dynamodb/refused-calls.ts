@@ -1,7 +1,8 @@
 import { NotSupported } from '../../base/errors.ts';
 
 const NO_INDEX = 'DynamoDB has no index of jobs by words, status or kind; name them by their ids, such as "mail:1042"';
-const NO_BATCHES = 'there are no batches of jobs';
+const NO_BATCHES =
+  'a batch is made, and looked at, by a program that has the declaration of its queue: queue.batch(), queue.openBatch()';
 const NO_PULL = 'what a claim has taken is known to the process of its worker alone; use queue.work()';
 
 type Refusal = () => Promise<never>;

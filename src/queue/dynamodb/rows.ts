@@ -11,7 +11,7 @@ import {
   text,
 } from '../../engine/dynamodb/index.ts';
 import type { Origin, OwnOptions } from '../job-options.ts';
-import { JOBS } from './heads/place.ts';
+import { JOBS, type JobRef } from './heads/place.ts';
 
 /** The beginning of the keys of all rows of a queue. The length separates its name from what follows. */
 export function queueKey(queue: string): string {
@@ -138,17 +138,28 @@ export interface JobRow {
   /** How often people have changed one of its jobs, or brought it back. */
   readonly changes: number;
   /** What its only job comes after, if that waits for others. */
-  readonly parents: readonly number[] | undefined;
-  /** By index: times that were changed by hand since the enqueue; 0: at once. */
+  readonly parents: readonly JobRef[] | undefined;
+  /** By index: times that were changed by hand since the enqueue, or that count after others have ended; 0: at once. */
   readonly times: Readonly<Record<number, number>>;
 }
 
 /** The fields of a row of jobs, as it is enqueued. */
-export function jobFields(
-  row: Omit<JobRow, 'piece' | 'n' | 'changes' | 'times'>,
-): Record<string, string | number | undefined> {
-  const { nonce, enqueuedAt, dueAt, indexes, kinds, priorities, payloads, keys, isLabelled, options, trace, parents } =
-    row;
+export function jobFields(row: Omit<JobRow, 'piece' | 'n' | 'changes'>): Record<string, string | number | undefined> {
+  const {
+    nonce,
+    enqueuedAt,
+    dueAt,
+    indexes,
+    kinds,
+    priorities,
+    payloads,
+    keys,
+    isLabelled,
+    options,
+    trace,
+    parents,
+    times,
+  } = row;
   const isPlain = indexes.every((index, at) => index === at);
   return {
     n: indexes.length,
@@ -164,6 +175,7 @@ export function jobFields(
     m: options === undefined ? undefined : JSON.stringify(options),
     e: trace,
     a: parents === undefined ? undefined : JSON.stringify(parents),
+    u: Object.keys(times).length === 0 ? undefined : JSON.stringify(times),
   };
 }
 
@@ -189,7 +201,7 @@ export function readJobRow(item: Item): JobRow {
     options: fields['m'] === undefined ? undefined : JSON.parse(String(fields['m'])),
     trace: fields['e'] === undefined ? undefined : String(fields['e']),
     changes: Number(fields[CHANGES] ?? 0),
-    parents: list('a')?.map(Number),
+    parents: list('a')?.map((one) => (typeof one === 'number' ? one : String(one))),
     times: JSON.parse(String(fields['u'] ?? '{}')),
   };
 }
@@ -198,7 +210,8 @@ export function readJobRow(item: Item): JobRow {
 export interface RowChange {
   readonly at: number;
   readonly payload?: unknown;
-  readonly options?: OwnOptions | undefined;
+  /** What is undefined is taken away. */
+  readonly options?: { readonly [N in keyof OwnOptions]: OwnOptions[N] | undefined } | undefined;
   readonly priority?: number | undefined;
   readonly runAt?: number | undefined;
 }
@@ -221,18 +234,21 @@ export function rowChanged(
   const payloads = change.payload === undefined ? '' : set('y', row.payloads.with(at, change.payload));
   if (change.options !== undefined) {
     const options = row.options ?? row.indexes.map(() => null);
-    set('m', options.with(at, { ...options[at], ...change.options }));
+    const own: OwnOptions = JSON.parse(JSON.stringify({ ...options[at], ...change.options }));
+    set('m', options.with(at, own));
   }
   if (change.priority !== undefined) set('p', row.priorities.with(at, change.priority));
   if (change.runAt !== undefined) set('u', { ...row.times, [row.indexes[at] ?? 0]: change.runAt });
   return { written: request.write(), payloads };
 }
 
-/** What a job of a row was enqueued with, besides its payload. */
-export function originOf(row: JobRow, at: number): Origin {
+/** What a job of a row was enqueued with, besides its payload. @param now  by the service's clock */
+export function originOf(row: JobRow, at: number, now: number): Origin {
   const own = row.options?.[at];
   if (own === undefined || own === null) return row.enqueuedAt;
-  return { enqueuedAt: row.enqueuedAt, options: own };
+  const origin = { enqueuedAt: row.enqueuedAt, options: own };
+  const { expiresAt } = own;
+  return expiresAt === undefined ? origin : { ...origin, expiresIn: Date.parse(expiresAt) - now };
 }
 
 /** One element if all are equal. */

@@ -1,6 +1,5 @@
 /** Schedules: a row each, next to the declaration. A tick is one transaction: the job, and the row with the next tick. */
 import { randomInt } from 'node:crypto';
-import { NotFound } from '../../base/errors.ts';
 import {
   type Change,
   Expression,
@@ -18,7 +17,7 @@ import type { TickRows } from '../operate/scheduler.ts';
 import type { NewSchedule, NewSchedules, ScheduleRows } from '../operate/set-schedule.ts';
 import type { ScheduleRun } from '../postgres/operate/schedules.ts';
 import type { NewJobs, QueueIds } from '../store.ts';
-import type { QueueRows } from './database.ts';
+import { type QueueRows, unlessMissing } from './database.ts';
 import { addWith } from './enqueue/producing.ts';
 import { findUnique, placeOfUnique, type UniqueFound } from './enqueue/unique.ts';
 import { statusOfJob } from './operate/standing.ts';
@@ -266,11 +265,6 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
   #key(name: string): Key {
     return scheduleOf(this.#rows.queue, name);
   }
-}
-
-function unlessMissing(error: unknown): undefined {
-  if (error instanceof NotFound) return undefined;
-  throw error;
 }
 
 /** Every change expects the version that was read, and raises it. */

@@ -10,6 +10,7 @@ import {
   TTL,
   workerOf,
 } from '../../engine/dynamodb/index.ts';
+import type { Debounce } from '../declare/unique.ts';
 import type { Definition } from '../definition.ts';
 import type { JobStatus, ParentRecord } from '../job.ts';
 import type {
@@ -25,17 +26,19 @@ import type {
 } from '../store.ts';
 import type { GivenNode } from '../watch/flow.ts';
 import { NO_HANDOFF, type PortedStore, type WorkerPorts } from '../work/ports.ts';
+import { Batches, refuseTx } from './batch/batches.ts';
+import { BatchWatch } from './batch/watch.ts';
 import { QueueRows } from './database.ts';
 import { declared, listName, readDeclared } from './declaration.ts';
-import { Deciding, refuseOptions } from './enqueue/deciding.ts';
-import { addFlow } from './enqueue/flow.ts';
+import { Deciding } from './enqueue/deciding.ts';
+import { addFlow, type FlowQueue } from './enqueue/flow.ts';
 import { addJobs } from './enqueue/producing.ts';
 import { isQuiet, rescued } from './heads/head.ts';
 import { parentsOf } from './operate/parents.ts';
 import { LEAST_MS } from './records.ts';
 import { declarationOf, headOf, progressOf, workersKey } from './rows.ts';
 import { DynamoSchedules } from './schedules.ts';
-import { Claimer } from './work/claiming.ts';
+import { Claimer, type ClaimKinds } from './work/claiming.ts';
 import type { HeldClaim } from './work/held.ts';
 import { Household, keeperOf } from './work/household.ts';
 import { Pruning } from './work/pruning.ts';
@@ -55,13 +58,14 @@ export class DynamoQueueStore implements PortedStore {
   readonly household: Household;
   readonly schedules: DynamoSchedules;
   readonly workers: WorkerRows;
+  readonly batches: Batches;
   readonly #engine: DynamoEngine;
   readonly #definition: Definition;
   readonly #held = new Map<number, HeldClaim>();
   readonly #claimer: Claimer;
   readonly #settling: Settling;
   readonly #deciding: Deciding;
-  #coalescing: ReadonlySet<number> = new Set();
+  #kinds: ClaimKinds = { coalescing: new Set(), debounced: new Map() };
   #ids: QueueIds | undefined;
 
   constructor(engine: DynamoEngine, definition: Definition, timeoutMs: number = CALLER_MS) {
@@ -77,14 +81,17 @@ export class DynamoQueueStore implements PortedStore {
       address: () => Promise.resolve(`the table "${engine.table}" of DynamoDB`),
     };
     const waits = new Waits(this.rows, definition, () => this.#known(), this.household.awaited);
-    this.#claimer = new Claimer(this.rows, this.household.liveness, this.#held, waits);
-    this.#settling = new Settling(this.rows, this.#held, definition, this.household.awaited);
+    const { awaited, members } = this.household;
+    const batches = new BatchWatch(this.rows, definition, () => this.#known(), members);
+    this.batches = new Batches(this.rows, definition, batches);
+    this.#claimer = new Claimer(this.rows, definition, this.household.liveness, this.#held, { waits, batches });
+    this.#settling = new Settling(this.rows, this.#held, definition, [awaited, members]);
     this.#deciding = new Deciding(this.rows, definition, () => this.#known(), waits);
   }
 
   within(deadlineMs: number): DynamoQueueStore {
     const store = new DynamoQueueStore(this.#engine, this.#definition, deadlineMs);
-    store.#coalescing = this.#coalescing;
+    store.#kinds = this.#kinds;
     if (this.#ids !== undefined) store.#settling.ids = this.#ids;
     return store;
   }
@@ -118,9 +125,7 @@ export class DynamoQueueStore implements PortedStore {
     // Where nothing was left to declare, the row that says so counts: another program may have written it meanwhile.
     const { kinds = [] } = readDeclared(name, after ?? seen) ?? {};
     const ids = kinds.map((kind, id) => [kind, id] as const);
-    this.#coalescing = new Set(
-      ids.flatMap(([kind, id]) => ((definition.kinds.get(kind)?.coalesce ?? 'none') === 'none' ? [] : [id])),
-    );
+    this.#kinds = claimKindsOf(definition, ids);
     this.#ids = { queue: 0, kindId: new Map(ids), kindName: new Map(ids.map(([kind, id]) => [id, kind])) };
     this.#settling.ids = this.#ids;
     return this.#ids;
@@ -137,8 +142,7 @@ export class DynamoQueueStore implements PortedStore {
 
   async add(_queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]> {
     refuseTransaction(tx);
-    refuseOptions(batch.options);
-    const ids = await addJobs(this.rows, batch, trace, this.#definition.keyed);
+    const ids = await addJobs(this.rows, this.withoutWaits(batch), trace, this.#definition.keyed);
     this.household.notify();
     return ids;
   }
@@ -169,15 +173,27 @@ export class DynamoQueueStore implements PortedStore {
   /** One after another, like `enqueueAll`. */
   async addUnique(_queue: number, batch: UniqueJobs, tx: unknown, trace?: string): Promise<DecidedJobs> {
     refuseTransaction(tx);
-    refuseOptions(batch.options);
-    const decided = await this.#deciding.addMany(batch, trace);
+    const decided = await this.#deciding.addMany(this.withoutWaits(batch), trace);
     this.household.notify();
     return decided;
   }
 
-  async flow(given: readonly GivenNode[], ids: QueueIds): Promise<Readonly<Record<string, string>>> {
+  /** The jobs of kinds that wait for younger ones are not delayed: the worker that takes their key looks at these. */
+  withoutWaits<B extends Pick<NewJobs, 'n' | 'kinds' | 'delays'>>(batch: B): B {
+    const { debounced } = this.#kinds;
+    if (batch.delays === null || debounced.size === 0) return batch;
+    const kindAt = (at: number): number => (batch.kinds.length === 1 ? batch.kinds[0] : batch.kinds[at]) ?? 0;
+    return { ...batch, delays: batch.delays.map((delay, at) => (debounced.has(kindAt(at)) ? null : delay)) };
+  }
+
+  /** @param queues  of which nodes are, by name */
+  async flow(
+    given: readonly GivenNode[],
+    queues: ReadonlyMap<string, FlowQueue>,
+    ids: QueueIds,
+  ): Promise<Readonly<Record<string, string>>> {
     if (given.length === 0) return {};
-    const added = await addFlow(this.rows, this.#definition, ids, given);
+    const added = await addFlow({ rows: this.rows, definition: this.#definition, ids }, queues, given);
     this.household.notify();
     return added;
   }
@@ -190,12 +206,15 @@ export class DynamoQueueStore implements PortedStore {
     );
   }
 
-  addInto(): Promise<number[]> {
-    return Promise.reject(new NotSupported('there are no batches of jobs on DynamoDB'));
+  async addInto(batch: string, _queue: number, jobs: NewJobs, tx: unknown): Promise<number[]> {
+    refuseTx(tx);
+    const ids = await this.batches.add(batch, this.withoutWaits(jobs));
+    this.household.notify();
+    return ids;
   }
 
   claim(request: ClaimRequest): Promise<ClaimAnswer> {
-    return this.#claimer.claim(request, { coalescing: this.#coalescing });
+    return this.#claimer.claim(request, this.#kinds);
   }
 
   settle(settlement: Settlement): Promise<SettleAnswer> {
@@ -278,6 +297,17 @@ export class DynamoQueueStore implements PortedStore {
     if (held === undefined) throw new LeaseLost('the unit is over: nothing may be written for it any more');
     return [this.#engine.check(workerOf(workersKey(this.rows.queue), held.claim.worker), IS_THERE)];
   }
+}
+
+function claimKindsOf({ kinds }: Definition, ids: readonly (readonly [string, number])[]): ClaimKinds {
+  const coalescing = new Set<number>();
+  const debounced = new Map<number, Debounce>();
+  for (const [name, id] of ids) {
+    const kind = kinds.get(name);
+    if (kind !== undefined && kind.coalesce !== 'none') coalescing.add(id);
+    if (kind?.debounce !== undefined) debounced.set(id, kind.debounce);
+  }
+  return { coalescing, debounced };
 }
 
 const IS_THERE = { ConditionExpression: 'attribute_exists(pk)' } as const;

@@ -23,10 +23,11 @@ export interface BatchProgress {
 
 /** A queue, for its batches. */
 export interface BatchHome {
-  readonly engine: PostgresEngine;
   manyInto(batch: string, jobs: readonly JobInput[], options: TxOption): Promise<string[]>;
   /** @returns the id of a batch */
   newBatch(parent: string | undefined, callbacks: object, options: TxOption): Promise<string>;
+  seal(batch: string): Promise<void>;
+  progress(batch: string): Promise<BatchRecord>;
 }
 
 interface TxOption {
@@ -35,7 +36,8 @@ interface TxOption {
 
 /**
  * Jobs that are counted together. While it is open, any process adds to it, the handlers of its own jobs included; once it is sealed
- * and its last member has ended, its callbacks are enqueued, each exactly once, in the transaction that settles that member.
+ * and its last member has ended, its callbacks are enqueued, each exactly once: on Postgres in the transaction that settles that member, on
+ * DynamoDB within a second by a worker of the queue.
  */
 export class Batch<J extends JobInput = JobInput, C extends object = object> {
   readonly #home: BatchHome;
@@ -78,12 +80,12 @@ export class Batch<J extends JobInput = JobInput, C extends object = object> {
    * nothing if it is sealed. @throws NotFound
    */
   seal(): Promise<void> {
-    return new PostgresQueueFlows(this.#home.engine).seal(this.id);
+    return this.#home.seal(this.id);
   }
 
   /** @throws NotFound  there is no such batch, or its history is over */
   async progress(): Promise<BatchProgress> {
-    const { id: _id, queue: _queue, ...progress } = await readBatch(this.#home.engine, this.id);
+    const { id: _id, queue: _queue, ...progress } = await this.#home.progress(this.id);
     return progress;
   }
 

@@ -29,6 +29,8 @@ export interface GivenNode {
 }
 
 const ID = /^[1-9]\d{0,18}$/;
+/** On DynamoDB, with the queue. */
+export const NAMED_ID: RegExp = /^(?:.+:)?[1-9]\d{0,18}$/s;
 
 /** The name of a node. @throws InvalidInput  it is none, or looks like the id of a job */
 export function readNodeName(value: unknown, field: string): string {
@@ -111,8 +113,8 @@ function head(group: readonly FlowJob[], placeOf: (nth: number) => number): obje
 }
 
 /** @throws InvalidInput  like {@link arrangeNodes} */
-export function inLayers(given: readonly GivenNode[]): FlowJob[] {
-  const arranged = arrangeNodes(given);
+export function inLayers(given: readonly GivenNode[], ids: RegExp = ID): FlowJob[] {
+  const arranged = arrangeNodes(given, ids);
   return given.map(({ name, row, afterError = 'error', afterCancel = 'cancel' }, nth) => {
     const { after = [], jobs = [], batches = [], layer = 0 } = arranged[nth] ?? {};
     return { name, row, after, jobs, batches, afterError, afterCancel, layer };
@@ -128,6 +130,7 @@ export type NamedNode = Pick<GivenNode, 'name' | 'after'>;
  */
 export function arrangeNodes(
   given: readonly NamedNode[],
+  ids: RegExp = ID,
 ): { after: number[]; jobs: string[]; batches: string[]; layer: number }[] {
   const places = new Map<string, number>();
   for (const [nth, { name }] of given.entries()) {
@@ -135,7 +138,7 @@ export function arrangeNodes(
       throw new InvalidInput(`two nodes of the flow are named "${name}"`, { field: `nodes[${nth}].name` });
     places.set(name, nth);
   }
-  const parents = given.map((node, nth) => sortParents(node, nth, places));
+  const parents = given.map((node, nth) => sortParents(node, nth, places, ids));
   const layers = layersOf(
     given,
     parents.map(({ after }) => after),
@@ -148,12 +151,13 @@ function sortParents(
   { name, after }: NamedNode,
   nth: number,
   places: ReadonlyMap<string, number>,
+  ids: RegExp,
 ): { after: number[]; jobs: string[]; batches: string[] } {
   const found = { after: [] as number[], jobs: [] as string[], batches: [] as string[] };
   for (const one of new Set(after)) {
     const place = typeof one === 'string' ? places.get(one) : undefined;
     if (place !== undefined) found.after.push(place);
-    else if (typeof one === 'string' && ID.test(one)) found.jobs.push(one);
+    else if (typeof one === 'string' && ids.test(one)) found.jobs.push(one);
     else if (isObject(one) && typeof one['batch'] === 'string') found.batches.push(one['batch']);
     else {
       const near = typeof one === 'string' ? suggest(one, places.keys()) : undefined;

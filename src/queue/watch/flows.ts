@@ -1,12 +1,13 @@
 import { InvalidInput } from '../../base/errors.ts';
 import { checkOptions } from '../../base/options/options.ts';
+import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import { type OpenTransaction, openTransaction, type PostgresEngine } from '../../engine/postgres/index.ts';
 import type { Kinds, PayloadIn } from '../definition.ts';
 import type { Producer } from '../enqueue.ts';
 import { readJobId } from '../job-id.ts';
 import type { JobInput } from '../job-input.ts';
 import { PostgresQueueFlows } from '../postgres/watch/flows.ts';
-import { Batch, type BatchHome } from './batch.ts';
+import { Batch, type BatchHome, readBatch } from './batch.ts';
 import { flowText, type GivenNode, readNode } from './flow.ts';
 
 /** A job of any kind of a queue, for `enqueueMany`. */
@@ -14,10 +15,10 @@ export type JobOf<K extends Kinds> = {
   [N in keyof K & string]: Omit<JobInput, 'kind' | 'payload'> & { readonly kind: N; readonly payload: PayloadIn<K[N]> };
 }[keyof K & string];
 
-/** Any queue on Postgres. */
+/** Any queue. */
 export interface AnyQueue {
   readonly name: string;
-  readonly engine: PostgresEngine;
+  readonly engine: PostgresEngine | DynamoEngine;
 }
 
 /** One node of a flow. */
@@ -85,7 +86,8 @@ export class Flows<K extends Kinds> {
 
   open(id: string): Batch<JobOf<K>, BatchCallbacks<K>> {
     const home: BatchHome = {
-      engine: this.#home.engine,
+      seal: (batch) => new PostgresQueueFlows(this.#home.engine).seal(batch),
+      progress: (batch) => readBatch(this.#home.engine, batch),
       manyInto: (batch, jobs, given) => this.#home.producer.manyInto(batch, jobs, given),
       newBatch: (parent, callbacks, given) => this.newBatch(parent, callbacks, given),
     };
@@ -94,15 +96,7 @@ export class Flows<K extends Kinds> {
 
   async newBatch(parent: string | undefined, given: object, options: TxOption): Promise<string> {
     const { tx } = checkOptions('batch', options, { tx: openTransaction });
-    const callbacks: Record<string, object> = {};
-    for (const [name, value] of Object.entries(given) as [string, CallbackInput | undefined][]) {
-      if (!['onComplete', 'onError', 'onDone'].includes(name)) {
-        throw new InvalidInput(`batch takes onComplete, onError and onDone, but was given "${name}"`, { field: name });
-      }
-      if (value === undefined) continue;
-      const { queue, ...job } = value;
-      callbacks[name] = await this.#producerOf(queue, name).later(job, name);
-    }
+    const callbacks = await readCallbacks(given, (queue, name) => this.#producerOf(queue, name));
     await this.#home.register();
     return new PostgresQueueFlows(this.#home.engine).newBatch({ queue: this.#home.name, callbacks, parent }, tx);
   }
@@ -112,4 +106,21 @@ export class Flows<K extends Kinds> {
     if (producer !== undefined) return producer;
     throw new InvalidInput(`${field}.queue must be a queue of the same engine`, { field: `${field}.queue` });
   }
+}
+
+/** Checks the callbacks of a batch. @returns a request for each, by its name @throws InvalidInput, NotFound */
+export async function readCallbacks(
+  given: object,
+  producerOf: (queue: unknown, field: string) => Producer,
+): Promise<Record<string, object>> {
+  const callbacks: Record<string, object> = {};
+  for (const [name, value] of Object.entries(given) as [string, CallbackInput | undefined][]) {
+    if (!['onComplete', 'onError', 'onDone'].includes(name)) {
+      throw new InvalidInput(`batch takes onComplete, onError and onDone, but was given "${name}"`, { field: name });
+    }
+    if (value === undefined) continue;
+    const { queue, ...job } = value;
+    callbacks[name] = await producerOf(queue, name).later(job, name);
+  }
+  return callbacks;
 }

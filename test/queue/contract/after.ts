@@ -171,6 +171,51 @@ export function afterPromises(open: () => Promise<Fixture>): void {
     expect(await queue.stats()).toMatchObject({ new: 0 });
   });
 
+  test.for([undefined, 'k'])('a job that comes after others runs not before its time either, key %s', async (key) => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: KINDS });
+    const a = await queue.enqueue('job', 'a');
+    const runAt = new Date(Date.now() + 700);
+    const b = await queue.enqueue('job', 'b', { after: [a.id], runAt, key });
+    const c = await queue.enqueue('job', 'c', { after: [a.id], delay: '1h', key });
+    const d = await queue.flow([{ name: 'd', kind: 'job', payload: 'd', after: [a.id], runAt }]);
+    await queue.cancel(b.id);
+    await queue.retry(b.id);
+    const began = new Map<unknown, number>();
+    await start(fixture, queue, { job: ({ payload }) => void began.set(payload, Date.now()) });
+    for (const id of [b.id, d['d'] ?? '']) await ends(queue, id, 'complete');
+    expect([...began.keys()]).toHaveLength(3);
+    // The clocks of this process and of the database are not the same one.
+    for (const name of ['b', 'd']) expect(began.get(name)).toBeGreaterThan(runAt.getTime() - 100);
+    expect((await queue.get(c.id)).status).toBe('new');
+    await queue.update(c.id, { delay: 0 });
+    await ends(queue, c.id, 'complete');
+  });
+
+  test('a job comes after jobs of another queue, and so do nodes of a flow', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: KINDS });
+    const other = fixture.queue({ kinds: { job: { attempts: 1 } }, shards: 2 }, 'other');
+    const a = await other.enqueue('job', 'a', { key: 'k' });
+    const bad = await other.enqueue('job', 'fails');
+    const b = await queue.enqueue('job', 'b', { after: [fixture.named(other, a.id)] });
+    const c = await queue.enqueue('job', 'c', { after: [fixture.named(other, bad.id)] });
+    const ids = await queue.flow([
+      { name: 'there', queue: other as never, kind: 'job', payload: 'there', after: [b.id] },
+      { name: 'here', kind: 'job', payload: 'here', after: ['there'], key: 'k' },
+    ]);
+    const handler = async (unit: Unit): Promise<unknown> => {
+      fails(unit);
+      return [unit.payload, ...(await unit.parents()).map(({ queue: of, result }) => [of, result])];
+    };
+    await start(fixture, other, { job: handler });
+    await start(fixture, queue, { job: handler });
+    await ends(queue, ids['here'] ?? '', 'complete');
+    await ends(queue, c.id, 'error');
+    const ofB = ['b', [other.name, ['a']]];
+    expect((await queue.get(ids['here'] ?? '')).result).toEqual(['here', [other.name, ['there', [queue.name, ofB]]]]);
+  });
+
   // Invariant J1.
   test('jobs that are enqueued while those before them end all run, once', async () => {
     const fixture = await open();

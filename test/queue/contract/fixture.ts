@@ -22,6 +22,8 @@ export type AnyQueue<K extends Kinds> = Pick<
   | 'enqueue'
   | 'enqueueMany'
   | 'flow'
+  | 'batch'
+  | 'openBatch'
   | 'work'
   | 'stats'
   | 'pause'
@@ -50,6 +52,8 @@ export interface Fixture {
   readonly hold: 'lease' | 'transaction';
   /** A queue of this test only. A second call with the same name declares the same queue again. */
   queue<const K extends Kinds>(options: QueueOptions<K>, name?: string): AnyQueue<K>;
+  /** How another queue of the engine names a job of this one. */
+  named(queue: { readonly name: string }, id: string): string;
   job(id: string): Promise<JobView>;
   /** A transaction of the engine's own. */
   transaction<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T>;

@@ -1,6 +1,6 @@
 // States of the model that are alike: they have one name, and are explored once.
-import { applied, type Fields } from '../../../src/engine/dynamodb/index.ts';
-import { HEAD, type QueueState, RESTING, type Worker, wasCarriedOut } from './model.ts';
+import type { Fields } from '../../../src/engine/dynamodb/index.ts';
+import { carriedOut, HEAD, type QueueState, RESTING, type Worker, wasCarriedOut } from './model.ts';
 
 /**
  * The text of a state. Alike are states that differ
@@ -17,7 +17,7 @@ export function nameOfState(state: QueueState): string {
     .map((worker) => ({ worker, order: orderOf(state, worker) }))
     .sort((a, b) => (a.order < b.order ? -1 : Number(a.order > b.order)))
     .map(({ worker }) => worker);
-  const flying = state.flying.filter(({ row, change }) => applied(state.rows[row] ?? {}, change) !== undefined);
+  const flying = state.flying.filter((request) => carriedOut(state, request) !== undefined);
   const producers = state.producers.map((each) => (each.isDead ? { ...each, at: 'begin', after: [] } : each));
   const text = JSON.stringify({ ...state, rows, workers, flying, producers, alive: [] });
   const ids = new Map([...new Set(text.match(ID))].map((id, index) => [id, String(FIRST + index + 1)]));
@@ -58,7 +58,7 @@ function settledDown(state: QueueState, worker: Worker): Worker {
   if (worker.isDead) return { ...worker, ...RESTING, isTired: false };
   if (request === null || request.row !== HEAD) return worker;
   const fields = state.rows[request.row] ?? {};
-  if (applied(fields, request.change) !== undefined || wasCarriedOut(fields, request, worker)) return worker;
+  if (carriedOut(state, request) !== undefined || wasCarriedOut(fields, request, worker)) return worker;
   return { ...worker, ...RESTING };
 }
 

@@ -29,6 +29,7 @@ function fixture(): Fixture {
       only ??= queue;
       return queue;
     },
+    named: ({ name }, id) => `${name}:${id}`,
     job: async (id): Promise<JobView> => {
       if (only === undefined) throw new Error('the test has no queue');
       const [job, history] = await Promise.all([only.get(id), only.history(id)]);

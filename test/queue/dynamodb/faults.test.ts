@@ -71,8 +71,10 @@ describe.skipIf(local.kind === 'dynalite')('worker processes that die or pause',
     expect(ran.toSorted()).toEqual(['a', 'b', 'c']);
     expect(ran.indexOf('a')).toBeLessThan(ran.indexOf('b'));
     expect(hasRun(told, 'b')).toBe(false);
-    const attempts = await Promise.all(ids.map(async (id) => (await queue.get(id)).attempt));
-    expect(attempts).toEqual([2, 1, 2]);
+    // A machine on which this worker stands still for a lease costs another one.
+    const [first = 0, behind, other = 0] = await Promise.all(ids.map(async (id) => (await queue.get(id)).attempt));
+    expect(behind).toBe(1);
+    expect(Math.min(first, other)).toBeGreaterThanOrEqual(2);
   });
 
   // Invariants Q2, P4.
@@ -159,4 +161,35 @@ describe.skipIf(local.kind === 'dynalite')('requests', () => {
       expect((await queue.get(id)).status).toBe('complete');
     },
   );
+
+  // Invariants J1, J7, J8.
+  test.for(FAULTS)('when %s, batches, rests and times come out as they should', async ([, choose]) => {
+    const name = fresh();
+    const kinds = { ...KINDS, save: { debounce: '300ms', coalesce: 'all' } } as const;
+    const queue = createQueue(dynamodb(failing(choose), { table: TABLE }), name, { kinds });
+    const batch = await queue.batch({ onDone: { kind: 'job', payload: { name: 'done' } } });
+    await batch.enqueueMany(Array.from({ length: 70 }, (_, n) => ({ kind: 'job', payload: { name: `m${n}` } })));
+    const inner = await batch.nested({ onComplete: { kind: 'job', payload: { name: 'inner' } } });
+    await inner.enqueue({ kind: 'job', payload: { name: 'of inner' }, key: 'k' });
+    for (const each of [inner, batch]) await each.seal();
+    const never = await queue.enqueue('job', { name: 'never' }, { expiresAt: new Date(Date.now() - 1000), key: 'k' });
+    const after = await queue.enqueue('job', { name: 'after' }, { after: [batch], delay: 1 });
+    for (const of of ['1', '2', '3']) await queue.enqueue('save', { name: of }, { key: 's' });
+    const ran: string[] = [];
+    const worker = queue.work(
+      {
+        job: (unit) => void ran.push(readOrders(unit.payload).name),
+        save: ({ jobs }) => void ran.push(`saves ${jobs.map(({ payload }) => readOrders(payload).name).join('')}`),
+      },
+      { lease: '5s', poll: '100ms' },
+    );
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    const watching = createQueue(engine, name, { kinds });
+    await eventually(async () => expect((await watching.get(after.id)).status).toBe('complete'));
+    await watching.drain({ delayed: true, timeout: '100s' });
+    expect((await watching.get(never.id)).status).toBe('cancelled');
+    expect(await watching.openBatch(batch.id).progress()).toMatchObject({ total: 71, complete: 71, problem: null });
+    for (const once of ['done', 'inner', 'saves 123']) expect(ran.filter((one) => one === once)).toEqual([once]);
+    expect(ran).not.toContain('never');
+  });
 });

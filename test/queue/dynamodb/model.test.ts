@@ -11,6 +11,10 @@ const KEY: QueueModelOptions = { producers: ['k', 'k'], workers: 2 };
 
 const THREE: QueueModelOptions = { producers: ['k', 'k', 'k'], workers: 2 };
 
+const REST: QueueModelOptions = { producers: ['k', 'k'], workers: 2, rests: [true, true] };
+/** The second job is of another kind, and does not wait. */
+const MIXED: QueueModelOptions = { ...REST, rests: [true, false] };
+
 const SMALL: [string, QueueModelOptions][] = [
   ['two jobs', TWO],
   ['two jobs, an answer is lost', { ...TWO, losses: 1 }],
@@ -28,9 +32,19 @@ const SMALL: [string, QueueModelOptions][] = [
   ['two jobs of a key, a lost answer', { ...KEY, losses: 1 }],
   ['two jobs of a key, a doubled request', { ...KEY, doubles: 1 }],
   ['two jobs of a key, a failure', { ...KEY, failures: 1 }],
+  ['two jobs of a key that rest', REST],
+  [
+    'one job of a key that rests, a living worker is taken for dead',
+    { ...REST, producers: ['k'], rests: [true], suspicions: 1 },
+  ],
+  ['a job of a key that rests, and one that does not', MIXED],
 ];
 
 const LARGE: [string, QueueModelOptions][] = [
+  ['two jobs of a key that rest, a living worker taken for dead', { ...REST, suspicions: 1 }],
+  ['two jobs of a key that rest, a death, a lost answer', { ...REST, crashes: 1, losses: 1 }],
+  ['two jobs of a key that rest, a doubled request, a failure', { ...REST, doubles: 1, failures: 1 }],
+  ['a job of a key that rests, and one that does not, a living worker taken for dead', { ...MIXED, suspicions: 1 }],
   ['two jobs of a key, a number given up', { ...KEY, voids: 1 }],
   ['two jobs of a key, a number given up, and a death', { ...KEY, voids: 1, crashes: 1 }],
   ['two jobs of a key, a living worker taken for dead', { ...KEY, suspicions: 1 }],
@@ -76,6 +90,7 @@ test.each<[Plant, QueueModelOptions, string]>([
   ['a job that comes late is taken for over', KEY, 'stuck'],
   ['gaps are not noted', THREE, 'a job of a key began before an earlier one was over'],
   ['the poke of a retry is over', { producers: ['k'], workers: 2, failures: 1 }, 'stuck'],
+  ['the poke of those that rest is over', { ...REST, producers: ['k'], rests: [true] }, 'stuck'],
   ...(LONG ? LARGE_PLANTS : []),
 ])('a planted bug is found: %s', (plant, options, words) => {
   const { fault, stuck } = explore({ ...queueModel({ ...options, plant }), name: nameOfState }, MOST);

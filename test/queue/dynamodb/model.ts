@@ -6,6 +6,7 @@ import {
   added,
   backName,
   bandsWithWork,
+  F,
   isQuiet,
   numbersTaken,
   readHead,
@@ -13,9 +14,11 @@ import {
   type ShardClaim,
   type ShardHead,
   settledFrom,
+  writeClaim,
 } from '../../../src/queue/dynamodb/heads/head.ts';
 import {
   type FilledGap,
+  type KeyHead,
   type KeyOutcome,
   keySettled,
   readKeyHead,
@@ -40,6 +43,8 @@ export interface QueueModelOptions {
   readonly failures?: number;
   /** How often a number may be taken for that of a dead producer. */
   readonly voids?: number;
+  /** Whether the job of each producer rests until younger ones of its kind can come no more: a while for each producer. */
+  readonly rests?: readonly boolean[];
   readonly plant?: Plant;
 }
 
@@ -56,7 +61,8 @@ export type Plant =
   | 'a taker forgets pokes'
   | 'an old claim takes a key'
   | 'the living are rescued without a sign'
-  | 'an empty piece replaces what is there';
+  | 'an empty piece replaces what is there'
+  | 'the poke of those that rest is over';
 
 interface Producer {
   readonly at: 'begin' | 'numbered' | 'rowed' | 'revived' | 'done';
@@ -96,6 +102,8 @@ export interface Worker {
 export interface Write {
   readonly row: string;
   readonly change: Change;
+  /** It is carried out only while the head of the shard has this claim. */
+  readonly claim?: ShardClaim;
   /** The producers whose jobs are over when it is carried out. */
   readonly over: readonly number[];
   /** The worker that has chosen: what it does next. */
@@ -128,6 +136,7 @@ const CHAIN = 2;
 
 export function queueModel(options: QueueModelOptions): Protocol<QueueState> {
   const { crashes = 0, losses = 0, doubles = 0, suspicions = 0, failures = 0, voids = 0 } = options;
+  const whiles = options.rests?.length ?? Math.min(failures, 1);
   const worker = (id: number): Worker => ({ ...RESTING, id, isDead: false, isTired: false });
   return {
     start: {
@@ -147,7 +156,7 @@ export function queueModel(options: QueueModelOptions): Protocol<QueueState> {
       ...state.producers.flatMap((_, index) => producerSteps(state, index, options)),
       ...state.workers.flatMap((_, index) => workerSteps(state, index, options)),
       ...flyingSteps(state),
-      ...(state.now === 0 && failures > 0 ? [{ what: 'time passes', state: { ...state, now: 1 } }] : []),
+      ...(state.now < whiles ? [{ what: 'time passes', state: { ...state, now: state.now + 1 } }] : []),
     ],
     fault: (state) => state.problem ?? faultOf(state, options),
     isOver: (state) =>
@@ -229,7 +238,7 @@ function producerSteps(state: QueueState, index: number, options: QueueModelOpti
       const rows = { ...state.rows, [HEAD]: applied(before, numbersTaken(0, 1)) ?? before };
       const piece = Number(before['q0'] ?? 0) + 1;
       const answered = state.producers.flatMap((other, at) =>
-        other.at === 'done' && key !== null && options.producers[at] === key ? [at] : [],
+        other.at === 'done' && key !== null && options.producers[at] === key && !passes(options, index, at) ? [at] : [],
       );
       const lost = state.left.losses === 0 ? [] : [become('loses its number', {}, { rows, ...spend(state, 'losses') })];
       return [...die, ...lost, become(`takes number ${piece}`, { at: 'numbered', piece, after: answered }, { rows })];
@@ -408,7 +417,7 @@ function seenPiece(state: QueueState, piece: number): SeenPiece[] {
 /** A write is carried out, or repeated; its answer arrives or is lost; a copy of it may stay under way. */
 function writeSteps(state: QueueState, request: Write, me: Worker, become: BecomeWorker): Step<QueueState>[] {
   const before = state.rows[request.row] ?? {};
-  const after = applied(before, request.change);
+  const after = carriedOut(state, request);
   if (after === undefined) {
     // A repetition is refused because the first one was carried out: the row tells.
     if (wasCarriedOut(before, request, me)) return [become('knows its write again', request.next)];
@@ -425,6 +434,12 @@ function writeSteps(state: QueueState, request: Write, me: Worker, become: Becom
     steps.push(become(`${what}, and a copy stays under way`, request.next, flying));
   }
   return steps;
+}
+
+/** The row after a write; undefined when its condition does not hold. */
+export function carriedOut({ rows }: QueueState, { row, change, claim }: Write): Fields | undefined {
+  const isThere = claim === undefined || rows[HEAD]?.[F.claim(claim.token)] === writeClaim(claim);
+  return isThere ? applied(rows[row] ?? {}, change) : undefined;
 }
 
 export function wasCarriedOut(before: Fields, { row, change, next }: Write, me: Pick<Worker, 'at' | 'claim'>): boolean {
@@ -452,7 +467,7 @@ function counted(state: QueueState, { over }: Write): readonly number[] {
 function flyingSteps(state: QueueState): Step<QueueState>[] {
   return state.flying.map((request, index) => {
     const flying = state.flying.toSpliced(index, 1);
-    const after = applied(state.rows[request.row] ?? {}, request.change);
+    const after = carriedOut(state, request);
     const what = `a copy arrives: ${JSON.stringify(request.change)}`;
     if (after === undefined) return { what, state: { ...state, flying } };
     const rows = { ...state.rows, [request.row]: after };
@@ -483,12 +498,23 @@ function nextSteps(
     later: (state.later[key] ?? []).filter((job) => job > head.upto && job < me.frontier),
     missing: options.plant === 'gaps are not noted' ? [] : me.missing,
     filled: isLateOver ? [] : head.gaps.flatMap((piece) => filledGap(state, key, piece)),
+    resting: restingIn(state, key, head, me, options),
     limit: CHAIN,
     isMore: false,
     now: state.now,
     isLost: (other) => !state.alive.includes(other),
   });
   const isOver = (backUntil: number | undefined): Write => settledSpan(me, claim, span, [], backUntil, POKE);
+  if (found.kind === 'rests') {
+    const until = options.plant === 'the poke of those that rest is over' ? undefined : found.backUntil;
+    const next: Partial<Worker> = { at: 'settle', request: isOver(until) };
+    return [
+      become('answers for those that rest', {
+        at: 'take',
+        request: { row: key, change: found.change, over: [], next, claim },
+      }),
+    ];
+  }
   if (found.kind === 'nothing') {
     const until = options.plant === 'the poke of a retry is over' ? undefined : found.backUntil;
     return [become('finds nothing to do for the key', { at: 'settle', request: isOver(until) })];
@@ -511,6 +537,26 @@ function nextSteps(
   const chain: Chain = { key, epoch: found.epoch, jobs: found.jobs.map((job) => job.id), poke: span };
   const next: Partial<Worker> = { at: 'run', request: null, chain, running: producerOf(state, chain.jobs[0]) };
   return [become('takes the key', { at: 'take', request: { row: key, change, over: [], next } })];
+}
+
+/** Jobs of other kinds do not wait for those that rest. */
+function passes({ rests = [] }: QueueModelOptions, job: number, other: number): boolean {
+  return rests[other] === true && rests[job] !== true;
+}
+
+/** All of them rest as long as the youngest does. */
+function restingIn(
+  state: QueueState,
+  key: string,
+  head: KeyHead,
+  { frontier }: Worker,
+  { rests = [] }: QueueModelOptions,
+): Map<number, number> {
+  const left = head.left.filter(({ attempt, isTaken }) => attempt === 0 && !isTaken).map(({ id }) => id);
+  const later = (state.later[key] ?? []).filter((job) => job > head.upto && job < frontier);
+  const some = [...left, ...later].filter((job) => rests[producerOf(state, job)] === true);
+  const until = Math.max(0, ...some.map((job) => producerOf(state, job) + 1));
+  return new Map(until > state.now ? some.map((job) => [job, until]) : []);
 }
 
 /** A piece that is there has its job of the key before. */

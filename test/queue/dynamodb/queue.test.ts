@@ -231,5 +231,11 @@ describe.skipIf(local.kind === 'dynalite')('a queue on DynamoDB', () => {
     const later = await queue.enqueue('send', {}, { runAt: new Date(Date.now() + 60_000) });
     expect((await queue.explain(later.id)).reasons[0]?.code).toBe('scheduled');
     expect(await queue.stats()).toMatchObject({ ready: 1, delayed: 1, paused: true, workers: 0 });
+    const ofKey = await queue.enqueue('send', {}, { key: 'k', delay: '1h' });
+    expect(await queue.stats()).toMatchObject({ ready: 1, delayed: 2 });
+    await queue.cancel(ofKey.id);
+    expect(await queue.stats()).toMatchObject({ ready: 1, delayed: 1, cancelled: 1 });
+    await queue.retry(ofKey.id);
+    expect(await queue.stats()).toMatchObject({ ready: 1, delayed: 2, cancelled: 0 });
   });
 });

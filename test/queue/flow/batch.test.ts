@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Conflict, InvalidInput, NotFound } from '../../../src/base/errors.ts';
+import { NotFound } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { type BatchProgress, createQueue, type Queue, type Unit } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -103,95 +103,6 @@ test.for(['lease', 'transaction'] as const)(
   },
 );
 
-test('a batch of which a job fails or is cancelled calls onError', async () => {
-  const queue = newQueue();
-  const batch = await queue.batch(ALL);
-  const [first] = await batch.enqueueMany(many(5));
-  await batch.enqueue({ kind: 'job', payload: 'fails' });
-  await queue.cancel(first ?? '');
-  expect(await batch.progress()).toMatchObject({
-    total: 6,
-    outstanding: 5,
-    complete: 0,
-    errors: 0,
-    cancelled: 1,
-    sealedAt: null,
-  });
-  await batch.seal();
-  await working(queue, async ({ seen }) => {
-    expect(await isDone(batch)).toMatchObject({ total: 6, complete: 4, errors: 1, cancelled: 1 });
-    await queue.drain();
-    expect(seen.map(([payload]) => payload).toSorted((a, b) => String(a).localeCompare(String(b)))).toEqual([
-      'done',
-      'error',
-    ]);
-  });
-});
-
-test('a batch is open until it is sealed: jobs add others to it', async () => {
-  const queue = newQueue();
-  const batch = await queue.batch(ALL);
-  await batch.enqueue({ kind: 'job', payload: 3 });
-  await working(
-    queue,
-    async ({ seen }) => {
-      const progress = await isDone(batch);
-      expect(progress).toMatchObject({ total: 4, complete: 4 });
-      await queue.drain();
-      expect(seen).toHaveLength(2);
-    },
-    async (unit) => {
-      const left = Number(unit.payload);
-      if (left > 0) await queue.openBatch(batch.id).enqueue({ kind: 'job', payload: left - 1 });
-      else await queue.openBatch(batch.id).seal();
-    },
-  );
-});
-
-test('an empty batch is done when it is sealed, and sealing twice does nothing', async () => {
-  const queue = newQueue();
-  const batch = await queue.batch({ onComplete: { kind: 'called', payload: 'complete' } });
-  await batch.seal();
-  await batch.seal();
-  expect(await batch.progress()).toMatchObject({ total: 0, outstanding: 0 });
-  expect((await queue.stats()).ready).toBe(1);
-});
-
-test('a batch waits for the batches in it', async () => {
-  const queue = newQueue();
-  await working(queue, async ({ seen }) => {
-    const outer = await queue.batch({ onError: { kind: 'called', payload: 'outer' } });
-    const inner = await outer.nested({ onError: { kind: 'called', payload: 'inner' } });
-    await inner.enqueue({ kind: 'job', payload: 'fails' });
-    await outer.enqueueMany(many(3));
-    await outer.seal();
-    await queue.drain();
-    expect(await outer.progress()).toMatchObject({ total: 4, outstanding: 1, doneAt: null });
-    await inner.seal();
-    expect(await isDone(outer)).toMatchObject({ total: 4, complete: 3, errors: 1 });
-    await queue.drain();
-    expect(new Set(seen.map(([payload]) => payload))).toEqual(new Set(['inner', 'outer']));
-    expect(seen).toHaveLength(2);
-  });
-});
-
-test('a job comes after a batch', async () => {
-  const queue = newQueue();
-  const batch = await queue.batch();
-  await batch.enqueueMany(many(10));
-  const after = await queue.enqueue('job', 'after', { after: [batch] });
-  const ids = await queue.flow([{ name: 'too', kind: 'job', payload: 'too', after: [batch] }]);
-  await working(queue, async () => {
-    await queue.drain();
-    expect((await queue.get(after.id)).status).toBe('new');
-    await batch.seal();
-    expect(await queue.waitFor(after.id)).toBe('after');
-    expect(await queue.waitFor(ids['too'] ?? '')).toBe('too');
-    const late = await queue.enqueue('job', 'late', { after: [batch] });
-    expect(await queue.waitFor(late.id)).toBe('late');
-  });
-});
-
 test('a batch is of the transaction in which it is made, and so are its jobs', async () => {
   const queue = newQueue();
   await queue.register();
@@ -243,22 +154,6 @@ test('a seal that waits for a transaction does not keep the jobs of its batch fr
     })
     .then(({ sealing }) => sealing);
   await working(queue, async () => expect(await isDone(batch)).toMatchObject({ total: 4, complete: 4 }));
-});
-
-test('what a batch does not take is refused', async () => {
-  const queue = newQueue();
-  const batch = await queue.batch();
-  await batch.seal();
-  await expect(batch.enqueue({ kind: 'job', payload: 1 })).rejects.toThrow(Conflict);
-  await expect(batch.enqueue({ kind: 'job', payload: 1 })).rejects.toThrow(/^batch \d+ was sealed at /);
-  await expect(batch.nested({})).rejects.toThrow(Conflict);
-  await expect(queue.openBatch('987654321').enqueue({ kind: 'job', payload: 1 })).rejects.toThrow(NotFound);
-  await expect(queue.openBatch('987654321').seal()).rejects.toThrow(NotFound);
-  await expect(queue.openBatch('987654321').progress()).rejects.toThrow(NotFound);
-  expect(() => queue.openBatch('x')).toThrow(InvalidInput);
-  await expect(queue.batch({ onDoen: { kind: 'job' } } as never)).rejects.toThrow('but was given "onDoen"');
-  await expect(queue.batch({ onDone: { kind: 'no such' } } as never)).rejects.toThrow(NotFound);
-  await expect(queue.enqueue('job', 1, { after: [{ batch: '987654321' }] })).rejects.toThrow(NotFound);
 });
 
 test('a callback that cannot be enqueued keeps no job from being settled, and is told', async () => {

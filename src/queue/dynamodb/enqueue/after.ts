@@ -5,11 +5,10 @@
  */
 import { NotFound, NotSupported } from '../../../base/errors.ts';
 import { type Change, type Fields, fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
-import type { Definition } from '../../definition.ts';
 import type { JobStatus } from '../../job.ts';
 import type { AfterFailure } from '../../job-options.ts';
-import type { QueueRows } from '../database.ts';
-import { statusOfJob } from '../operate/standing.ts';
+import type { JobRef } from '../heads/place.ts';
+import { batchRef, type Homes, isBatchRef, refOf } from './homes.ts';
 
 /** Instead of a time: it is due when others have ended. Behind all times. */
 export const AFTER_OTHERS = 999_999_999_999_999;
@@ -21,42 +20,48 @@ const WAITING = 'w';
 
 /** What a job comes after, and what becomes of it then. */
 export interface WaitTerms {
-  readonly parents: readonly number[];
+  readonly parents: readonly JobRef[];
   readonly afterError: AfterFailure;
   readonly afterCancel: AfterFailure;
+  /** It does not run before either, in milliseconds since 1970; 0: it has no time. */
+  readonly runAt: number;
 }
 
-/** @throws NotSupported  a batch, too many of them */
-export function readTerms(given: {
-  readonly after?: readonly unknown[] | undefined;
-  readonly afterError?: AfterFailure | undefined;
-  readonly afterCancel?: AfterFailure | undefined;
-}): WaitTerms | undefined {
+/** @param queue  that of the job @throws NotSupported  too many of them */
+export function readTerms(
+  queue: string,
+  given: {
+    readonly after?: readonly unknown[] | undefined;
+    readonly afterError?: AfterFailure | undefined;
+    readonly afterCancel?: AfterFailure | undefined;
+  },
+  runAt: number,
+): WaitTerms | undefined {
   const { after = [], afterError = 'error', afterCancel = 'cancel' } = given;
   if (after.length === 0) return undefined;
-  const parents = new Set<number>();
+  const parents = new Set<JobRef>();
   for (const one of after) {
-    if (typeof one !== 'string') throw new NotSupported('there are no batches of jobs on DynamoDB: name jobs in after');
-    parents.add(Number(one));
+    parents.add(typeof one === 'string' ? refOf(queue, one) : batchRef(one));
   }
   if (parents.size > MOST_PARENTS) {
     throw new NotSupported(
       `on DynamoDB a job comes after at most ${MOST_PARENTS} others, not ${parents.size}: let some of them be followed by a job of their own`,
     );
   }
-  return { parents: [...parents], afterError, afterCancel };
+  return { parents: [...parents], afterError, afterCancel, runAt };
 }
 
 /** The fields of the row of a waiting job. */
-export function waitFields({ parents, afterError, afterCancel }: WaitTerms): Record<string, string | number> {
-  return { n: 1, p: JSON.stringify(parents), e: afterError, c: afterCancel };
+export function waitFields(terms: WaitTerms): Record<string, string | number | undefined> {
+  const { parents, afterError, afterCancel, runAt } = terms;
+  return { n: 1, p: JSON.stringify(parents), e: afterError, c: afterCancel, r: runAt === 0 ? undefined : runAt };
 }
 
 /** @returns undefined when the row is that of a time */
 export function termsIn(item: Item | undefined): WaitTerms | undefined {
-  const { p, e, c } = fieldsOf(item);
+  const { p, e, c, r = 0 } = fieldsOf(item);
   if (p === undefined) return undefined;
-  return { parents: JSON.parse(String(p)), afterError: policyIn(e), afterCancel: policyIn(c) };
+  return { parents: JSON.parse(String(p)), afterError: policyIn(e), afterCancel: policyIn(c), runAt: Number(r) };
 }
 
 function policyIn(value: unknown): AfterFailure {
@@ -99,18 +104,15 @@ function fateOf(policy: 'error' | 'cancel'): 'error' | 'cancelled' {
 }
 
 /** How each of the parents has ended. @throws NotFound  there is no such job */
-export async function endsOf(
-  rows: QueueRows,
-  definition: Definition,
-  parents: readonly number[],
-): Promise<Map<number, ParentEnd>> {
-  const ends = new Map<number, ParentEnd>();
-  for (const id of parents) {
-    const status = await statusOfJob(rows, definition, id).catch((error: unknown) => {
-      throw error instanceof NotFound ? new NotFound(`there is no job ${id} to come after`) : error;
+export async function endsOf(homes: Homes, parents: readonly JobRef[]): Promise<Map<JobRef, ParentEnd>> {
+  const ends = new Map<JobRef, ParentEnd>();
+  for (const parent of parents) {
+    const status = await homes.statusOf(parent).catch((error: unknown) => {
+      const what = isBatchRef(parent) ? `batch ${parent.slice(2)}` : `job ${parent}`;
+      throw error instanceof NotFound ? new NotFound(`there is no ${what} to come after`) : error;
     });
     const end = endOf(status);
-    if (end !== undefined) ends.set(id, end);
+    if (end !== undefined) ends.set(parent, end);
   }
   return ends;
 }

@@ -1,5 +1,6 @@
 /** Enqueues of which the table decides whether their job is there already. One job after another. */
 import { InvalidInput, NotSupported } from '../../../base/errors.ts';
+import type { PartialWrite } from '../../../engine/dynamodb/index.ts';
 import { kindIdOf } from '../../declare/kind-id.ts';
 import type { UniqueRule } from '../../declare/unique.ts';
 import type { Definition } from '../../definition.ts';
@@ -11,8 +12,9 @@ import type { QueueRows } from '../database.ts';
 import { statusOfJob } from '../operate/standing.ts';
 import type { Waits } from '../work/waits.ts';
 import { AFTER_OTHERS, endsOf, readTerms, type WaitTerms } from './after.ts';
-import { addJobs } from './producing.ts';
-import { addUnique, type OnceRequest, placeOfOnce, placeOfUnique, type UniquePlace } from './unique.ts';
+import { Homes } from './homes.ts';
+import { addJobs, addWith } from './producing.ts';
+import { addUnique, findUnique, type OnceRequest, placeOfOnce, placeOfUnique, type UniquePlace } from './unique.ts';
 
 /** A request as a producer makes it: see `requestOptions` in job-options.ts. */
 interface JobRequest extends OwnOptions {
@@ -44,10 +46,12 @@ export class Deciding {
   readonly #rows: QueueRows;
   readonly #definition: Definition;
   readonly #ids: () => Promise<QueueIds>;
-  readonly #waits: Waits;
+  readonly #waits: Waits | undefined;
+  readonly #homes: Homes;
 
-  constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>, waits: Waits) {
+  constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>, waits?: Waits) {
     this.#waits = waits;
+    this.#homes = new Homes(rows, definition);
     this.#rows = rows;
     this.#definition = definition;
     this.#ids = ids;
@@ -55,15 +59,9 @@ export class Deciding {
 
   async enqueue(request: object, trace: string | undefined): Promise<EnqueueAnswer> {
     const given: JobRequest = request;
-    const terms = readTerms(given);
+    const terms = readTerms(this.#rows.queue, given, this.#timeOf(given));
     const batch = await this.#batchOf(given, terms);
-    const { kind = '', payload = null } = given;
-    const key = given.key ?? undefined;
-    const rule = this.#ruleOf(given);
-    const places = [
-      ...(given.once === undefined ? [] : [placeOfOnce(given.once)]),
-      ...(rule === undefined ? [] : [placeOfUnique(this.#rows.queue, kind, rule, { key, payload })]),
-    ];
+    const places = this.#placesOf(given);
     if (terms !== undefined) return this.#addWaiting(batch, terms, places, trace);
     if (places.length === 0) {
       const [id] = await addJobs(this.#rows, batch, trace, this.#definition.keyed);
@@ -73,6 +71,35 @@ export class Deciding {
     return { id: String(id), status, duplicate: isDuplicate };
   }
 
+  /**
+   * Adds a job together with other writes, or finds the one that is there already, and makes these.
+   * @returns undefined when the condition of one of them did not hold, or something has changed meanwhile: look again
+   */
+  async enqueueWith(request: object, others: readonly PartialWrite[]): Promise<string | undefined> {
+    const given: JobRequest = request;
+    const batch = await this.#batchOf(given, undefined);
+    const found = await Promise.all(
+      this.#placesOf(given).map((place) => findUnique(this.#rows, this.#definition, place)),
+    );
+    const there = found.find((one) => one.there !== undefined)?.there;
+    if (there !== undefined) return (await this.#rows.together(others)) ? String(there.id) : undefined;
+    const id = await addWith(this.#rows, batch, undefined, this.#definition.keyed, (added) => [
+      ...found.map(({ mark }) => mark(added)),
+      ...others,
+    ]);
+    return id === undefined ? undefined : String(id);
+  }
+
+  #placesOf(given: JobRequest): UniquePlace[] {
+    const { kind = '', payload = null } = given;
+    const rule = this.#ruleOf(given);
+    const key = given.key ?? undefined;
+    return [
+      ...(given.once === undefined ? [] : [placeOfOnce(given.once)]),
+      ...(rule === undefined ? [] : [placeOfUnique(this.#rows.queue, kind, rule, { key, payload })]),
+    ];
+  }
+
   /** @throws NotFound  there is no such job to come after */
   async #addWaiting(
     batch: NewJobs,
@@ -80,11 +107,11 @@ export class Deciding {
     places: readonly UniquePlace[],
     trace: string | undefined,
   ): Promise<EnqueueAnswer> {
-    const { size } = await endsOf(this.#rows, this.#definition, terms.parents);
+    const { size } = await endsOf(this.#homes, terms.parents);
     const { id, ...added } = await addUnique(this.#rows, this.#definition, batch, places, trace, terms);
     if (added.isDuplicate) return { id: String(id), status: added.status, duplicate: true };
     if (size < terms.parents.length) return { id: String(id), status: 'new', duplicate: false };
-    await this.#waits.lookAtJob(id);
+    await this.#waits?.lookAtJob(id);
     return { id: String(id), status: await statusOfJob(this.#rows, this.#definition, id), duplicate: false };
   }
 
@@ -131,17 +158,19 @@ export class Deciding {
     return rule;
   }
 
+  /** When a job that comes after others may run at the earliest. */
+  #timeOf({ runAt, delay }: JobRequest): number {
+    if (runAt !== undefined) return Date.parse(runAt);
+    return delay === undefined ? 0 : Math.ceil(this.#rows.engine.now() + Number.parseFloat(delay));
+  }
+
   async #batchOf(given: JobRequest, terms: WaitTerms | undefined): Promise<NewJobs> {
     const { kindId } = await this.#ids();
     const { kind = '', payload = null, priority = 0, runAt, delay } = given;
     const key = given.key ?? undefined;
     const { schedule: _, ...options } = given;
     const own = ownOptions(options);
-    refuseOptions(own === undefined ? null : JSON.stringify([own]));
     const { shards } = this.#definition;
-    if (terms !== undefined && (runAt ?? delay) !== undefined) {
-      throw new NotSupported('on DynamoDB a job has either a time or others to come after, not both: leave one out');
-    }
     const due = terms === undefined ? runAt : AFTER_OTHERS;
     return {
       shard: key === undefined ? Math.floor(Math.random() * shards) : shardOf(key, shards),
@@ -151,7 +180,7 @@ export class Deciding {
       payloads: JSON.stringify([payload]),
       keys: key === undefined ? null : [key],
       runAt: due === undefined ? null : [new Date(due)],
-      delays: delay === undefined ? null : [Number.parseFloat(delay)],
+      delays: delay === undefined || terms !== undefined ? null : [Number.parseFloat(delay)],
       options: own === undefined ? null : JSON.stringify([own]),
     };
   }
@@ -177,12 +206,4 @@ function part(batch: UniqueJobs, payloads: readonly unknown[], from: number, to:
     delays: of(batch.delays),
     options: batch.options === null ? null : JSON.stringify(options.slice(from, to)),
   };
-}
-
-/** @throws NotSupported  no claim removes a job whose time is over */
-export function refuseOptions(options: string | null): void {
-  if (options?.includes('"expiresAt":') !== true) return;
-  const all: ({ readonly expiresAt?: string } | null)[] = JSON.parse(options);
-  if (all.every((own) => own?.expiresAt === undefined)) return;
-  throw new NotSupported('on DynamoDB jobs do not expire: leave out expiresAt, and look at the time in the handler');
 }

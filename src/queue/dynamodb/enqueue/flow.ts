@@ -5,22 +5,30 @@ import { kindIdOf } from '../../declare/kind-id.ts';
 import type { Definition } from '../../definition.ts';
 import type { FlowRow } from '../../job-input.ts';
 import type { NewJobs, QueueIds } from '../../store.ts';
-import { type FlowJob, type GivenNode, inLayers } from '../../watch/flow.ts';
+import { type FlowJob, type GivenNode, inLayers, NAMED_ID } from '../../watch/flow.ts';
 import type { QueueRows } from '../database.ts';
 import { delayTold } from '../heads/head.ts';
 import { jobNumber, pieceOf as numberOf } from '../heads/place.ts';
 import { headOf, pieceOf } from '../rows.ts';
 import { AFTER_OTHERS, endsOf, readTerms, type WaitTerms, waiting } from './after.ts';
-import { refuseOptions } from './deciding.ts';
+import { batchRef, Homes, refOf } from './homes.ts';
 import { type NewPiece, piecesOf, rowsOf } from './pieces.ts';
-import { isFilled, keyHeads, type TimedJob, takeNumbers } from './producing.ts';
+import { allOf, isFilled, keyHeads, type TimedJob, takeNumbers } from './producing.ts';
 
 /** A transaction has at most 100 rows. */
 const MOST_ROWS = 100;
 const MOST_TRIES = 20;
 
+/** A queue of which nodes are. */
+export interface FlowQueue {
+  readonly rows: QueueRows;
+  readonly definition: Definition;
+  readonly ids: QueueIds;
+}
+
 interface FlowPiece {
   readonly node: FlowJob;
+  readonly home: FlowQueue;
   readonly piece: NewPiece;
   readonly shard: number;
 }
@@ -33,55 +41,58 @@ interface NumberedPiece extends FlowPiece {
 /**
  * A write unit for each shard and band that nodes are of, and two for each row: one for a node, one more if it comes after others, two more
  * for a key, and one for each shard with such nodes.
+ * @param queues  by their names @param queue  the one whose flow it is: nodes of others are named with their queues
  * @returns the id of each node, by its name @throws NotFound  there is no such job to come after @throws NotSupported
  */
 export async function addFlow(
-  rows: QueueRows,
-  definition: Definition,
-  ids: QueueIds,
+  queue: FlowQueue,
+  queues: ReadonlyMap<string, FlowQueue>,
   given: readonly GivenNode[],
 ): Promise<Readonly<Record<string, string>>> {
-  const planned = inLayers(given).map((node) => plan(rows, definition, ids, node));
-  const outside = new Set(planned.flatMap(({ node }) => node.jobs.map(Number)));
-  await endsOf(rows, definition, [...outside]);
+  const { rows } = queue;
+  const planned = inLayers(given, NAMED_ID).map((node) => plan(queues.get(node.row.queue) ?? queue, node));
+  const homes = new Homes(rows, queue.definition);
+  const outside = new Set(
+    planned.flatMap(({ node }) => [
+      ...node.jobs.map((job) => refOf(rows.queue, job)),
+      ...node.batches.map((batch) => batchRef({ batch })),
+    ]),
+  );
+  await endsOf(homes, [...outside]);
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-    const placed = await place(rows, planned);
-    const writes = await writesOf(rows, definition, placed);
+    const placed = await place(planned);
+    const writes = await writesOf(queue, placed);
     if (writes.length > MOST_ROWS) {
-      await Promise.all(placed.map((one) => isFilled(rows, keyOf(rows, one))));
+      await Promise.all(placed.map(fillNumber));
       throw new NotSupported(
         `on DynamoDB a flow is one transaction of at most ${MOST_ROWS} rows, and this one of ${given.length} nodes has ${writes.length}: make several of it, or enqueue its jobs with after`,
       );
     }
     const isDone = await rows.together(writes);
     // Refused, and they are there under these numbers: an earlier try was carried out. Else no claim has to wait for the numbers.
-    const filled = isDone ? [] : await Promise.all(placed.map((one) => isFilled(rows, keyOf(rows, one))));
+    const filled = isDone ? [] : await Promise.all(placed.map(fillNumber));
     if (isDone || filled.includes(false)) {
-      return Object.fromEntries(placed.map(({ node, id }) => [node.name, String(id)]));
+      return Object.fromEntries(placed.map((one) => [one.node.name, nameIn(rows.queue, one)]));
     }
   }
   throw new Throttled('the keys of the flow change too often; try again');
 }
 
-/** @throws NotSupported */
-function plan(rows: QueueRows, definition: Definition, ids: QueueIds, node: FlowJob): FlowPiece {
-  const { row, name, batches } = node;
-  if (batches.length > 0)
-    throw new NotSupported(`there are no batches of jobs on DynamoDB: node "${name}" comes after one`);
-  const isChild = node.after.length + node.jobs.length > 0;
-  if (isChild && (row.runAt !== null || row.delay !== null)) {
-    throw new NotSupported(
-      `on DynamoDB a job has either a time or others to come after, not both: node "${name}" has both`,
-    );
-  }
+/** As the queue names it whose flow it is. */
+function nameIn(queue: string, { home, id }: NumberedPiece): string {
+  return home.rows.queue === queue ? String(id) : `${home.rows.queue}:${id}`;
+}
+
+function plan(home: FlowQueue, node: FlowJob): FlowPiece {
+  const { row, after, jobs, batches } = node;
+  const isChild = after.length + jobs.length + batches.length > 0;
+  const { rows, definition, ids } = home;
   const [piece] = piecesOf(batchOf(row, ids, isChild), rows.engine.now(), definition.keyed);
   if (piece === undefined) throw new Error('a node is always one job');
-  return { node, piece, shard: row.shard };
+  return { node, home, piece, shard: row.shard };
 }
 
 function batchOf(row: FlowRow, ids: QueueIds, isChild: boolean): NewJobs {
-  const options = row.own === undefined ? null : JSON.stringify([row.own]);
-  refuseOptions(options);
   const due = isChild ? new Date(AFTER_OTHERS) : row.runAt;
   return {
     shard: row.shard,
@@ -91,56 +102,80 @@ function batchOf(row: FlowRow, ids: QueueIds, isChild: boolean): NewJobs {
     payloads: `[${row.payload}]`,
     keys: row.key === null ? null : [row.key],
     runAt: due === null ? null : [due],
-    delays: row.delay === null ? null : [row.delay],
-    options,
+    delays: row.delay === null || row.kind.debounce !== undefined ? null : [row.delay],
+    options: row.own === undefined ? null : JSON.stringify([row.own]),
   };
 }
 
 /** Numbers in the order of the nodes: of a key, the first one runs first. */
-async function place(rows: QueueRows, planned: readonly FlowPiece[]): Promise<NumberedPiece[]> {
+async function place(planned: readonly FlowPiece[]): Promise<NumberedPiece[]> {
+  const groups = new Map<string, FlowPiece[]>();
+  const nameOf = ({ home, shard, piece }: FlowPiece): string => `${shard} ${piece.band} ${home.rows.queue}`;
+  for (const one of planned) groups.set(nameOf(one), [...(groups.get(nameOf(one)) ?? []), one]);
   const next = new Map<string, number>();
-  for (const { shard, piece } of planned) next.set(`${shard} ${piece.band}`, 0);
-  for (const name of next.keys()) {
-    const [shard = 0, band = 0] = name.split(' ').map(Number);
-    const many = planned.filter((one) => one.shard === shard && one.piece.band === band).length;
-    next.set(name, await takeNumbers(rows, shard, band, many));
+  for (const [name, some] of groups) {
+    const [first] = some;
+    if (first === undefined) continue;
+    const { home, shard, piece } = first;
+    next.set(
+      name,
+      await takeNumbers(
+        home.rows,
+        shard,
+        piece.band,
+        some.map((one) => one.piece),
+      ),
+    );
   }
   return planned.map((one) => {
-    const name = `${one.shard} ${one.piece.band}`;
-    const at = next.get(name) ?? 0;
-    next.set(name, at + 1);
+    const at = next.get(nameOf(one)) ?? 0;
+    next.set(nameOf(one), at + 1);
     const number = numberOf(one.piece.band, at);
     return { ...one, number, id: jobNumber(one.shard, number, 0) };
   });
 }
 
-async function writesOf(
-  rows: QueueRows,
-  definition: Definition,
-  placed: readonly NumberedPiece[],
-): Promise<PartialWrite[]> {
+async function writesOf({ rows: own }: FlowQueue, placed: readonly NumberedPiece[]): Promise<PartialWrite[]> {
   const writes: PartialWrite[] = [];
-  const told = new Map<number, Change>();
-  const timed: TimedJob[] = [];
-  for (const { node, shard, piece, number, id } of placed) {
-    const terms = termsOf(node, placed);
+  const told = new Map<string, Change>();
+  const timed = new Map<QueueRows, TimedJob[]>();
+  for (const one of placed) {
+    const { home, shard, piece, number, id } = one;
+    const { rows, definition } = home;
+    const terms = termsOf(own.queue, one, placed);
     const made = rowsOf(rows, shard, number, piece, undefined, terms);
-    writes.push(made.piece, ...made.keys, ...made.delays);
+    writes.push(...allOf(made));
     const [job] = piece.jobs;
     if (job === undefined || made.delays.length === 0) continue;
-    told.set(shard, summed(told.get(shard), terms === undefined ? delayTold() : waiting(1)));
-    if (job.key !== undefined && definition.keyed) timed.push({ shard, id, key: job.key, dueAt: job.dueAt });
+    const pk = rows.shard(shard);
+    told.set(pk, summed(told.get(pk), terms === undefined ? delayTold() : waiting(1)));
+    if (job.key === undefined || !definition.keyed) continue;
+    timed.set(rows, [...(timed.get(rows) ?? []), { shard, id, key: job.key, dueAt: job.dueAt }]);
   }
-  for (const [shard, change] of told) writes.push({ key: headOf(rows.shard(shard)), written: written(change) });
-  return [...writes, ...(await keyHeads(rows, timed))];
+  for (const [pk, change] of told) writes.push({ key: headOf(pk), written: written(change) });
+  for (const [rows, jobs] of timed) writes.push(...(await keyHeads(rows, jobs)));
+  return writes;
 }
 
+/** @param queue  the one whose flow it is: it names jobs by their numbers */
 function termsOf(
-  { after, jobs, afterError, afterCancel }: FlowJob,
+  queue: string,
+  { node, home }: NumberedPiece,
   placed: readonly NumberedPiece[],
 ): WaitTerms | undefined {
-  const nodes = after.map((nth) => String(placed[nth]?.id));
-  return readTerms({ after: [...nodes, ...jobs], afterError, afterCancel });
+  const { after, jobs, batches, afterError, afterCancel, row } = node;
+  const nodes = after.flatMap((nth) => {
+    const parent = placed[nth];
+    return parent === undefined ? [] : `${parent.home.rows.queue}:${parent.id}`;
+  });
+  const others = jobs.map((job) => (typeof refOf(queue, job) === 'number' ? `${queue}:${refOf(queue, job)}` : job));
+  const delay = row.delay === null ? 0 : Math.ceil(home.rows.engine.now() + row.delay);
+  const runAt = row.runAt?.getTime() ?? delay;
+  return readTerms(
+    home.rows.queue,
+    { after: [...nodes, ...others, ...batches.map((batch) => ({ batch }))], afterError, afterCancel },
+    runAt,
+  );
 }
 
 function summed(one: Change | undefined, other: Change): Change {
@@ -149,6 +184,7 @@ function summed(one: Change | undefined, other: Change): Change {
   return { expect: {}, set: {}, add };
 }
 
-function keyOf(rows: QueueRows, { shard, number }: NumberedPiece): { pk: string; sk: string } {
-  return pieceOf(rows.shard(shard), number);
+/** @returns false when its job is there */
+function fillNumber({ home, shard, number }: NumberedPiece): Promise<boolean> {
+  return isFilled(home.rows, pieceOf(home.rows.shard(shard), number));
 }

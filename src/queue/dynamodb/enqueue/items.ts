@@ -1,15 +1,20 @@
 /** Jobs that are enqueued in a transaction of the caller's: its parts. */
 import type { Definition } from '../../definition.ts';
 import { type EnqueueOptions, Producer } from '../../enqueue.ts';
-import type { QueueIds } from '../../store.ts';
+import type { NewJobs, QueueIds } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
 import { notInParts } from '../limits.ts';
-import { refuseOptions } from './deciding.ts';
 import { type EnqueueItem, partsOf } from './producing.ts';
+
+/** Of a store. */
+interface Adding {
+  readonly rows: QueueRows;
+  readonly withoutWaits: (batch: NewJobs) => NewJobs;
+}
 
 /** See {@link DynamoQueue.enqueueItems}. */
 export async function itemsOf(
-  rows: QueueRows,
+  { rows, withoutWaits }: Adding,
   definition: Definition,
   register: () => Promise<QueueIds>,
   kind: string,
@@ -20,8 +25,7 @@ export async function itemsOf(
   const collector = new Producer(
     {
       add: async (_, batch, __, trace) => {
-        refuseOptions(batch.options);
-        const parts = await partsOf(rows, batch, trace, definition.keyed);
+        const parts = await partsOf(rows, withoutWaits(batch), trace, definition.keyed);
         items = parts.items;
         return [parts.id];
       },

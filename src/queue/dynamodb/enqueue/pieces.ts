@@ -7,6 +7,7 @@ import type { QueueRows } from '../database.ts';
 import { bandOf } from '../heads/place.ts';
 import { delayOf, type JobRow, jobFields, keyOf, MOST_JOBS, MOST_PIECE, pieceOf } from '../rows.ts';
 import { type WaitTerms, waitFields } from './after.ts';
+import { expiries, expiriesOf } from './expiry.ts';
 
 /** One job of an enqueue. */
 export interface NewJob {
@@ -84,6 +85,8 @@ export interface PieceRows {
   /** The jobs of each key, which the piece does not have. */
   readonly keys: readonly PartialWrite[];
   readonly delays: readonly PartialWrite[];
+  /** What says that jobs of it have to begin by a time. It may be there before the piece. */
+  readonly expiries: readonly PartialWrite[];
 }
 
 export function rowsOf(
@@ -113,6 +116,7 @@ export function rowsOf(
       keys: undefined,
       isLabelled: false,
       parents: undefined,
+      times: terms === undefined || terms.runAt === 0 ? {} : { 0: terms.runAt },
       ...of,
     });
   const numbered = jobs.map((job, index) => ({ job, index }));
@@ -134,5 +138,6 @@ export function rowsOf(
       ),
     })),
     delays: dueAt === 0 ? [] : [{ key: delayOf(pk, dueAt, number), written: creation(delay) }],
+    expiries: expiries(pk, number, expiriesOf(jobs)),
   };
 }

@@ -9,11 +9,13 @@ import {
 import type { NewJobs } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
 import { added, backName, delayTold, lastNumber, numbersTaken } from '../heads/head.ts';
-import { jobAdded, readKeyHead } from '../heads/key-head.ts';
+import { jobAdded } from '../heads/key-changes.ts';
+import { readKeyHead } from '../heads/key-head.ts';
 import { jobNumber, pieceOf as numberOf } from '../heads/place.ts';
 import { POKE } from '../heads/spans.ts';
 import { emptyPiece, headOf, keyOf } from '../rows.ts';
 import { type WaitTerms, waiting } from './after.ts';
+import { expiriesOf } from './expiry.ts';
 import { type NewPiece, type PieceRows, piecesOf, rowsOf } from './pieces.ts';
 
 /** Adds the jobs of a batch to their shard. @returns their ids in order */
@@ -27,7 +29,7 @@ export async function addJobs(
   const pieces = piecesOf(batch, rows.engine.now(), isKeyed);
   for (const band of new Set(pieces.map((piece) => piece.band))) {
     const ofBand = pieces.filter((piece) => piece.band === band);
-    let number = await takeNumbers(rows, batch.shard, band, ofBand.length);
+    let number = await takeNumbers(rows, batch.shard, band, ofBand);
     // One after another: a worker that claims meanwhile finds none of them missing.
     for (const piece of ofBand) {
       const written = await writePiece(rows, batch.shard, numberOf(band, number), piece, trace);
@@ -60,9 +62,9 @@ export async function partsOf(
   if (isTimed && jobs.some(({ key }) => key !== undefined)) {
     throw new NotSupported('enqueueItems on DynamoDB takes no runAt together with a key; enqueue() does');
   }
-  const number = numberOf(band, await takeNumbers(rows, batch.shard, band, 1));
+  const number = numberOf(band, await takeNumbers(rows, batch.shard, band, [piece]));
   const made = rowsOf(rows, batch.shard, number, piece, trace);
-  const items = [...made.keys, made.piece, ...made.delays].map(({ key, written }) => ({
+  const items = [...made.keys, made.piece, ...made.delays, ...made.expiries].map(({ key, written }) => ({
     Update: {
       TableName: rows.engine.table,
       Key: { pk: { S: key.pk }, sk: { S: key.sk } },
@@ -85,15 +87,31 @@ export async function addWith(
   others: (id: number) => readonly (PartialWrite | PartialCondition)[],
   terms?: WaitTerms,
 ): Promise<number | undefined> {
-  const { shard } = batch;
   const [piece] = piecesOf(batch, rows.engine.now(), isKeyed);
   if (piece === undefined) throw new InvalidInput('there is no job to add');
-  const number = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, 1));
+  return addPiece(rows, { shard: batch.shard, piece, trace, terms }, others);
+}
+
+/** Jobs of one row that are added as a whole. */
+export interface AddedPiece {
+  readonly shard: number;
+  readonly piece: NewPiece;
+  readonly trace: string | undefined;
+  readonly terms?: WaitTerms | undefined;
+}
+
+/** The same for all jobs of a piece. @returns the id of the first one */
+export async function addPiece(
+  rows: QueueRows,
+  { shard, piece, trace, terms }: AddedPiece,
+  others: (id: number) => readonly (PartialWrite | PartialCondition)[],
+): Promise<number | undefined> {
+  const number = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, [piece]));
   const id = jobNumber(shard, number, 0);
   const made = rowsOf(rows, shard, number, piece, trace, terms);
   const told = terms === undefined ? [] : [{ key: headOf(rows.shard(shard)), written: written(waiting(1)) }];
   const heads = made.delays.length === 0 ? [] : await keyHeads(rows, timedOf(shard, number, piece));
-  const isDone = await rows.together([...others(id), made.piece, ...made.keys, ...made.delays, ...heads, ...told]);
+  const isDone = await rows.together([...others(id), ...allOf(made), ...heads, ...told]);
   // Refused, and it is there under this very number: an earlier try was carried out. Else no claim has to wait for the number.
   if (!isDone && (await isFilled(rows, made.piece.key))) return undefined;
   if (made.delays.length > 0 && terms === undefined) await rows.change(headOf(rows.shard(shard)), delayTold());
@@ -106,10 +124,22 @@ export async function isFilled(rows: QueueRows, key: Key): Promise<boolean> {
   return isDone || fieldsOf(item)['n'] === 0;
 }
 
-/** @returns the first of so many numbers */
-export async function takeNumbers(rows: QueueRows, shard: number, band: number, pieces: number): Promise<number> {
+/** The rows of a piece that are written together with others. */
+export function allOf({ piece, keys, delays, expiries }: PieceRows): PartialWrite[] {
+  return [piece, ...keys, ...delays, ...expiries];
+}
+
+/** @returns the first of their numbers */
+export async function takeNumbers(
+  rows: QueueRows,
+  shard: number,
+  band: number,
+  pieces: readonly NewPiece[],
+): Promise<number> {
   const key = headOf(rows.shard(shard));
-  const { item } = await rows.engine.update(key, written(numbersTaken(band, pieces)), 'UPDATED_OLD', rows.limits);
+  const expiring = pieces.filter(({ jobs }) => expiriesOf(jobs).length > 0).length;
+  const taken = written(numbersTaken(band, pieces.length, expiring));
+  const { item } = await rows.engine.update(key, taken, 'UPDATED_OLD', rows.limits);
   return lastNumber(fieldsOf(item), band) + 1;
 }
 
@@ -123,7 +153,7 @@ async function writePiece(
 ): Promise<number> {
   const made = rowsOf(rows, shard, number, piece, trace);
   if (made.delays.length > 0) return writeDelayed(rows, shard, number, piece, made);
-  await Promise.all(made.keys.map((each) => create(rows, each)));
+  await Promise.all([...made.keys, ...made.expiries].map((each) => create(rows, each)));
   const refusedBy = await create(rows, made.piece);
   if (refusedBy === undefined) return number;
   if (made.keys.length > 0) {
@@ -131,7 +161,7 @@ async function writePiece(
     return number;
   }
   const { band } = piece;
-  return writePiece(rows, shard, numberOf(band, await takeNumbers(rows, shard, band, 1)), piece, trace);
+  return writePiece(rows, shard, numberOf(band, await takeNumbers(rows, shard, band, [piece])), piece, trace);
 }
 
 /** @returns the nonce of the row that stands there; undefined when it is this one */
@@ -170,13 +200,13 @@ async function writeDelayed(
   const pk = rows.shard(shard);
   for (;;) {
     const heads = await keyHeads(rows, timedOf(shard, number, piece));
-    const isDone = await rows.together([made.piece, ...made.keys, ...made.delays, ...heads]);
+    const isDone = await rows.together([...allOf(made), ...heads]);
     if (isDone) break;
     const there = fieldsOf(await rows.get(made.piece.key));
     // It was carried out before its answer was lost; else the head of a key has changed, or the number was given up.
     if (there['o'] !== undefined && there['n'] !== 0) break;
     if (there['n'] === 0) {
-      const next = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, 1));
+      const next = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, [piece]));
       return writeDelayed(rows, shard, next, piece, rowsOf(rows, shard, next, piece, undefined));
     }
   }

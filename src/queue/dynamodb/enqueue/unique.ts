@@ -3,14 +3,14 @@
  * of the job that it names; so a settlement never touches it, and every end of a job frees its place.
  */
 import { createHash } from 'node:crypto';
-import { Conflict, NotFound } from '../../../base/errors.ts';
+import { Conflict } from '../../../base/errors.ts';
 import { isObject } from '../../../base/options/shape.ts';
 import { fieldsOf, type Key, type PartialWrite, TTL, written } from '../../../engine/dynamodb/index.ts';
 import type { UniqueRule } from '../../declare/unique.ts';
 import type { Definition } from '../../definition.ts';
 import type { JobStatus } from '../../job.ts';
 import type { NewJobs } from '../../store.ts';
-import type { QueueRows } from '../database.ts';
+import { type QueueRows, unlessMissing } from '../database.ts';
 import { statusOfJob } from '../operate/standing.ts';
 import { uniqueOf } from '../rows.ts';
 import type { WaitTerms } from './after.ts';
@@ -148,10 +148,4 @@ function inOrder(value: unknown): unknown {
       .toSorted(([one], [other]) => (one < other ? -1 : 1))
       .map(([name, each]) => [name, inOrder(each)]),
   );
-}
-
-/** Its history is over. */
-function unlessMissing(error: unknown): undefined {
-  if (error instanceof NotFound) return undefined;
-  throw error;
 }

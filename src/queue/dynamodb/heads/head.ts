@@ -56,6 +56,8 @@ export interface ShardHead {
   readonly isPaused: boolean;
   /** Rises when a job was delayed: who waits for delayed jobs looks again. */
   readonly delays: number;
+  /** The same for jobs that have to begin by a time. */
+  readonly expiries: number;
   readonly fields: Fields;
 }
 
@@ -68,6 +70,7 @@ export const F = {
   cancelled: 'x',
   paused: 'z',
   delays: 'd',
+  expiries: 'y',
 } as const;
 const CLAIM = 'c:';
 const BACK = 'b:';
@@ -90,13 +93,17 @@ export function readHead(fields: Fields): ShardHead {
     cancelled: readSpans(JSON.parse(String(fields[F.cancelled] ?? '[]'))),
     isPaused: fields[F.paused] !== undefined,
     delays: Number(fields[F.delays] ?? 0),
+    expiries: Number(fields[F.expiries] ?? 0),
     fields,
   };
 }
 
-/** Takes the numbers of so many pieces. A repetition leaves numbers without a piece, which are found missing. */
-export function numbersTaken(band: number, pieces: number): Change {
-  return { expect: {}, set: {}, add: { [F.last(band)]: pieces } };
+/**
+ * Takes the numbers of so many pieces. A repetition leaves numbers without a piece, which are found missing.
+ * @param expiring  how many of them have jobs that have to begin by a time: the same write says so
+ */
+export function numbersTaken(band: number, pieces: number, expiring: number = 0): Change {
+  return { expect: {}, set: {}, add: { [F.last(band)]: pieces, ...(expiring > 0 && { [F.expiries]: expiring }) } };
 }
 
 /** The last number that was taken before, in the fields that such a request returned. */
@@ -145,6 +152,11 @@ export function added(returned: ReturnedJobs): Change {
 /** Tells those who wait for delayed jobs that there is another one. */
 export function delayTold(): Change {
   return { expect: {}, set: {}, add: { [F.delays]: 1 } };
+}
+
+/** Tells those who look for jobs that have to begin by a time that there is another one. */
+export function expiryTold(): Change {
+  return { expect: {}, set: {}, add: { [F.expiries]: 1 } };
 }
 
 /** Where the head sees a job. `gone`: it is over, or in the row of a key. */

@@ -15,6 +15,9 @@
  *   wrote into the head of the shard would count. Its pokes go back, and come again in a younger claim.
  * - While a retry is awaited, one poke answers for the key: that of the worker which wrote the retry, `guardian`. It goes back until the
  *   retry is due; every other poke is over. Each later job of the key would else leave a poke that waits.
+ * - Jobs that rest, since younger ones of their kind may come (`debounce`), are passed by others, and answered for by one poke likewise: `rests`
+ *   says that the guardian's does. Who says so shows in the same transaction that its poke is in a claim; so that poke is there until somebody
+ *   follows it. Another poke that finds it so sets `more`, and is over; the guardian's looks again before it is over itself.
  */
 import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
 import { placeOf } from './place.ts';
@@ -51,6 +54,8 @@ export interface KeyHead {
   /** The job whose poke answers for the key; 0 before it was first taken. */
   readonly guardian: number;
   readonly more: boolean;
+  /** The poke of the guardian is there, and answers for jobs that rest. */
+  readonly rests: boolean;
   /** The claim of the last taker. */
   readonly token: number;
   /** Pieces up to `upto` that were missing when later ones were taken. */
@@ -68,6 +73,7 @@ const F = {
   holder: 'w',
   guardian: 'g',
   more: 'm',
+  rests: 'r',
   cancelled: 'x',
   token: 't',
   gaps: 'p',
@@ -84,6 +90,7 @@ export function readKeyHead(fields: Fields): KeyHead {
     holder: holder === undefined ? undefined : { worker, token },
     guardian: Number(fields[F.guardian] ?? 0),
     more: fields[F.more] !== undefined,
+    rests: fields[F.rests] !== undefined,
     cancelled: JSON.parse(String(fields[F.cancelled] ?? '[]')),
     token: Number(fields[F.token] ?? 0),
     gaps: JSON.parse(String(fields[F.gaps] ?? '[]')),
@@ -97,6 +104,8 @@ export type Taking =
   | { readonly kind: 'taken'; readonly change: Change; readonly jobs: readonly LeftJob[]; readonly epoch: number }
   /** Another worker has the key, or a retry holds it up: after this change the poke is over. Without one, it is over already. */
   | { readonly kind: 'held'; readonly change: Change | undefined }
+  /** Its jobs rest. With this change, which counts only while the claim has the poke, it is the one that answers for them, and goes back until then. */
+  | { readonly kind: 'rests'; readonly change: Change; readonly backUntil: number }
   /** There is nothing to do. The poke goes back until then; undefined: it is over. */
   | { readonly kind: 'nothing'; readonly backUntil: number | undefined };
 
@@ -111,6 +120,8 @@ export interface TakeWish extends KeyHolder {
   readonly missing: readonly number[];
   /** What was found in the gaps, read after the jobs. A piece that is not named here may still come. */
   readonly filled: readonly FilledGap[];
+  /** Untried jobs whose kind waits for younger ones, each with the time until which it does. */
+  readonly resting: ReadonlyMap<number, number>;
   readonly limit: number;
   /** There are more such jobs, which were not read. */
   readonly isMore: boolean;
@@ -136,9 +147,10 @@ export function taking(before: KeyHead, wish: TakeWish): Taking {
     return { kind: 'held', change: isTold ? undefined : writtenOn(head, { more: true }) };
   }
   if (token < head.token) return { kind: 'nothing', backUntil: 0 };
-  const { jobs, rest, retryAt } = chosen(head, wish, holder !== undefined && !isMine);
+  const { jobs, rest, retryAt, restUntil } = chosen(head, wish, holder !== undefined && !isMine);
   if (jobs.length === 0) {
     if (head.left !== before.left) return { kind: 'held', change: writtenOn(head, {}) };
+    if (retryAt === undefined && (head.rests || restUntil < Infinity)) return resting(head, poke, restUntil);
     return { kind: 'nothing', backUntil: poke === head.guardian ? retryAt : undefined };
   }
   const upto = Math.max(head.upto, ...jobs.map(({ id }) => id));
@@ -149,13 +161,28 @@ export function taking(before: KeyHead, wish: TakeWish): Taking {
     left: [...jobs, ...rest].sort((a, b) => a.id - b.id),
     holder: { worker, token },
     guardian: poke,
-    // The pokes of jobs for which there was no room may all be over; so may one be that found the key held since the jobs were read.
-    more: head.more || wish.isMore || jobs.length >= wish.limit,
+    // The pokes of jobs for which there was no room, or which rest, may all be over; so may one be that found the key held since the jobs were read.
+    more: head.more || wish.isMore || jobs.length >= wish.limit || restUntil < Infinity,
+    rests: false,
     token,
     gaps: gapsUpTo(head, wish, upto),
     cancelled: head.cancelled.filter((id) => id > upto),
   });
   return { kind: 'taken', change, jobs, epoch };
+}
+
+/** Nothing may run now. @param until  when the first of the jobs that rest may; Infinity: there are none */
+function resting(head: KeyHead, poke: number, until: number): Taking {
+  const isGuardian = head.rests && poke === head.guardian;
+  // Those of another poke are answered for: it looks again, if it has not been told already.
+  if (head.rests && !isGuardian)
+    return { kind: 'held', change: head.more ? undefined : writtenOn(head, { more: true }) };
+  if (until < Infinity) {
+    if (isGuardian) return { kind: 'nothing', backUntil: until };
+    return { kind: 'rests', change: writtenOn(head, { guardian: poke, rests: true }), backUntil: until };
+  }
+  if (!head.more) return { kind: 'held', change: writtenOn(head, { rests: false }) };
+  return { kind: 'rests', change: writtenOn(head, { more: false }), backUntil: 0 };
 }
 
 /** With the jobs that came late: that of the poke, and those that were found in gaps. */
@@ -177,14 +204,22 @@ function gapsUpTo({ gaps }: KeyHead, { missing, filled }: TakeWish, upto: number
 /** The jobs that may run now, in order. A retry that is not due yet holds up all that are behind it. */
 function chosen(
   head: KeyHead,
-  { later, limit, now }: TakeWish,
+  { later, limit, now, resting }: TakeWish,
   wasLost: boolean,
-): { jobs: LeftJob[]; rest: LeftJob[]; retryAt: number | undefined } {
+): { jobs: LeftJob[]; rest: LeftJob[]; retryAt: number | undefined; restUntil: number } {
   const jobs: LeftJob[] = [];
   const rest: LeftJob[] = [];
+  const passed: LeftJob[] = [];
   let retryAt: number | undefined;
+  let restUntil = Infinity;
   let isClosed = false;
   for (const job of head.left) {
+    const until = job.attempt === 0 && !job.isTaken ? resting.get(job.id) : undefined;
+    if (until !== undefined && !isClosed) {
+      rest.push({ ...job, dueAt: until, isScheduled: true });
+      restUntil = Math.min(restUntil, until);
+      continue;
+    }
     const isDue = job.dueAt <= now;
     if (!isDue && !job.isScheduled && !isClosed) retryAt = job.dueAt;
     isClosed ||= jobs.length >= limit || !(isDue || job.isScheduled);
@@ -199,9 +234,14 @@ function chosen(
   for (const id of isClosed ? [] : later) {
     if (jobs.length >= limit) break;
     if (id <= head.upto || head.cancelled.includes(id) || head.left.some((job) => job.id === id)) continue;
-    jobs.push({ id, attempt: 1, dueAt: 0, isScheduled: false, isTaken: true });
+    const until = resting.get(id);
+    if (until === undefined) jobs.push({ id, attempt: 1, dueAt: 0, isScheduled: false, isTaken: true });
+    else passed.push({ id, attempt: 0, dueAt: until, isScheduled: true, isTaken: false });
   }
-  return { jobs, rest, retryAt };
+  for (const { dueAt } of passed) restUntil = Math.min(restUntil, dueAt);
+  const upto = Math.max(0, ...jobs.map(({ id }) => id));
+  // Those before the newest that is taken are left; the others are outstanding anyway.
+  return { jobs, rest: [...rest, ...passed.filter(({ id }) => id < upto)], retryAt, restUntil };
 }
 
 /** What became of a job that its holder had. */
@@ -247,28 +287,6 @@ function released(job: LeftJob): LeftJob {
   return job.isTaken ? { ...job, attempt: job.attempt - 1, isScheduled: false, isTaken: false } : job;
 }
 
-/** Adds a job that was enqueued for later, or is retried by hand. @returns undefined when it is there already */
-export function jobAdded(head: KeyHead, job: Omit<LeftJob, 'isTaken'>): Change | undefined {
-  if (head.left.some(({ id }) => id === job.id)) return undefined;
-  const left = [...head.left, { ...job, isTaken: false }].sort((a, b) => a.id - b.id);
-  return writtenOn(head, { left, cancelled: head.cancelled.filter((id) => id !== job.id) });
-}
-
-/**
- * A job that waits is changed: who has read its row before takes nothing by that. One that is put off and was not tried yet lets the
- * others pass; one that backs off does not. @returns undefined when a worker has it, or it is over
- */
-export function keyChanged(head: KeyHead, id: number, dueAt: number | undefined): Change | undefined {
-  const standing = keyStandingOf(head, id);
-  if (standing !== 'later' && standing !== 'left') return undefined;
-  if (dueAt === undefined || (standing === 'later' && dueAt === 0)) return writtenOn(head, {});
-  if (standing === 'later') return jobAdded(head, { id, attempt: 0, dueAt, isScheduled: true });
-  const left = head.left.map((job) =>
-    job.id === id ? { ...job, dueAt, isScheduled: job.isScheduled || job.attempt === 0 } : job,
-  );
-  return writtenOn(head, { left });
-}
-
 /** Where the row sees a job of the key. */
 export type KeyStanding = 'later' | 'cancelled' | 'left' | 'held' | 'over';
 
@@ -279,18 +297,11 @@ export function keyStandingOf(head: KeyHead, id: number): KeyStanding {
   return job.isTaken && head.holder !== undefined ? 'held' : 'left';
 }
 
-/** Takes a job out that no worker has. @returns undefined when a worker has it, or it is over */
-export function keyCancelled(head: KeyHead, id: number): Change | undefined {
-  const standing = keyStandingOf(head, id);
-  if (standing !== 'later' && standing !== 'left') return undefined;
-  const cancelled = id > head.upto ? [...head.cancelled, id].sort((a, b) => a - b) : head.cancelled;
-  return writtenOn(head, { left: head.left.filter((job) => job.id !== id), cancelled });
-}
-
 type Written = Omit<KeyHead, 'version' | 'fields'>;
 
-function writtenOn(head: KeyHead, what: Partial<Written>): Change {
-  const { epoch, upto, left, holder, guardian, more, cancelled, token, gaps } = { ...head, ...what };
+/** A change of what is named, on the version that was read. */
+export function writtenOn(head: KeyHead, what: Partial<Written>): Change {
+  const { epoch, upto, left, holder, guardian, more, rests, cancelled, token, gaps } = { ...head, ...what };
   const set: Record<string, string | number | null> = {
     [F.version]: head.version + 1,
     [F.epoch]: epoch,
@@ -299,6 +310,7 @@ function writtenOn(head: KeyHead, what: Partial<Written>): Change {
     [F.holder]: holder === undefined ? null : `${holder.worker} ${holder.token}`,
     [F.guardian]: guardian,
     [F.more]: more ? 1 : null,
+    [F.rests]: rests ? 1 : null,
     [F.cancelled]: cancelled.length === 0 ? null : JSON.stringify(cancelled),
     [F.token]: token,
     [F.gaps]: gaps.length === 0 ? null : JSON.stringify(gaps),

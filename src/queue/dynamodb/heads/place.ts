@@ -38,6 +38,9 @@ export function jobNumber(shard: number, piece: number, index: number): number {
   return (shard * PIECES + piece) * JOBS + index;
 }
 
+/** A job: one of the same queue by its number, one of another queue by a name such as `mail:1042`. */
+export type JobRef = number | string;
+
 export interface KeyPlace {
   readonly shard: number;
   readonly piece: number;

@@ -17,7 +17,7 @@ import type { ScheduleRun } from '../../postgres/operate/schedules.ts';
 import type { ChangedJob } from '../../postgres/reader.ts';
 import { type HandOptions, readHandJob } from '../../watch/by-hand.ts';
 import type { WaitForOptions } from '../../watch/wait-for.ts';
-import { QueueRows } from '../database.ts';
+import { QueueRows, unlessMissing } from '../database.ts';
 import { type DeclarationRow, declaredOf, definitionOf, queueNames } from '../declaration.ts';
 import type { OnceRequest } from '../enqueue/unique.ts';
 import { pausedAt } from '../heads/by-hand.ts';
@@ -288,9 +288,4 @@ function refuseSchedule(queue: string, name: string, all: readonly ScheduleRecor
   const near = suggest(name, names);
   const advice = near !== undefined ? `did you mean "${near}"?` : `it has ${names.join(', ') || 'none'}`;
   throw new NotFound(`queue "${queue}" has no schedule "${name}"; ${advice}`);
-}
-
-function unlessMissing(error: unknown): undefined {
-  if (error instanceof NotFound) return undefined;
-  throw error;
 }

@@ -1,4 +1,4 @@
-import { fieldsOf } from '../../../engine/dynamodb/index.ts';
+import { fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueStats } from '../../operate/stats.ts';
 import type { RemainingWork } from '../../postgres/reader.ts';
@@ -10,6 +10,8 @@ import { JOBS } from '../heads/place.ts';
 import { DELAYS, pieceOf, readJobRow } from '../rows.ts';
 import type { DynamoQueueStore } from '../store.ts';
 import { cancelledIn } from '../work/delays.ts';
+import { pieceIn } from '../work/due-rows.ts';
+
 /** How many jobs of a queue are where. */
 export class DynamoQueueCounts {
   readonly #store: DynamoQueueStore;
@@ -23,6 +25,8 @@ export class DynamoQueueCounts {
   }
 
   async stats(): Promise<QueueStats> {
+    // Before the heads, which have them after that: a job that becomes due meanwhile is in both, and counted by its head.
+    const delays = await this.#delays();
     const heads = await this.#heads();
     const workers = await this.#store.workers.list();
     const counts = { ready: 0, inProgress: 0, delayed: 0, error: 0, cancelled: 0, completePerMinute: 0 };
@@ -37,8 +41,10 @@ export class DynamoQueueCounts {
         }
       }
       counts.ready += await this.#lineOf(shard, head);
-      const delays = await this.#rows.range(this.#rows.shard(shard), DELAYS.first, DELAYS.last, 1000);
-      for (const item of delays) counts.delayed += Number(fieldsOf(item)['n'] ?? 0) - cancelledIn(item).length;
+      const moved = movedTo(head);
+      for (const item of delays[shard] ?? []) {
+        if (!moved.has(pieceIn(item))) counts.delayed += Number(fieldsOf(item)['n'] ?? 0) - cancelledIn(item).length;
+      }
       const ended = endedIn(head.fields, at);
       counts.error += ended.error;
       counts.cancelled += ended.cancelled;
@@ -83,6 +89,11 @@ export class DynamoQueueCounts {
     return found.some((items) => items.length > 0);
   }
 
+  #delays(): Promise<(readonly Item[])[]> {
+    const shards = Array.from({ length: this.#definition.shards }, (_, shard) => this.#rows.shard(shard));
+    return Promise.all(shards.map((pk) => this.#rows.range(pk, DELAYS.first, DELAYS.last, 1000)));
+  }
+
   #heads(): Promise<ShardHead[]> {
     return Promise.all(Array.from({ length: this.#definition.shards }, (_, shard) => this.#rows.head(shard)));
   }
@@ -104,4 +115,9 @@ export class DynamoQueueCounts {
     }
     return jobs;
   }
+}
+
+/** The pieces of which the head has jobs outside of the line. */
+function movedTo({ claims, back }: ShardHead): Set<number> {
+  return new Set([...claims, ...back].flatMap(({ spans }) => spans.map(({ piece }) => piece)));
 }

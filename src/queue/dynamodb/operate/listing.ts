@@ -1,11 +1,11 @@
 /** Lists of jobs: the rows of a queue are read from the newest on, and what a filter names is looked at job by job. For people. */
-import { InvalidInput, NotFound, NotSupported } from '../../../base/errors.ts';
+import { InvalidInput, NotSupported } from '../../../base/errors.ts';
 import { checkOptions, custom, duration, integer, optional, text } from '../../../base/options/options.ts';
 import { show } from '../../../base/options/refusal.ts';
 import { now } from '../../../base/time/clock.ts';
 import type { JobRecord } from '../../job.ts';
 import { parseQuery, type SearchPage, type SearchQuery } from '../../operate/search.ts';
-import type { QueueRows } from '../database.ts';
+import { type QueueRows, unlessMissing } from '../database.ts';
 import { type ShardHead, standingOf } from '../heads/head.ts';
 import { BANDS, bandOfPiece, JOBS, jobNumber, pieceOf as numberOf, placeOf, sequenceOf } from '../heads/place.ts';
 import { readRecords } from '../records.ts';
@@ -157,12 +157,6 @@ async function mayBe(
   if (status === 'new') return !isPlain || standing === 'line' || standing === 'back' || standing === 'missing';
   if (isPlain && (standing === 'line' || standing === 'claimed' || standing === 'back')) return false;
   return (await readRecords(rows, id)).some(({ to }) => to === status);
-}
-
-/** Its history ended meanwhile. */
-function unlessMissing(error: unknown): undefined {
-  if (error instanceof NotFound) return undefined;
-  throw error;
 }
 
 function writeCursor({ queue, id }: Cursor): string {

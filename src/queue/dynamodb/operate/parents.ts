@@ -1,9 +1,9 @@
 /** The jobs that a job comes after. */
-import { NotFound } from '../../../base/errors.ts';
 import type { Definition } from '../../definition.ts';
 import type { ParentRecord } from '../../job.ts';
-import type { QueueRows } from '../database.ts';
-import { placeOf } from '../heads/place.ts';
+import { type QueueRows, unlessMissing } from '../database.ts';
+import { Homes, isBatchRef, type JobHome } from '../enqueue/homes.ts';
+import { type JobRef, placeOf } from '../heads/place.ts';
 import { pieceOf, readJobRow } from '../rows.ts';
 import { findJob } from './standing.ts';
 
@@ -17,23 +17,24 @@ export async function parentsOf(
   const { shard, piece } = placeOf(job);
   const item = await rows.get(pieceOf(rows.shard(shard), piece));
   const { parents = [] } = item === undefined ? {} : readJobRow(item);
+  const homes = new Homes(rows, definition);
+  const read = async (parent: JobRef): Promise<ParentRecord> => {
+    const own = { rows, definition, kindName };
+    return parentRecord(typeof parent === 'number' ? { ...own, id: parent } : await homes.of(parent), String(parent));
+  };
   const found = await Promise.all(
-    parents.map((id) => parentRecord(rows, definition, kindName, String(id)).catch(unlessMissing)),
+    parents.filter((parent) => !isBatchRef(parent)).map((parent) => read(parent).catch(unlessMissing)),
   );
   return found.flatMap((one) => one ?? []);
 }
 
-async function parentRecord(
-  rows: QueueRows,
-  definition: Definition,
-  kindName: ReadonlyMap<number, string>,
-  id: string,
-): Promise<ParentRecord> {
-  const { kind, label, status, payload, records } = await findJob(rows, definition, id);
+/** @param name  as it was named */
+async function parentRecord({ rows, definition, kindName, id }: JobHome, name: string): Promise<ParentRecord> {
+  const { kind, label, status, payload, records } = await findJob(rows, definition, String(id));
   const last = records.at(-1);
   const isOver = status !== 'new' && status !== 'in-progress';
   return {
-    id,
+    id: name,
     queue: definition.name,
     kind: kindName.get(kind) ?? `unknown kind ${kind}`,
     key: label ?? null,
@@ -42,9 +43,4 @@ async function parentRecord(
     result: isOver && last?.result !== undefined ? JSON.parse(last.result) : null,
     error: last?.error ?? null,
   };
-}
-
-function unlessMissing(error: unknown): undefined {
-  if (error instanceof NotFound) return undefined;
-  throw error;
 }

@@ -4,6 +4,7 @@ import type { JobRecord, JobTransition } from '../../job.ts';
 import { type Explanation, explainFacts, type Facts } from '../../operate/explain.ts';
 import type { QueueRows } from '../database.ts';
 import { AFTER_OTHERS, endsOf, termsIn } from '../enqueue/after.ts';
+import { Homes } from '../enqueue/homes.ts';
 import { pausedAt } from '../heads/by-hand.ts';
 import { isIn } from '../heads/spans.ts';
 import { delayOf, progressOf } from '../rows.ts';
@@ -48,7 +49,7 @@ export class DynamoQueueReader {
       schedule:
         job.own?.schedule === undefined ? null : { name: job.own.schedule.name, at: new Date(job.own.schedule.at) },
       attempts: job.own?.attempts ?? this.#attemptsOf(kindName.get(job.kind)),
-      expiresAt: null,
+      expiresAt: job.own?.expiresAt === undefined ? null : new Date(job.own.expiresAt),
       tags: job.own?.tags ?? [],
       meta: job.own?.meta ?? null,
     };
@@ -146,7 +147,7 @@ export class DynamoQueueReader {
     if (dueAt !== AFTER_OTHERS) return null;
     const terms = termsIn(await this.#rows.get(delayOf(this.#rows.shard(shard), dueAt, spot.piece)));
     if (terms === undefined) return null;
-    const ends = await endsOf(this.#rows, this.#definition, terms.parents);
+    const ends = await endsOf(new Homes(this.#rows, this.#definition), terms.parents);
     const open = terms.parents.filter((id) => !ends.has(id));
     return { jobs: open.length, first: open[0] === undefined ? null : String(open[0]) };
   }

@@ -3,7 +3,14 @@
  * twice does it once, and what removes old jobs sees it by the count in the row of the job.
  */
 import { Conflict } from '../../../base/errors.ts';
-import { Expression, num, type PartialCondition, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import {
+  Expression,
+  type Item,
+  num,
+  type PartialCondition,
+  type PartialWrite,
+  written,
+} from '../../../engine/dynamodb/index.ts';
 import { isOneEver } from '../../declare/unique.ts';
 import type { Definition, Kind } from '../../definition.ts';
 import type { QueueRows } from '../database.ts';
@@ -12,9 +19,9 @@ import { findUnique, placeOfUnique } from '../enqueue/unique.ts';
 import { restoredInLine } from '../heads/by-hand.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
 import { added, backName } from '../heads/head.ts';
-import { jobAdded } from '../heads/key-head.ts';
+import { jobAdded } from '../heads/key-changes.ts';
 import { POKE } from '../heads/spans.ts';
-import { changedByHand, delayOf, headOf, keyOf, pieceOf } from '../rows.ts';
+import { changedByHand, delayOf, headOf, keyOf, pieceOf, rowChanged } from '../rows.ts';
 import { cancelledIn, unchanged, withCancelled } from '../work/delays.ts';
 import { type FoundJob, findJob } from './standing.ts';
 
@@ -84,41 +91,70 @@ interface Places {
   readonly others: readonly (PartialWrite | PartialCondition)[];
 }
 
-/** Where it comes back to: the line, its delay, the head of its shard, or that of its key. */
+/** Where it comes back to: the line, its delay, the head of its shard, or that of its key. It runs whatever its `expiresAt` was. */
 async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Places | undefined> {
-  const { shard, spot, key, id, dueAt, runAt } = job;
-  const isMoved = runAt !== dueAt;
-  const pk = rows.shard(shard);
+  const { shard, spot, key, dueAt, runAt } = job;
+  const place = delayOf(rows.shard(shard), dueAt, spot.piece);
+  const waits = dueAt === AFTER_OTHERS ? await rows.get(place) : undefined;
+  // As long as it waits for others, its time does not count.
+  const isMoved = runAt !== dueAt && waits === undefined;
+  const isExpiring = job.own?.expiresAt !== undefined;
   if (job.standing === 'cancelled' && !isMoved) {
     const change = restoredInLine(job.head, spot);
-    return change === undefined ? undefined : { change, others: [] };
+    return change === undefined ? undefined : { change, others: isExpiring ? [touchedRow(rows, job)] : [] };
   }
-  const name = backName(`h${id}.${job.records.length}`);
-  const touched = { key: pieceOf(pk, spot.piece), written: changedByHand() };
-  if (key !== undefined) {
-    // A time that it was enqueued for counts on.
-    const waits = dueAt === AFTER_OTHERS ? await rows.get(delayOf(pk, dueAt, spot.piece)) : undefined;
-    const isLater = runAt > at && (runAt < AFTER_OTHERS || waits !== undefined);
-    const due = isLater ? { dueAt: runAt, isScheduled: true } : { dueAt: 0, isScheduled: false };
-    const change = job.keyHead === undefined ? undefined : jobAdded(job.keyHead, { id, attempt: 0, ...due });
-    if (change === undefined) return undefined;
-    const own = keyOf(pk, key);
-    const poke = { ...spot, n: 1, attempts: POKE, dueAt: due.dueAt };
-    const body = { key: pieceOf(own, spot.piece), written: changedByHand() };
-    const others: Places['others'] = [{ key: headOf(own), written: written(change) }, touched, body];
-    if (waits === undefined) return { change: added({ name, spans: [poke] }), others };
-    // It goes on waiting for others, as long as the row of that is there.
-    const still = { key: delayOf(pk, dueAt, spot.piece), checked: unchanged(waits).write() };
-    return { change: { expect: {}, set: {} }, others: [...others, still] };
-  }
-  const place = delayOf(pk, dueAt, spot.piece);
-  const delay = dueAt === 0 || isMoved ? undefined : await rows.get(place);
+  const name = backName(`h${job.id}.${job.records.length}`);
+  if (key !== undefined) return placesOfKey(rows, job, { key, name, waits, at });
+  const delay = dueAt === 0 || isMoved ? undefined : (waits ?? (await rows.get(place)));
   const cancelled = delay === undefined ? [] : cancelledIn(delay);
   if (delay !== undefined && cancelled.includes(spot.index)) {
     // It is delayed again, until the time that it was enqueued for.
     const left = cancelled.filter((index) => index !== spot.index);
-    return { change: { expect: {}, set: {} }, others: [{ key: place, written: withCancelled(delay, left) }] };
+    const others = [
+      { key: place, written: withCancelled(delay, left) },
+      ...(isExpiring ? [touchedRow(rows, job)] : []),
+    ];
+    return { change: { expect: {}, set: {} }, others };
   }
   const due = isMoved && runAt > at ? runAt : 0;
-  return { change: added({ name, spans: [{ ...spot, n: 1, attempts: 0, dueAt: due }] }), others: [touched] };
+  const back = added({ name, spans: [{ ...spot, n: 1, attempts: 0, dueAt: due }] });
+  return { change: back, others: [touchedRow(rows, job)] };
+}
+
+function placesOfKey(
+  rows: QueueRows,
+  job: FoundJob,
+  {
+    key,
+    name,
+    waits,
+    at,
+  }: { readonly key: string; readonly name: string; readonly waits: Item | undefined; at: number },
+): Places | undefined {
+  const { shard, spot, id, dueAt, runAt } = job;
+  const pk = rows.shard(shard);
+  // A time that it was enqueued for counts on.
+  const time = waits !== undefined ? AFTER_OTHERS : runAt > at && runAt < AFTER_OTHERS ? runAt : 0;
+  const due = { dueAt: time, isScheduled: time > 0 };
+  const change = job.keyHead === undefined ? undefined : jobAdded(job.keyHead, { id, attempt: 0, ...due });
+  if (change === undefined) return undefined;
+  const poke = { ...spot, n: 1, attempts: POKE, dueAt: time };
+  const touched = { key: pieceOf(pk, spot.piece), written: changedByHand() };
+  const others: Places['others'] = [
+    { key: headOf(keyOf(pk, key)), written: written(change) },
+    touched,
+    touchedRow(rows, job),
+  ];
+  if (waits === undefined) return { change: added({ name, spans: [poke] }), others };
+  // It goes on waiting for others, as long as the row of that is there.
+  const still = { key: delayOf(pk, dueAt, spot.piece), checked: unchanged(waits).write() };
+  return { change: { expect: {}, set: {} }, others: [...others, still] };
+}
+
+/** The row with its payload, which counts the change. */
+function touchedRow(rows: QueueRows, { shard, spot, key, body, at, own }: FoundJob): PartialWrite {
+  const pk = rows.shard(shard);
+  const row = pieceOf(key === undefined ? pk : keyOf(pk, key), spot.piece);
+  if (own?.expiresAt === undefined) return { key: row, written: changedByHand() };
+  return { key: row, written: rowChanged(body, { at, options: { expiresAt: undefined } }).written };
 }

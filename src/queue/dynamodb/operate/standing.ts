@@ -8,7 +8,7 @@ import type { OwnOptions } from '../../job-options.ts';
 import type { QueueRows } from '../database.ts';
 import { type ShardHead, type Standing, standingOf } from '../heads/head.ts';
 import { type KeyHead, type KeyStanding, keyStandingOf, readKeyHead } from '../heads/key-head.ts';
-import { placeOf } from '../heads/place.ts';
+import { jobNumber, placeOf } from '../heads/place.ts';
 import { isIn, POKE, type Spot } from '../heads/spans.ts';
 import { type JobRecordEntry, readRecords } from '../records.ts';
 import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
@@ -106,12 +106,49 @@ async function bodyOf(rows: QueueRows, pk: string, piece: number): Promise<JobRo
   return readJobRow(item);
 }
 
+/** The status of each job of a piece; undefined when its history is over. A read for each of its keys, and four more. */
+export async function statusesOf(
+  rows: QueueRows,
+  shard: number,
+  piece: number,
+  records: readonly JobRecordEntry[],
+): Promise<JobStatus[] | undefined> {
+  const pk = rows.shard(shard);
+  const item = await rows.get(pieceOf(pk, piece));
+  if (item === undefined) return undefined;
+  const row = readJobRow(item);
+  const delay = row.dueAt > 0 ? await rows.get(delayOf(pk, row.dueAt, piece)) : undefined;
+  const head = await rows.head(shard);
+  const keys = row.isLabelled ? [] : [...new Set(row.keys)];
+  const heads = new Map(
+    await Promise.all(
+      keys.map(async (key) => [key, readKeyHead(fieldsOf(await rows.get(headOf(keyOf(pk, key)))))] as const),
+    ),
+  );
+  return Array.from({ length: row.n }, (_, index) => {
+    const id = jobNumber(shard, piece, index);
+    const keyHead = row.isLabelled ? undefined : heads.get(row.keys?.[index] ?? '');
+    const standing = standingOf(head, { piece, index });
+    return statusOf({
+      standing: row.dueAt > 0 && standing === 'line' ? 'gone' : standing,
+      keyStanding: keyHead === undefined ? undefined : keyStandingOf(keyHead, id),
+      isDelayed: delay !== undefined && !cancelledIn(delay).includes(index),
+      records: records.filter((record) => record.id === id),
+    });
+  });
+}
+
 /** @throws NotFound */
 export async function statusOfJob(rows: QueueRows, definition: Definition, id: number): Promise<JobStatus> {
   return (await findJob(rows, definition, String(id))).status;
 }
 
-function statusOf({ standing, keyStanding, isDelayed, records }: Omit<FoundJob, 'status'>): JobStatus {
+function statusOf({
+  standing,
+  keyStanding,
+  isDelayed,
+  records,
+}: Pick<FoundJob, 'standing' | 'keyStanding' | 'isDelayed' | 'records'>): JobStatus {
   const last = records.findLast(({ to }) => to === 'complete' || to === 'error' || to === 'cancelled');
   const over: JobStatus = last === undefined || last.to === 'retry' || last.to === 'release' ? 'new' : last.to;
   if (keyStanding !== undefined) {

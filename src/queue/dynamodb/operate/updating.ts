@@ -18,15 +18,15 @@ import { changeShape } from '../../operate/job-operations.ts';
 import type { JobChange } from '../../operate/operations.ts';
 import type { QueueRows } from '../database.ts';
 import { AFTER_OTHERS } from '../enqueue/after.ts';
-import { refuseOptions } from '../enqueue/deciding.ts';
+import { expiresAt, expiries } from '../enqueue/expiry.ts';
 import { findUnique, placeOfUnique } from '../enqueue/unique.ts';
 import { changedInHead } from '../heads/by-hand.ts';
-import { added, backName } from '../heads/head.ts';
-import { keyChanged } from '../heads/key-head.ts';
+import { added, backName, expiryTold } from '../heads/head.ts';
+import { keyChanged } from '../heads/key-changes.ts';
 import { bandOf } from '../heads/place.ts';
 import { POKE } from '../heads/spans.ts';
 import { delayOf, headOf, keyOf, MOST_PIECE, pieceOf, rowChanged } from '../rows.ts';
-import { cancelledIn, withCancelled } from '../work/delays.ts';
+import { cancelledIn, unchanged, withCancelled } from '../work/delays.ts';
 import { type FoundJob, findJob } from './standing.ts';
 
 const MOST_TRIES = 40;
@@ -52,7 +52,6 @@ export async function readChange(
   if (tx !== undefined) throw new InvalidInput('on DynamoDB update takes no tx', { field: 'tx' });
   refuseTwoTimes({ runAt, delay });
   const own = ownOptions(given);
-  refuseOptions(own === undefined ? null : JSON.stringify([own]));
   const at = runAt?.getTime() ?? (delay === undefined ? undefined : Math.ceil(rows.engine.now() + delay));
   if (payload === undefined && at === undefined && priority === undefined && own === undefined) {
     throw new InvalidInput('update was given nothing to change: payload, runAt, delay, priority, attempts …', {
@@ -88,9 +87,19 @@ export async function updateWaiting(
     if (moved === undefined) continue;
     const kind = definition.kinds.get(kindName.get(job.kind) ?? '');
     const places = kind === undefined ? [] : await placeMoved(rows, definition, kind, job, change.payload);
+    await noteExpiry(rows, job, change);
     if (await rows.together([inRow(rows, job, change), ...moved, ...places])) return job;
   }
   throw new Conflict(`job ${id} changes all the time; try again`);
+}
+
+/** Before it is changed: a row that names a job too early, or for nothing, does nothing. */
+async function noteExpiry(rows: QueueRows, { shard, spot }: FoundJob, { own }: WaitingChange): Promise<void> {
+  const at = expiresAt(own);
+  if (at === undefined) return;
+  const all = expiries(rows.shard(shard), spot.piece, [{ at, index: spot.index, n: 1 }], `u${spot.index}`);
+  for (const { key, written: row } of all) await rows.engine.update(key, row, 'NONE', rows.limits);
+  await rows.change(headOf(rows.shard(shard)), expiryTold());
 }
 
 /** @throws NotSupported */
@@ -128,11 +137,7 @@ async function movedTo(rows: QueueRows, job: FoundJob, runAt: number | undefined
   const pk = rows.shard(shard);
   const name = backName(`u${id}.${job.body.changes}`);
   const dueAt = runAt === undefined ? undefined : runAt > rows.engine.now() ? runAt : 0;
-  if (dueAt !== undefined && job.dueAt === AFTER_OTHERS && job.isDelayed) {
-    throw new NotSupported(
-      `on DynamoDB job ${id} has no time as long as it waits for others: leave out runAt and delay`,
-    );
-  }
+  if (job.dueAt === AFTER_OTHERS && job.isDelayed) return movedWaiting(rows, job, dueAt);
   if (key !== undefined) {
     const change = keyHead === undefined ? undefined : keyChanged(keyHead, id, dueAt);
     if (change === undefined) return undefined;
@@ -153,6 +158,24 @@ async function movedTo(rows: QueueRows, job: FoundJob, runAt: number | undefined
   const delay = await rows.get(place);
   if (delay === undefined || cancelledIn(delay).includes(spot.index)) return undefined;
   return [head, { key: place, written: withCancelled(delay, [...cancelledIn(delay), spot.index]) }];
+}
+
+/** One that waits for others waits on. Its time is in the row that says what it waits for. */
+async function movedWaiting(rows: QueueRows, job: FoundJob, dueAt: number | undefined): Promise<Writes | undefined> {
+  const { shard, spot, id, key, keyHead, head } = job;
+  const pk = rows.shard(shard);
+  const place = delayOf(pk, AFTER_OTHERS, spot.piece);
+  const waits = await rows.get(place);
+  if (waits === undefined || cancelledIn(waits).includes(spot.index)) return undefined;
+  const timed = unchanged(waits);
+  if (dueAt !== undefined) timed.set('r', num(dueAt));
+  const row = dueAt === undefined ? { key: place, checked: timed.write() } : { key: place, written: timed.write() };
+  if (key === undefined) {
+    const change = changedInHead(head, spot, 'delayed', '', undefined);
+    return change && [{ key: headOf(pk), written: written(change) }, row];
+  }
+  const change = keyHead === undefined ? undefined : keyChanged(keyHead, id, undefined);
+  return change && [{ key: headOf(keyOf(pk, key)), written: written(change) }, row];
 }
 
 /** Another payload may be another value of its unique kind. @throws Conflict  another job has that */

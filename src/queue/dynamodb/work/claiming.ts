@@ -1,8 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { ConnectionFailed } from '../../../base/errors.ts';
 import type { Item, Liveness } from '../../../engine/dynamodb/index.ts';
-import type { Origin } from '../../job-options.ts';
+import type { Debounce } from '../../declare/unique.ts';
+import type { Definition } from '../../definition.ts';
 import type { ClaimAnswer, ClaimedKey, ClaimedRun, ClaimRequest } from '../../store.ts';
+import { isAnyBatchOpen } from '../batch/head.ts';
+import type { BatchWatch } from '../batch/watch.ts';
 import type { QueueRows } from '../database.ts';
 import { isAnyWaiting } from '../enqueue/after.ts';
 import { claimDecided, type LineView, type SeenPiece } from '../heads/claim.ts';
@@ -16,12 +19,14 @@ import {
   type ShardHead,
   settledFrom,
 } from '../heads/head.ts';
-import { JOBS, jobNumber, pieceOf as numberOf } from '../heads/place.ts';
+import { JOBS, pieceOf as numberOf } from '../heads/place.ts';
 import { type Span } from '../heads/spans.ts';
-import { emptyPiece, headOf, type JobRow, originOf, pieceOf, readJobRow } from '../rows.ts';
+import { emptyPiece, headOf, type JobRow, pieceOf, readJobRow } from '../rows.ts';
+import { claimedKey, labelledOf, pokesOf, runsOf, withPoke } from './claimed.ts';
 import { Delays } from './delays.ts';
+import { Expiries } from './expiries.ts';
 import { claimId, type HeldClaim } from './held.ts';
-import { type KeyTaken, KeyTaker } from './key-taking.ts';
+import { KeyTaker } from './key-taking.ts';
 import type { Waits } from './waits.ts';
 
 /** How often a claim is decided again after another worker's: then this poll leaves the shard to them. */
@@ -38,6 +43,14 @@ const EMPTY: ClaimAnswer = { runs: [], keys: [], seen: 0 };
 export interface ClaimKinds {
   /** Kinds whose outstanding jobs of a key are one unit. */
   readonly coalescing: ReadonlySet<number>;
+  /** Kinds that wait until no younger job of their key comes. */
+  readonly debounced: ReadonlyMap<number, Debounce>;
+}
+
+/** What lets jobs go that wait for the ends of others. */
+export interface Watches {
+  readonly waits: Waits;
+  readonly batches: BatchWatch;
 }
 
 /** Claims jobs of shards: one read and one write, however many jobs. */
@@ -46,18 +59,28 @@ export class Claimer {
   readonly #liveness: Liveness;
   readonly #keys: KeyTaker;
   readonly #delays: Delays;
+  readonly #expiries: Expiries;
   readonly #waits: Waits;
+  readonly #batches: BatchWatch;
   readonly #held: Map<number, HeldClaim>;
   /** Heads as the last write of this process has left them, while that left something to claim. */
   readonly #known = new Map<number, ShardHead>();
 
-  constructor(rows: QueueRows, liveness: Liveness, held: Map<number, HeldClaim>, waits: Waits) {
+  constructor(
+    rows: QueueRows,
+    definition: Definition,
+    liveness: Liveness,
+    held: Map<number, HeldClaim>,
+    { waits, batches }: Watches,
+  ) {
     this.#rows = rows;
     this.#waits = waits;
+    this.#batches = batches;
     this.#liveness = liveness;
     this.#held = held;
     this.#keys = new KeyTaker(rows, liveness);
     this.#delays = new Delays(rows);
+    this.#expiries = new Expiries(rows, definition);
   }
 
   async claim(request: ClaimRequest, kinds: ClaimKinds): Promise<ClaimAnswer> {
@@ -88,14 +111,16 @@ export class Claimer {
       // What was read before a refused write may have been changed by hand since.
       rows.clear();
       await this.#giveBackOrphans(shard, head);
+      const expired = await this.#expiries.endDue(shard, head);
       const due = await this.#delays.moveDue(shard, head);
-      const waits = isAnyWaiting(head.fields);
-      if (due.isMoved || (waits && (await this.#waits.look(shard)))) head = await this.#rows.head(shard);
+      const isWatched = isAnyWaiting(head.fields) || isAnyBatchOpen(head.fields);
+      const isReleased = isWatched && (await this.#lookForOthers(shard, head));
+      if (expired.isMoved || due.isMoved || isReleased) head = await this.#rows.head(shard);
       if (head.isPaused) return { answer: { ...EMPTY, paused: true } };
       const seen = await this.#look(shard, head, limit, rows);
       const now = this.#rows.engine.now();
       const decision = claimDecided(head, { ...wish, now }, seen);
-      const nextAt = waits ? Math.min(due.nextAt, now + WAITING_MS) : due.nextAt;
+      const nextAt = Math.min(due.nextAt, expired.nextAt, isWatched ? now + WAITING_MS : Infinity);
       if (decision === undefined) return { answer: { ...EMPTY, due: dueIn(head, nextAt, now) } };
       const change = withoutOldMinutes(decision.change, head.fields, now);
       const outcome = await this.#rows.change(headOf(this.#rows.shard(shard)), change);
@@ -108,6 +133,13 @@ export class Claimer {
       return { held: this.#hold(shard, claim, now, head) };
     }
     return { answer: { ...EMPTY, busy: true } };
+  }
+
+  /** Jobs that come after others, and batches. @returns whether there may be more to claim now */
+  async #lookForOthers(shard: number, { fields }: ShardHead): Promise<boolean> {
+    // Batches first: jobs come after these, too.
+    const isDone = isAnyBatchOpen(fields) && (await this.#batches.look(shard));
+    return (isAnyWaiting(fields) && (await this.#waits.look(shard))) || isDone;
   }
 
   #remember(shard: number, head: ShardHead): void {
@@ -216,9 +248,9 @@ export class Claimer {
       else if (row.keys === undefined) runs.push(...runsOf(held, span, row));
       else for (const [key, poke] of pokesOf(span, row.keys)) pokes.set(key, withPoke(pokes.get(key), poke));
     }
-    const taken = await this.#keys.takeAll(held, pokes, { worker, chain, coalescing: kinds.coalescing });
+    const taken = await this.#keys.takeAll(held, pokes, { worker, chain, ...kinds });
     await this.#settlePokes(held, [...gone, ...taken.over], taken.back);
-    const keys = [...labelled, ...taken.keys.map((one) => claimedKey(held, one, kinds))];
+    const keys = [...labelled, ...taken.keys.map((one) => claimedKey(held, one, kinds.coalescing))];
     const known = this.#known.get(shard);
     if (known !== undefined && bandsWithWork(known).length === 0) this.#known.delete(shard);
     const seen = runs.length + keys.length;
@@ -266,68 +298,6 @@ function seePiece(item: Item, rows: Map<number, JobRow>): SeenPiece {
   const row = readJobRow(item);
   rows.set(row.piece, row);
   return { piece: row.piece, n: row.n, isDelayed: row.dueAt > 0 };
-}
-
-function runsOf(held: HeldClaim, span: Span, row: JobRow): ClaimedRun[] {
-  const runs: ClaimedRun[] = [];
-  let run: { first: number; kind: number; payloads: unknown[]; origin: Origin } | undefined;
-  const end = (): void => {
-    if (run === undefined) return;
-    const { first, kind, payloads, origin } = run;
-    runs.push({ claim: held.id, first, n: payloads.length, kind, attempt: span.attempts + 1, origin, payloads });
-    run = undefined;
-  };
-  for (let index = span.index; index < span.index + span.n; index += 1) {
-    const id = jobNumber(held.shard, span.piece, index);
-    const kind = row.kinds[index] ?? 0;
-    const origin = originOf(row, index);
-    held.plain.set(id, span);
-    if (run !== undefined && (run.kind !== kind || typeof origin !== 'number' || typeof run.origin !== 'number')) end();
-    run ??= { first: id, kind, payloads: [], origin };
-    run.payloads.push(row.payloads[index] ?? null);
-  }
-  end();
-  return runs;
-}
-
-/** Jobs whose keys are labels: each for itself, under the epoch of its claim. */
-function labelledOf(held: HeldClaim, span: Span, row: JobRow): ClaimedKey[] {
-  return runsOf(held, span, row).flatMap(({ first, payloads, kind, attempt }) =>
-    payloads.map((payload, offset): ClaimedKey => {
-      const index = (first + offset) % JOBS;
-      const origins = [originOf(row, index)];
-      const job = { ids: [first + offset], claims: [held.id], kinds: [kind], attempts: [attempt], payloads: [payload] };
-      return { key: row.keys?.[index] ?? '', epoch: held.claim.token, ...job, origins };
-    }),
-  );
-}
-
-function pokesOf(span: Span, keys: readonly string[]): [key: string, poke: Span][] {
-  return Array.from({ length: span.n }, (_, offset): [string, Span] => {
-    const index = span.index + offset;
-    return [keys[index] ?? '', { ...span, index, n: 1 }];
-  });
-}
-
-/** A job that was cancelled in the line and retried by hand is named twice: what leaves a claim leaves it by its place, so it is one poke. */
-function withPoke(known: readonly Span[] = [], poke: Span): Span[] {
-  const isThere = known.some(({ piece, index }) => piece === poke.piece && index === poke.index);
-  return isThere ? [...known] : [...known, poke];
-}
-
-function claimedKey(held: HeldClaim, { key, jobs }: KeyTaken, { coalescing }: ClaimKinds): ClaimedKey {
-  const units = jobs.map(({ kind }) => (coalescing.has(kind) ? kind : null));
-  return {
-    key: key.key,
-    epoch: key.epoch,
-    ids: jobs.map(({ id }) => id),
-    claims: jobs.map(() => held.id),
-    kinds: jobs.map(({ kind }) => kind),
-    attempts: jobs.map(({ attempt }) => attempt),
-    origins: jobs.map(({ origin }) => origin),
-    payloads: jobs.map(({ payload }) => payload),
-    ...(units.some((unit) => unit !== null) && { units }),
-  };
 }
 
 function spotsOf({ piece, index, n }: Span): number[] {

@@ -30,6 +30,8 @@ export class Household implements GroupPort {
   readonly liveness: Liveness;
   /** What jobs of the queue wait for, as far as this process has looked. */
   readonly awaited: AwaitedJobs = new AwaitedJobs();
+  /** What batches wait for, likewise. */
+  readonly members: AwaitedJobs = new AwaitedJobs();
   readonly #members = new Set<GroupMember>();
   #chores: Loop | undefined;
   #pruning: Loop | undefined;

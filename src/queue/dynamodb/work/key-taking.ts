@@ -1,18 +1,33 @@
 import { sleep } from '../../../base/time/clock.ts';
-import { digits, fieldsOf, isApplied, type Liveness } from '../../../engine/dynamodb/index.ts';
+import {
+  type Change,
+  digits,
+  Expression,
+  fieldsOf,
+  isApplied,
+  type Liveness,
+  text,
+  written,
+} from '../../../engine/dynamodb/index.ts';
+import type { Debounce } from '../../declare/unique.ts';
 import type { Origin } from '../../job-options.ts';
 import type { QueueRows } from '../database.ts';
-import { type FilledGap, keyStandingOf, type LeftJob, readKeyHead, taking } from '../heads/key-head.ts';
+import { F, writeClaim } from '../heads/head.ts';
+import { type FilledGap, type KeyHead, keyStandingOf, type LeftJob, readKeyHead, taking } from '../heads/key-head.ts';
 import { JOBS, jobNumber, placeOf } from '../heads/place.ts';
 import { POKE, type Span } from '../heads/spans.ts';
 import { isRecorded } from '../records.ts';
 import { headOf, type JobRow, keyOf, originOf, pieceOf, readJobRow } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';
+import { restingOf } from './resting.ts';
 
 /** The most jobs of a coalesced unit; on Postgres it is ten times as many. */
 const MOST_COALESCED = 1000;
 const AT_ONCE = 8;
 const MOST_TRIES = 20;
+/** Rows of a key that one request reads. */
+const PAGE = 200;
+const NONE: ReadonlyMap<number, number> = new Map();
 /** Rows of the line that are read for one unit of jobs that coalesce. */
 const MOST_AHEAD = 100;
 /** No producer tries for as long. */
@@ -44,6 +59,7 @@ export interface KeyWish {
   readonly worker: number;
   readonly chain: number;
   readonly coalescing: ReadonlySet<number>;
+  readonly debounced: ReadonlyMap<number, Debounce>;
 }
 
 type Line = Pick<HeldClaim, 'frontier' | 'missing'>;
@@ -93,7 +109,7 @@ export class KeyTaker {
     claim: HeldClaim,
     key: string,
     poke: Span,
-    { worker, chain, coalescing }: KeyWish,
+    { worker, chain, coalescing, debounced }: KeyWish,
     isHeldHere: boolean,
   ): Promise<KeyTaken | Span | 'over'> {
     const pk = keyOf(this.#rows.shard(claim.shard), key);
@@ -105,7 +121,7 @@ export class KeyTaker {
       const isPokeOver = isLate && (await isRecorded(this.#rows, claim.shard, id));
       if (isHeldHere && isPokeOver) return 'over';
       const line = coalescing.size === 0 ? claim : await this.#lineAhead(claim);
-      const { jobs, isWhole } = await this.#outstanding(pk, claim.shard, head.upto, head.left);
+      const { jobs, isWhole } = await this.#outstanding(pk, claim.shard, head, coalescing.size > 0);
       const later = [...jobs.keys()].filter((job) => job > head.upto && isPassed(line, job)).sort((a, b) => a - b);
       const limit = [...jobs.values()].some(({ kind }) => coalescing.has(kind)) ? MOST_COALESCED : chain;
       // After the jobs: a job that is seen there was enqueued after the answer to no producer whose job is not seen here.
@@ -124,6 +140,7 @@ export class KeyTaker {
         limit,
         now,
         filled,
+        resting: debounced.size === 0 ? NONE : this.#resting(head, later, jobs, debounced),
         missing: line.missing,
         isMore: !isWhole,
         isLost: () => isLost,
@@ -132,6 +149,11 @@ export class KeyTaker {
         return found.backUntil === undefined ? 'over' : { ...poke, attempts: POKE, dueAt: found.backUntil };
       }
       if (found.change === undefined) return 'over';
+      if (found.kind === 'rests') {
+        if (await this.#rest(claim, pk, found.change)) return { ...poke, attempts: POKE, dueAt: found.backUntil };
+        await sleep(Math.random() * 4 * tries);
+        continue;
+      }
       const outcome = await this.#rows.change(headOf(pk), found.change);
       // Refused, but carried out by an earlier try, which the version, the epoch and the holder tell.
       if (!outcome.isDone && !isApplied(outcome.fields, found.change)) await sleep(Math.random() * 4 * tries);
@@ -151,6 +173,33 @@ export class KeyTaker {
     }
     // The key changes all the time: it is in good hands, and this poke tries again a little later.
     return { ...poke, attempts: POKE, dueAt: this.#rows.engine.now() + 100 };
+  }
+
+  /** Together with the condition that the claim has the poke: it is there then until somebody follows it. */
+  #rest({ shard, claim }: HeldClaim, pk: string, change: Change): Promise<boolean> {
+    const isThere = new Expression().whenIs(F.claim(claim.token), text(writeClaim(claim))).write();
+    return this.#rows.together([
+      { key: headOf(pk), written: written(change) },
+      { key: headOf(this.#rows.shard(shard)), checked: isThere },
+    ]);
+  }
+
+  #resting(
+    head: KeyHead,
+    later: readonly number[],
+    jobs: ReadonlyMap<number, Omit<ChainJob, 'attempt'>>,
+    debounced: ReadonlyMap<number, Debounce>,
+  ): Map<number, number> {
+    const left = head.left.filter(({ attempt, isTaken }) => attempt === 0 && !isTaken).map(({ id }) => id);
+    const others = head.left.filter(({ attempt }) => attempt > 0);
+    const tried = new Set(others.flatMap(({ id }) => jobs.get(id)?.kind ?? []));
+    const untried = [...left, ...later.filter((id) => !head.cancelled.includes(id))].flatMap((id) => {
+      const job = jobs.get(id);
+      if (job === undefined) return [];
+      const { kind, origin } = job;
+      return [{ id, kind, enqueuedAt: typeof origin === 'number' ? origin : origin.enqueuedAt }];
+    });
+    return restingOf(untried, debounced, tried, this.#rows.engine.now());
   }
 
   /** A unit of jobs that coalesce has also those that the line has not come to. Read before the jobs: of what is there, they are seen. */
@@ -178,7 +227,7 @@ export class KeyTaker {
         const item = await this.#rows.get(pieceOf(pk, piece));
         if (item === undefined) return (await this.#isOfOthers(shard, piece)) ? [{ piece, jobs: [] }] : [];
         const left: number[] = [];
-        for (const job of jobsOf(shard, readJobRow(item))) {
+        for (const job of jobsOf(shard, readJobRow(item), this.#rows.engine.now())) {
           jobs.set(job.id, job);
           if (!(await isRecorded(this.#rows, shard, job.id))) left.push(job.id);
         }
@@ -215,26 +264,27 @@ export class KeyTaker {
   async #outstanding(
     pk: string,
     shard: number,
-    upto: number,
-    left: readonly LeftJob[],
+    { upto, left }: KeyHead,
+    isUnit: boolean,
   ): Promise<{ readonly jobs: Map<number, Omit<ChainJob, 'attempt'>>; readonly isWhole: boolean }> {
-    const place = placeOf(upto);
-    const { items, isWhole } = await this.#rows.page(
-      pk,
-      pieceOf(pk, place.piece).sk,
-      `j#${digits(10 ** 12 - 1, 12)}`,
-      200,
-    );
-    const rows = items.map(readJobRow);
+    const rows: JobRow[] = [];
+    let isWhole = false;
+    for (let from = placeOf(upto).piece; !isWhole && rows.length < (isUnit ? MOST_COALESCED : 1); ) {
+      const page = await this.#rows.page(pk, pieceOf(pk, from).sk, `j#${digits(10 ** 12 - 1, 12)}`, PAGE);
+      rows.push(...page.items.map(readJobRow));
+      isWhole = page.isWhole;
+      from = (rows.at(-1)?.piece ?? from) + 1;
+    }
     const there = new Set(rows.map(({ piece }) => piece));
     const others = [...new Set(left.map(({ id }) => placeOf(id).piece))].filter((piece) => !there.has(piece));
     const more = await Promise.all(others.map((piece) => this.#rows.get(pieceOf(pk, piece))));
     for (const item of more) if (item !== undefined) rows.push(readJobRow(item));
+    const now = this.#rows.engine.now();
     const isLeft = new Set(left.map(({ id }) => id));
     const jobs = new Map<number, Omit<ChainJob, 'attempt'>>();
     for (const row of rows) {
       // A job that was enqueued for later is in `left` from the beginning, and never among those after `upto`.
-      for (const job of jobsOf(shard, row)) if (row.dueAt === 0 || isLeft.has(job.id)) jobs.set(job.id, job);
+      for (const job of jobsOf(shard, row, now)) if (row.dueAt === 0 || isLeft.has(job.id)) jobs.set(job.id, job);
     }
     return { jobs, isWhole };
   }
@@ -246,11 +296,11 @@ function isPassed({ frontier }: Line, job: number): boolean {
   return piece * JOBS + index < frontier;
 }
 
-function jobsOf(shard: number, row: JobRow): Omit<ChainJob, 'attempt'>[] {
+function jobsOf(shard: number, row: JobRow, now: number): Omit<ChainJob, 'attempt'>[] {
   return row.indexes.map((index, at) => ({
     id: jobNumber(shard, row.piece, index),
     kind: row.kinds[at] ?? 0,
-    origin: originOf(row, at),
+    origin: originOf(row, at, now),
     payload: row.payloads[at] ?? null,
   }));
 }

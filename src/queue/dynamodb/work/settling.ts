@@ -45,9 +45,9 @@ export class Settling {
   readonly #historyMs: number;
   readonly #letters: Letters;
 
-  readonly #awaited: AwaitedJobs;
+  readonly #awaited: readonly AwaitedJobs[];
 
-  constructor(rows: QueueRows, held: Map<number, HeldClaim>, definition: Definition, awaited: AwaitedJobs) {
+  constructor(rows: QueueRows, held: Map<number, HeldClaim>, definition: Definition, awaited: readonly AwaitedJobs[]) {
     this.#awaited = awaited;
     this.#rows = rows;
     this.#held = held;
@@ -76,7 +76,8 @@ export class Settling {
       const some = leaving.slice(from, from + CLAIMS_AT_ONCE);
       for (const id of await this.#letGo(settlement.shard, some)) stale.add(id);
     }
-    return { stale: [...stale], guarded: [], hasNext: this.#awaited.ended(ended) || hasNext };
+    for (const awaited of this.#awaited) hasNext = awaited.ended(ended) || hasNext;
+    return { stale: [...stale], guarded: [], hasNext };
   }
 
   #outcomesOf({ whole, part, failed }: Settlement): { outcomes: ClaimOutcomes[]; stale: Set<number> } {

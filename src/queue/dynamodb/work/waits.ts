@@ -1,5 +1,4 @@
 /** Looks at the jobs that wait for others, and lets them run, or ends them, once all of those have ended. */
-import { NotFound } from '../../../base/errors.ts';
 import { now } from '../../../base/time/clock.ts';
 import {
   type Change,
@@ -11,7 +10,7 @@ import {
 } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueIds } from '../../store.ts';
-import type { QueueRows } from '../database.ts';
+import { type QueueRows, unlessMissing } from '../database.ts';
 import {
   AFTER_OTHERS,
   endOf,
@@ -22,16 +21,18 @@ import {
   type WaitTerms,
   waiting,
 } from '../enqueue/after.ts';
+import { Homes } from '../enqueue/homes.ts';
 import { addWith } from '../enqueue/producing.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
 import { added, backName } from '../heads/head.ts';
-import { keyCancelled, keyChanged, readKeyHead } from '../heads/key-head.ts';
-import { jobNumber, placeOf } from '../heads/place.ts';
+import { keyCancelled, keyChanged } from '../heads/key-changes.ts';
+import { readKeyHead } from '../heads/key-head.ts';
+import { type JobRef, jobNumber, placeOf } from '../heads/place.ts';
 import { POKE } from '../heads/spans.ts';
-import { statusOfJob } from '../operate/standing.ts';
-import { isRecorded, readRecords, writeRecords } from '../records.ts';
+import { readRecords, writeRecords } from '../records.ts';
 import { delayFrom, delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
-import { cancelledIn, pieceIn, unchanged } from './delays.ts';
+import { cancelledIn, unchanged } from './delays.ts';
+import { pieceIn } from './due-rows.ts';
 import { letterOf } from './letters.ts';
 
 /** A worker looks no more often, unless a job that is waited for has ended in its process. */
@@ -43,13 +44,13 @@ const PAGE = 100;
 const MOST_PAGES = 10;
 const MOST_KNOWN = 10_000;
 
-/** What all queues of a process know about jobs that others wait for. */
+/** What a process knows about jobs of a queue that others wait for, by the shard of those. */
 export class AwaitedJobs {
-  readonly #byShard = new Map<number, ReadonlySet<number>>();
+  readonly #byShard = new Map<number, ReadonlySet<JobRef>>();
   readonly #hurried = new Set<number>();
 
   /** The first job that each waiting one waits for. */
-  set(shard: number, jobs: ReadonlySet<number>): void {
+  set(shard: number, jobs: ReadonlySet<JobRef>): void {
     this.#byShard.set(shard, jobs);
     this.#hurried.delete(shard);
   }
@@ -73,9 +74,10 @@ export class Waits {
   readonly #definition: Definition;
   readonly #ids: () => Promise<QueueIds>;
   readonly #awaited: AwaitedJobs;
+  readonly #homes: Homes;
   /** How jobs have ended: that is decided once. */
-  readonly #ends = new Map<number, ParentEnd>();
-  readonly #askedAt = new Map<number, number>();
+  readonly #ends = new Map<JobRef, ParentEnd>();
+  readonly #askedAt = new Map<JobRef, number>();
   readonly #lookedAt = new Map<number, number>();
   readonly #from = new Map<number, string>();
 
@@ -84,6 +86,7 @@ export class Waits {
     this.#definition = definition;
     this.#ids = ids;
     this.#awaited = awaited;
+    this.#homes = new Homes(rows, definition);
   }
 
   /**
@@ -95,10 +98,10 @@ export class Waits {
     if (now() - lookedAt < LOOK_MS && !this.#awaited.isHurried(shard)) return false;
     this.#lookedAt.set(shard, now());
     const pk = this.#rows.shard(shard);
-    const awaited = new Set<number>();
+    const awaited = new Set<JobRef>();
     // Before it reads them: what ends from now on is told again.
     this.#awaited.set(shard, awaited);
-    const asked = new Set<number>();
+    const asked = new Set<JobRef>();
     let isMoved = false;
     for (let pages = 0; pages < MOST_PAGES; pages += 1) {
       const from = this.#from.get(shard) ?? `${delayFrom(AFTER_OTHERS)}#`;
@@ -122,7 +125,7 @@ export class Waits {
   }
 
   /** @param asked  jobs that were found not to have ended in this look */
-  async #lookAt(shard: number, item: Item, asked: Set<number>, awaited: Set<number>): Promise<boolean> {
+  async #lookAt(shard: number, item: Item, asked: Set<JobRef>, awaited: Set<JobRef>): Promise<boolean> {
     const terms = termsIn(item);
     if (terms === undefined) return false;
     for (const parent of terms.parents) {
@@ -135,16 +138,18 @@ export class Waits {
   }
 
   /** A job that is over has its record first: as long as there is none, one request tells. */
-  async #hasEnded(id: number): Promise<boolean> {
-    const askedAt = this.#askedAt.get(id) ?? -Infinity;
+  async #hasEnded(parent: JobRef): Promise<boolean> {
+    const askedAt = this.#askedAt.get(parent) ?? -Infinity;
     const isWhole = now() - askedAt > WHOLE_MS;
-    if (!isWhole && !(await isRecorded(this.#rows, placeOf(id).shard, id))) return false;
+    // One that is missing has ended long ago.
+    const isRecorded = isWhole || (await this.#homes.isRecorded(parent).catch(unlessMissing));
+    if (isRecorded === false) return false;
     if (this.#askedAt.size > MOST_KNOWN) this.#askedAt.clear();
-    this.#askedAt.set(id, now());
-    const end = endOf(await statusOfJob(this.#rows, this.#definition, id).catch(unlessMissing));
+    this.#askedAt.set(parent, now());
+    const end = endOf(await this.#homes.statusOf(parent).catch(unlessMissing));
     if (end === undefined) return false;
     if (this.#ends.size > MOST_KNOWN) this.#ends.clear();
-    this.#ends.set(id, end);
+    this.#ends.set(parent, end);
     return true;
   }
 
@@ -159,21 +164,22 @@ export class Waits {
     const verdict = verdictOf(terms, ends);
     const job = { shard, piece, item, row: readJobRow(row), id: jobNumber(shard, piece, 0) };
     if (cancelledIn(item).includes(0)) return this.#leave(job, waiting(-1), []);
-    return verdict.to === 'run' ? this.#release(job) : this.#end(job, verdict, verdict.to);
+    return verdict.to === 'run' ? this.#release(job, terms.runAt) : this.#end(job, verdict, verdict.to);
   }
 
-  /** Like a job whose time has come: it is in the head of its shard, and in that only. */
-  async #release(job: WaitingJob): Promise<boolean> {
+  /** Like a job whose time has come: it is in the head of its shard, and in that only. There it waits for a time that is still to come. */
+  async #release(job: WaitingJob, runAt: number): Promise<boolean> {
     const { shard, piece, row, id } = job;
     const name = backName(`a${piece}`);
-    const span = { piece, index: 0, n: 1, attempts: 0, dueAt: 0 };
+    const dueAt = runAt > this.#rows.engine.now() ? runAt : 0;
+    const span = { piece, index: 0, n: 1, attempts: 0, dueAt };
     const key = keyIn(row);
     if (key === undefined) return this.#leave(job, both(added({ name, spans: [span] }), waiting(-1)), []);
     const place = headOf(keyOf(this.#rows.shard(shard), key));
     const head = readKeyHead(fieldsOf(await this.#rows.get(place)));
     // It was cancelled meanwhile.
     if (!head.left.some((one) => one.id === id)) return this.#leave(job, waiting(-1), []);
-    const change = keyChanged(head, id, 0);
+    const change = keyChanged(head, id, dueAt);
     if (change === undefined) return false;
     const poke = { ...span, attempts: POKE };
     return this.#leave(job, both(added({ name, spans: [poke] }), waiting(-1)), [
@@ -255,9 +261,4 @@ function both(one: Change, other: Change): Change {
     set: { ...one.set, ...other.set },
     add: { ...one.add, ...other.add },
   };
-}
-
-function unlessMissing(error: unknown): undefined {
-  if (error instanceof NotFound) return undefined;
-  throw error;
 }

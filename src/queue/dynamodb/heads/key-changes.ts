@@ -1,0 +1,33 @@
+/** What people and times change in the head of a key: jobs that are added, put off, or taken out. */
+import type { Change } from '../../../engine/dynamodb/index.ts';
+import { type KeyHead, keyStandingOf, type LeftJob, writtenOn } from './key-head.ts';
+
+/** Adds a job that was enqueued for later, or is retried by hand. @returns undefined when it is there already */
+export function jobAdded(head: KeyHead, job: Omit<LeftJob, 'isTaken'>): Change | undefined {
+  if (head.left.some(({ id }) => id === job.id)) return undefined;
+  const left = [...head.left, { ...job, isTaken: false }].sort((a, b) => a.id - b.id);
+  return writtenOn(head, { left, cancelled: head.cancelled.filter((id) => id !== job.id) });
+}
+
+/**
+ * A job that waits is changed: who has read its row before takes nothing by that. One that is put off and was not tried yet lets the
+ * others pass; one that backs off does not. @returns undefined when a worker has it, or it is over
+ */
+export function keyChanged(head: KeyHead, id: number, dueAt: number | undefined): Change | undefined {
+  const standing = keyStandingOf(head, id);
+  if (standing !== 'later' && standing !== 'left') return undefined;
+  if (dueAt === undefined || (standing === 'later' && dueAt === 0)) return writtenOn(head, {});
+  if (standing === 'later') return jobAdded(head, { id, attempt: 0, dueAt, isScheduled: true });
+  const left = head.left.map((job) =>
+    job.id === id ? { ...job, dueAt, isScheduled: job.isScheduled || job.attempt === 0 } : job,
+  );
+  return writtenOn(head, { left });
+}
+
+/** Takes a job out that no worker has. @returns undefined when a worker has it, or it is over */
+export function keyCancelled(head: KeyHead, id: number): Change | undefined {
+  const standing = keyStandingOf(head, id);
+  if (standing !== 'later' && standing !== 'left') return undefined;
+  const cancelled = id > head.upto ? [...head.cancelled, id].sort((a, b) => a - b) : head.cancelled;
+  return writtenOn(head, { left: head.left.filter((job) => job.id !== id), cancelled });
+}

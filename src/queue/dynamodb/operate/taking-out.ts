@@ -1,0 +1,99 @@
+/** Ends a job that no worker has: by hand, or since its time has passed. Its record comes first, as that of every job. */
+import type { Item, Key } from '../../../engine/dynamodb/index.ts';
+import type { Definition } from '../../definition.ts';
+import type { QueueRows } from '../database.ts';
+import { AFTER_OTHERS } from '../enqueue/after.ts';
+import { cancelledInLine, withdrawn } from '../heads/by-hand.ts';
+import { counting, noneEnded } from '../heads/ended.ts';
+import { readHead, type ShardHead } from '../heads/head.ts';
+import { keyCancelled } from '../heads/key-changes.ts';
+import { readKeyHead } from '../heads/key-head.ts';
+import { isIn, type Spot } from '../heads/spans.ts';
+import { type JobRecordEntry, writeRecords } from '../records.ts';
+import { delayOf, headOf, keyOf } from '../rows.ts';
+import { cancelledIn, withCancelled } from '../work/delays.ts';
+import { attemptOf, type FoundJob } from './standing.ts';
+
+/** Why a job is cancelled. */
+export interface Ending {
+  readonly reason: 'cancel' | 'expired';
+  readonly error: string | null;
+  /** Only if no attempt at it has begun. */
+  readonly isUntried: boolean;
+}
+
+/** @returns false when it has moved meanwhile */
+export async function cancelWaiting(
+  rows: QueueRows,
+  definition: Definition,
+  job: FoundJob,
+  { reason, error, isUntried }: Ending,
+): Promise<boolean> {
+  await recordByHand(rows, definition, job, { to: 'cancelled', reason, error });
+  if (!(await takeOut(rows, job, isUntried))) return false;
+  const at = rows.engine.now();
+  const change = counting({ expect: {}, set: {} }, { ...noneEnded(), cancelled: 1 }, at);
+  await rows.change(headOf(rows.shard(job.shard)), change);
+  return true;
+}
+
+/** Its token is that of the head: what a worker writes later counts for more. */
+export function recordByHand(
+  rows: QueueRows,
+  { historyMs }: Definition,
+  job: FoundJob,
+  { to, reason, error }: Pick<JobRecordEntry, 'to' | 'reason' | 'error'>,
+): Promise<void> {
+  const { id, shard, head } = job;
+  return writeRecords(rows, [{ id, to, attempt: attemptOf(job), reason, error, result: undefined }], {
+    shard,
+    token: Math.max(head.fence, job.records.at(-1)?.token ?? 0),
+    part: `h${Math.floor(rows.engine.now())}.${id}`,
+    processId: null,
+    claimedAt: null,
+    historyMs,
+  });
+}
+
+async function takeOut(rows: QueueRows, job: FoundJob, isUntried: boolean): Promise<boolean> {
+  const { shard, spot, key, id } = job;
+  const pk = rows.shard(shard);
+  if (key !== undefined) {
+    const done = await rows.decide(headOf(keyOf(pk, key)), (fields) => {
+      const head = readKeyHead(fields);
+      const wasTried = head.left.some((one) => one.id === id && one.attempt > 0);
+      return isUntried && wasTried ? undefined : keyCancelled(head, id);
+    });
+    // Its delay need not bring it, and does not count it any more. One that waits for others may have to go on waiting.
+    if (done !== undefined && job.isDelayed && job.dueAt < AFTER_OTHERS) await leaveDelay(rows, job);
+    return done !== undefined;
+  }
+  if (job.isDelayed) return leaveDelay(rows, job);
+  const done = await rows.decide(headOf(pk), (fields) => {
+    const head = readHead(fields);
+    if (isUntried && attemptsBack(head, spot) > 0) return undefined;
+    return withdrawn(head, spot) ?? (isIn(head.cancelled, spot) ? undefined : cancelledInLine(head, spot));
+  });
+  return done !== undefined;
+}
+
+/** @returns false when it has changed meanwhile, or is due */
+async function leaveDelay(rows: QueueRows, { shard, dueAt, spot }: FoundJob): Promise<boolean> {
+  const place = delayOf(rows.shard(shard), dueAt, spot.piece);
+  const item = await rows.get(place);
+  return item !== undefined && setCancelled(rows, place, item, [...cancelledIn(item), spot.index]);
+}
+
+function attemptsBack({ back }: ShardHead, spot: Spot): number {
+  return back.flatMap(({ spans }) => spans).find((span) => isIn([span], spot))?.attempts ?? 0;
+}
+
+/** Says which jobs of a delayed piece are cancelled. @returns false when it has changed meanwhile, or is due */
+async function setCancelled(rows: QueueRows, place: Key, item: Item, cancelled: readonly number[]): Promise<boolean> {
+  const request = withCancelled(item, cancelled);
+  const { isDone, isRepeated } = await rows.engine.update(place, request, 'NONE', rows.limits);
+  if (isDone || !isRepeated) return isDone;
+  // The first of two requests may have been carried out, and have made the row refuse the second one.
+  const left = await rows.get(place);
+  return left !== undefined && cancelledIn(left).join() === cancelled.join();
+}

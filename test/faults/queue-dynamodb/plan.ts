@@ -1,0 +1,83 @@
+import { Draw } from '../../support/random.ts';
+import { drawFaults, type Weights } from '../fault.ts';
+import type { Plan } from '../plan.ts';
+
+/** One thing that a process asks of the queue. */
+export interface Step {
+  /** How long it waits first. */
+  readonly restMs: number;
+  readonly what: 'job' | 'save' | 'batch';
+  readonly key: string | null;
+  readonly delayMs: number;
+  /** A time long ago, or in many years. */
+  readonly expires: 'past' | 'later' | null;
+  /** It comes after the job that this process has enqueued last. */
+  readonly isAfter: boolean;
+  /** So many attempts fail. */
+  readonly fails: number;
+  /** How long its handler takes. */
+  readonly ms: number;
+  /** Jobs of a batch. */
+  readonly n: number;
+}
+
+export interface DynamoQueuePlan extends Plan {
+  readonly leaseMs: number;
+  readonly shards: number;
+  /** For each process, which works and enqueues. */
+  readonly processes: readonly (readonly Step[])[];
+}
+
+/** Those of the server are about Postgres. */
+const WEIGHTS: Weights = {
+  kill: 3,
+  deploy: 1,
+  stop: 3,
+  clock: 1,
+  block: 1,
+  reset: 2,
+  refuse: 1,
+  silence: 2,
+  deafen: 1,
+  freeze: 2,
+};
+
+export function planQueue(seed: number): DynamoQueuePlan {
+  const shape = new Draw(seed, 'shape');
+  const members = shape.int(2, 3);
+  const leaseMs = shape.int(1000, 1500);
+  const faults = drawFaults(new Draw(seed, 'faults'), {
+    n: shape.int(3, 6),
+    members,
+    withinMs: 4000,
+    leaseMs,
+    weights: WEIGHTS,
+  });
+  const work = new Draw(seed, 'work');
+  const processes = Array.from({ length: members }, () => Array.from({ length: 14 }, () => drawStep(work)));
+  return {
+    seed,
+    title: `${members} processes`,
+    faults,
+    hasOwnServer: false,
+    leaseMs,
+    shards: shape.int(1, 2),
+    processes,
+  };
+}
+
+function drawStep(work: Draw): Step {
+  const what = work.weighted({ job: 10, save: 3, batch: 2 });
+  const isPlain = work.chance(0.5);
+  return {
+    restMs: work.int(0, 300),
+    what,
+    key: what === 'save' || isPlain ? work.pick('a', 'b') : null,
+    delayMs: work.chance(0.15) ? work.int(1, 800) : 0,
+    expires: work.chance(0.2) ? work.pick('past', 'later') : null,
+    isAfter: work.chance(0.2),
+    fails: work.chance(0.2) ? 1 : 0,
+    ms: work.int(0, 150),
+    n: work.int(0, 70),
+  };
+}

@@ -1,0 +1,26 @@
+import type { DynamoEngine } from '../../../src/engine/dynamodb/index.ts';
+import { createQueue, type DynamoQueue } from '../../../src/queue/index.ts';
+
+const KINDS = {
+  job: { attempts: 20, backoff: { kind: 'fixed', min: 20 } },
+  save: { attempts: 20, backoff: { kind: 'fixed', min: 20 }, debounce: '300ms', coalesce: 'all' },
+} as const;
+
+export type FaultyQueue = DynamoQueue<typeof KINDS>;
+
+/** As all processes of a schedule declare it. */
+export function openQueue(engine: DynamoEngine, shards: number): FaultyQueue {
+  return createQueue(engine, 'faulty', { kinds: KINDS, shards });
+}
+
+/** What a job is to do. */
+export interface Orders {
+  readonly name: string;
+  readonly ms: number;
+  readonly fails: number;
+}
+
+export function readOrders(payload: unknown): Orders {
+  const { name, ms, fails } = Object(payload);
+  return { name: String(name), ms: Number(ms), fails: Number(fails) };
+}
