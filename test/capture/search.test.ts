@@ -1,7 +1,10 @@
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput } from '../../src/base/errors.ts';
 import { createCapture, type Projection, sql } from '../../src/capture/index.ts';
-import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
+import { SearchStatements } from '../../src/capture/postgres/search.ts';
+import { openTarget } from '../../src/capture/postgres/target/target.ts';
+import { parseSearch } from '../../src/capture/search-query.ts';
+import { type PostgresEngine, postgres, statement, VERBATIM } from '../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../support/database.ts';
 
 let engine: PostgresEngine;
@@ -91,6 +94,33 @@ test('where very many rows match, the first in the declared order are ranked, an
   await run("update doc_search set title = title || ' oldword' where id < 9300");
   const old = await projection.search('oldword', { tenant: 2, limit: 5 });
   expect(keys(old).length).toBe(5);
+});
+
+test.for([
+  ['of all', []],
+  ['of one tenant', [['owner', '1']]],
+] as const)('a walk through the rows %s stops at the last one that is ranked', async ([, filters]) => {
+  const options = {
+    into: 'doc_search',
+    columns: {},
+    text: ['title', 'body'],
+    fragments: [],
+    order: 'at',
+    tenant: 'owner',
+    language: 'simple',
+    distribute: undefined,
+  };
+  const statements = new SearchStatements(await openTarget(engine, options), options);
+  const { text, values } = statements.wide(statements.condition(parseSearch('common'), filters), {}, 500, 3500);
+  await run('analyze doc_search');
+  const explain = statement('explain', `explain (analyze, format json) ${text}`, VERBATIM);
+  const [row] = await engine.transaction(async (tx) => {
+    await tx.client.query({ text: 'set local enable_seqscan = off' });
+    return tx.query<{ 'QUERY PLAN': object }>(explain, values);
+  });
+  const rows = [...JSON.stringify(row?.['QUERY PLAN']).matchAll(/"Actual Rows":\s*(\d+)/g)].map(([, n]) => Number(n));
+  expect(rows.length).toBeGreaterThan(2);
+  expect(Math.max(...rows)).toBeLessThan(600);
 });
 
 test('pages follow each other without a gap or a repetition, through every window', async () => {

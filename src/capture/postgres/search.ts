@@ -86,8 +86,9 @@ select numnode(${query}) as words, count(*)::int as matches from (select 1 from 
   }
 
   /**
-   * The first matches of a walk through so many rows in the order of the projection. A distributed table has no such walk, which would
-   * bring the rows to the coordinator: there each shard finds its first matches, in whichever way its planner takes for the best.
+   * The first matches of a walk through so many rows in the order of the projection; it stops at the last that is wanted. A distributed table
+   * has no such walk, which would bring the rows to the coordinator: there each shard finds its first matches, in whichever way its planner
+   * takes for the best.
    */
   wide(condition: Condition, place: SearchPosition, cap: number, rows: number): { text: string; values: unknown[] } {
     const values = [...condition.values];
@@ -99,7 +100,7 @@ select numnode(${query}) as words, count(*)::int as matches from (select 1 from 
     const after = this.#after(place, values);
     const walk = `(select t.* from ${this.#on} t where ${this.#order} is not null${own}${after}
       order by ${this.#order} desc, ${this.#key} desc limit ${rows}) t`;
-    return this.#candidates({ ...condition, values }, {}, walk, cap);
+    return this.#candidates({ ...condition, values }, {}, walk, cap, 'desc'); // in another order all these rows would be sorted
   }
 
   #candidates(
