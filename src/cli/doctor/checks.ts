@@ -1,4 +1,4 @@
-import { type ActorHealth, createActorAdmin } from '../../actor/index.ts';
+import { createActorAdmin } from '../../actor/index.ts';
 import { createCaptureAdmin } from '../../capture/index.ts';
 import type { Drift, PostgresEngine } from '../../engine/postgres/index.ts';
 import {
@@ -9,6 +9,7 @@ import {
   type TableFacts,
 } from '../../engine/postgres/inspect.ts';
 import { type QueueHealth, readQueueHealth } from '../../queue/index.ts';
+import { checkActors } from './actor-checks.ts';
 import { checkCaptures } from './capture-checks.ts';
 import { checkCitus } from './citus-check.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
@@ -174,24 +175,4 @@ function ms(value: number): string {
 
 function size(bytes: number): string {
   return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} kB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
-}
-
-function checkActors({ unattended, held, lostWorkers, openPages }: ActorHealth): Finding[] {
-  const [first] = held;
-  return [
-    lostWorkers.length > 0
-      ? warn(
-          'actor workers',
-          `lost and not yet replaced: ${lostWorkers.join(', ')}`,
-          'start one: pawl worker --config FILE',
-        )
-      : ok('actor workers', 'none is lost'),
-    unattended.length > 0
-      ? warn('actors', `due, but no worker runs: ${unattended.join(', ')}`, 'start one: pawl worker --config FILE')
-      : ok('actors', 'none is due without a worker'),
-    first === undefined
-      ? ok('held actors', 'there are none')
-      : warn('held actors', `${held.length}, the first: ${first.reason}`, `pawl actor explain ${first.actor}`),
-    openPages > 0 ? warn('pages', `${openPages} are open`, 'pawl page list') : ok('pages', 'none is open'),
-  ];
 }

@@ -1,6 +1,8 @@
+import { createActorAdmin } from '../../actor/index.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import { createQueueAdmin, type QueueStats } from '../../queue/index.ts';
 import { type DynamoFlags, flagsOf, migrateCommand } from '../setup/dynamo-table.ts';
+import { checkActors } from './actor-checks.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
 /** A clock that is further from the service's makes AWS refuse signed requests: they count for five minutes. */
@@ -26,7 +28,7 @@ export async function examineTable(engine: DynamoEngine, flags: DynamoFlags): Pr
   const queues = await admin.list();
   for (const { name } of queues) findings.push(ofQueue(name, await admin.stats(name), flags));
   if (queues.length === 0) findings.push(ok('queues', 'no program has declared a queue yet'));
-  return findings;
+  return [...findings, ...checkActors(await createActorAdmin(engine).health(), flagsOf(flags))];
 }
 
 function ofQueue(name: string, stats: QueueStats, flags: DynamoFlags): Finding {

@@ -46,4 +46,18 @@ export function pauseContract(open: OpenActors): void {
     expect((await actors.waitFor(id)).result).toBe(3);
     await eventually(async () => expect(await actors.diagram(Walker.name)).not.toMatch(/second[^\n]*1/));
   });
+
+  test('health names a type whose actors are due without a worker, unless it is paused', async () => {
+    const Walker = walker();
+    const actors = await open([Walker]);
+    const unattended = async (): Promise<boolean> => (await actors.health()).unattended.includes(Walker.name);
+    const { id } = await actors.create(Walker, {});
+    expect(await unattended()).toBe(true);
+    await actors.pause({ type: Walker.name });
+    await eventually(async () => expect(await unattended()).toBe(false));
+    await actors.resume({ type: Walker.name });
+    await start(actors);
+    await actors.waitFor(id, { status: 'hibernating' });
+    expect(await unattended()).toBe(false);
+  });
 }

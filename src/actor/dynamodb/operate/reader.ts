@@ -1,4 +1,4 @@
-import { NotFound, NotSupported } from '../../../base/errors.ts';
+import { NotFound } from '../../../base/errors.ts';
 import { fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
 import type { ActorFilter, ActorHealth, Notice, PageFilter, TypeRecord } from '../../postgres/reader.ts';
 import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from '../../record.ts';
@@ -7,6 +7,7 @@ import type { Notices } from '../pages/notices.ts';
 import { actorKey, CHILDREN, listLineOf, MESSAGES, sortKey, transitionsFrom, WORKERS } from '../rows.ts';
 import type { DynamoActorStore } from '../store.ts';
 import { isOver } from '../work/turn-reads.ts';
+import { healthOf } from './health.ts';
 import type { DynamoActorOperator } from './operator.ts';
 import { date, isWanted, json, summaryOf, timersOf } from './summary.ts';
 
@@ -186,9 +187,7 @@ export class DynamoActorReader {
   }
 
   health(): Promise<ActorHealth> {
-    return Promise.reject(
-      new NotSupported('DynamoDB has no index of what is due: look at single actors with explain()'),
-    );
+    return healthOf(this.#store);
   }
 
   async pause(what: PauseRequest): Promise<boolean> {
