@@ -88,7 +88,10 @@ limit $4`,
 );
 export const READ: Statement = statement(
   'actor.read',
-  'delete from pawl.actor_message m where m.actor = $1 and m.id = any ($2::bigint[])',
+  `
+with dropped as (
+  delete from pawl.actor_message m where m.actor = $1 and m.id = any ($2::bigint[]) returning 1)
+select count(*)::int as dropped from dropped`,
 );
 /** What woke the actor for the messages of these names that a turn was not given is gone: they wake it again. An empty name is any. */
 export const READ_ON: Statement = statement(

@@ -225,10 +225,10 @@ export class PostgresActorStore {
     return this.#runner.query<MessageRow & Record<string, unknown>>(sql.MESSAGES, [actor, name ?? null, except, limit]);
   }
 
-  /** @param cut  names of messages of which not all were taken */
-  async dropMessages(actor: number, ids: readonly string[], cut: readonly string[], tx: Runner): Promise<void> {
-    await tx.query(sql.READ, [actor, ids]);
+  async dropMessages(actor: number, ids: readonly string[], cut: readonly string[], tx: Runner): Promise<number> {
+    const rows = await tx.query<{ dropped: number }>(sql.READ, [actor, ids]);
     if (cut.length > 0) await tx.query(sql.READ_ON, [actor, cut]);
+    return only(rows).dropped;
   }
 
   children(actor: number): Promise<ChildRecord[]> {

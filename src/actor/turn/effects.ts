@@ -1,4 +1,4 @@
-import { InvalidInput } from '../../base/errors.ts';
+import { Conflict, InvalidInput } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
 import { type PageOptions, type PageRequest, readPage } from '../pages/page.ts';
@@ -26,7 +26,8 @@ export interface EffectStore {
   ask(what: 'create' | 'page' | 'resolve' | 'enqueue' | 'reply', request: string, tx: Transaction): Promise<unknown>;
   incr(request: object, tx: unknown): Promise<boolean>;
   send(head: object, payload: string, tx: unknown): Promise<boolean>;
-  dropMessages(actor: number, ids: readonly string[], cut: readonly string[], tx: Transaction): Promise<void>;
+  /** @param cut  names of messages of which not all were taken @returns how many of `ids` were there */
+  dropMessages(actor: number, ids: readonly string[], cut: readonly string[], tx: Transaction): Promise<number>;
 }
 
 interface NewChild {
@@ -86,7 +87,7 @@ export class Effects {
     for (const child of this.children) yield () => createChild(child, store, tx, parent);
     for (const incr of this.incrs) yield () => store.incr(incr, tx);
     for (const { json, ...head } of this.messages) yield () => store.send(head, json, tx);
-    if (this.received.size > 0) yield () => store.dropMessages(parent, [...this.received], [...this.cut], tx);
+    if (this.received.size > 0) yield () => this.#drop(store, tx, parent);
     for (const [message, json] of this.replies)
       yield () => store.ask('reply', `[${JSON.stringify({ message })},${json}]`, tx);
     for (const job of this.jobs) yield () => store.ask('enqueue', job, tx);
@@ -97,6 +98,19 @@ export class Effects {
       if (this.resolved.has(tag)) yield () => store.ask('resolve', JSON.stringify([tag]), tx);
     }
     for (const callback of this.callbacks) yield () => callback(tx);
+  }
+
+  /** @throws QuestionTakenBack */
+  async #drop(store: EffectStore, tx: Transaction, actor: number): Promise<void> {
+    const dropped = await store.dropMessages(actor, [...this.received], [...this.cut], tx);
+    if (dropped < this.received.size) throw new QuestionTakenBack(actor);
+  }
+}
+
+/** A turn has read a question whose sender was told since then that no turn reads it. Nothing of the turn is kept, and it is not charged. */
+export class QuestionTakenBack extends Conflict {
+  constructor(actor: number) {
+    super(`a question that a turn of actor ${actor} has read was taken back before its commit`);
   }
 }
 

@@ -67,6 +67,41 @@ export function questionContract(open: OpenActors): void {
     expect(seen).toEqual(['sent']);
   });
 
+  test('of a turn that has read a question which is taken back nothing is kept, and it is run again uncharged', async () => {
+    const read: number[] = [];
+    let goOn = (): void => {};
+    const opened = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const Slow = actor(fresh('Slow'), {
+      initial: 'open',
+      states: {
+        open: state({
+          run: async (a) => {
+            const questions = await a.receive('slow');
+            read.push(questions.length);
+            if (questions.length > 0) await opened;
+            return a.hibernate(questions.length > 0 ? { isRead: true } : {});
+          },
+        }),
+      },
+    });
+    const actors = await open([Slow]);
+    const { id } = await actors.create(Slow, {});
+    await start(actors);
+    const over = new AbortController();
+    const asking = actors.ask(id, 'slow', null, { signal: over.signal }).catch((error: unknown) => error);
+    await until('a turn has read it', () => read.includes(1));
+    const reason = new Error('the sender has given up');
+    over.abort(reason);
+    expect(await asking).toBe(reason);
+    goOn();
+    await until('another turn has found nothing', () => read.at(-1) === 0 && read.includes(1));
+    await actors.waitFor(id, { status: 'hibernating' });
+    expect(await actors.get(id)).toMatchObject({ fields: {}, attempt: 0 });
+    expect((await actors.history(id)).map(({ reason: why }) => why)).toEqual(['created']);
+  });
+
   test('a question is a conflict where nothing answers, and a reply to what was only sent does nothing', async () => {
     const Oracle = oracle();
     const actors = await open([Oracle]);

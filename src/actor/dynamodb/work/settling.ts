@@ -1,7 +1,7 @@
 import { ConnectionFailed } from '../../../base/errors.ts';
 import { creation, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
 import type { CommitAnswer, TurnCommit } from '../../store.ts';
-import type { Effects } from '../../turn/effects.ts';
+import { type Effects, QuestionTakenBack } from '../../turn/effects.ts';
 import { type ActorRows, lineFor, requireFits, wakeFields, wakeKey } from '../database.ts';
 import { ALONE, absorbedFrom, committed, F, isCommitted, type TurnEnd } from '../heads/head.ts';
 import type { Pages } from '../pages/pages.ts';
@@ -11,11 +11,11 @@ import type { HeldTurn } from './claiming.ts';
 import { lateWrite } from './deadlines.ts';
 import type { Notes } from './notes.ts';
 import type { Removal } from './removal.ts';
-import { hasPages, type Part, pagesAfter, requireRoom, resolvedBy, TurnParts } from './turn-parts.ts';
+import { hasPages, isTakenBack, type Part, pagesAfter, requireRoom, resolvedBy, TurnParts } from './turn-parts.ts';
 
 type Outcome = { readonly kind: 'done' | 'refused'; readonly wakeAt: number | undefined } | { readonly kind: 'stale' };
-/** To be decided anew: something came meanwhile, or the actor has other children by now. */
-type Again = 'marked' | { readonly children: number | null };
+/** To be decided anew: something came meanwhile, or the actor has other children by now. `conflict`: another row has refused it. */
+type Again = 'marked' | 'conflict' | { readonly children: number | null };
 
 const ORPHANS =
   "done() with children that are not final, or are being created: end them first, with a.incrChildren('destroy'), and hibernate() until they are";
@@ -104,6 +104,11 @@ export class Settling {
       if (open !== undefined) children = open.field;
       const end = endOf(turn, held, gone, now, pagesAfter(turn, held, effects));
       const outcome = await this.#write(turn, end, held, { isCut, isMarked, children }, parts, now);
+      if (outcome === 'conflict') {
+        if (effects !== undefined && (await isTakenBack(this.#rows, id, held, effects)))
+          throw new QuestionTakenBack(id);
+        throw metAnother(id);
+      }
       if (outcome === 'marked') isMarked = true;
       else if ('children' in outcome) ({ children } = outcome);
       else return this.#ended(worker, turn, held, outcome, effects, now);
@@ -135,6 +140,7 @@ export class Settling {
     for (let isMarked = wasMarked; ; isMarked = true) {
       const end = endOf(failed, held, [], now, undefined);
       const outcome = await this.#write(failed, end, held, { isCut: false, isMarked, children: null }, [], now);
+      if (outcome === 'conflict') throw metAnother(id);
       if (outcome === 'marked' || 'children' in outcome) continue;
       this.end(held.worker, id, epoch);
       return outcome.kind === 'done' ? { ...outcome, kind: 'refused' } : outcome;
@@ -209,9 +215,7 @@ export class Settling {
     if (head.signal && !isMarked) return 'marked';
     const counted = head.fields[F.children] ?? null;
     if (kind === 'done' && counted !== children) return { children: counted === null ? null : Number(counted) };
-    throw new ConnectionFailed(`the commit of actor ${id} met another transaction; it is tried again`, {
-      outcome: 'nothing_written',
-    });
+    return 'conflict';
   }
 
   /** The turn of this worker is over. */
@@ -220,6 +224,12 @@ export class Settling {
     const note = this.#notes.over(worker, actor);
     if (note !== undefined) this.#later(this.#notes.remove(note));
   }
+}
+
+function metAnother(actor: number): ConnectionFailed {
+  return new ConnectionFailed(`the commit of actor ${actor} met another transaction; it is tried again`, {
+    outcome: 'nothing_written',
+  });
 }
 
 function endOf(

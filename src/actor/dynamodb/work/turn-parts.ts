@@ -72,6 +72,18 @@ export class TurnParts {
   }
 }
 
+/** Whether a question that the turn has read was taken back by its sender. */
+export async function isTakenBack(
+  rows: ActorRows,
+  actor: number,
+  { asked }: HeldTurn,
+  effects: Effects,
+): Promise<boolean> {
+  const read = [...effects.received].map(Number).filter((message) => asked.has(message));
+  const found = await Promise.all(read.map((message) => rows.get(questionOf(actor, message))));
+  return found.some((item) => item === undefined);
+}
+
 /** @throws NotSupported  a turn asks for more than its transaction has room for */
 export function requireRoom(parts: readonly Part[]): void {
   if (parts.length <= MOST_PARTS) return;
@@ -80,7 +92,10 @@ export function requireRoom(parts: readonly Part[]): void {
   );
 }
 
-/** What is read is marked so, with or without an answer: a sender takes back only what no turn has read. */
+/**
+ * What is read is marked so, with or without an answer: a sender takes back only what no turn has read. One that is taken back by then has no
+ * row any more, and the whole commit is refused.
+ */
 function answersOf(actor: number, { asked }: HeldTurn, effects: Effects, now: number): PartialWrite[] {
   return [...effects.received].map(Number).flatMap((message) => {
     if (!asked.has(message)) return [];
@@ -88,6 +103,7 @@ function answersOf(actor: number, { asked }: HeldTurn, effects: Effects, now: nu
     const answer = effects.replies.get(String(message));
     requireFits('answer', answer);
     if (answer !== undefined) request.set('a', attribute(answer));
+    request.when('attribute_exists(pk)');
     return [{ key: questionOf(actor, message), written: request.write() }];
   });
 }

@@ -4,7 +4,7 @@ import { BACKOFF, type Backoff, delay } from '../../../base/time/backoff.ts';
 import type { ActorDefinition, StateDefinition, Tries } from '../../definition.ts';
 import type { LooseFields } from '../../kind.ts';
 import type { ActorClaim, TurnCommit } from '../../store.ts';
-import type { Effects } from '../../turn/effects.ts';
+import { type Effects, QuestionTakenBack } from '../../turn/effects.ts';
 import type { Turn } from '../../turn/turn.ts';
 import type { TurnOwner } from '../../turn/turn-requests.ts';
 
@@ -52,9 +52,13 @@ export function commitOf(
   return { id, epoch, attempt, kind, from, ...parts };
 }
 
-/** A turn whose commit was refused: it has failed, and is written as that. */
+/** A turn whose commit was refused: it has failed, and is written as that; or its question is gone, and it is run again uncharged. */
 export function asRefused({ settled, retry }: TurnResult, error: unknown): TurnResult {
   const { id, epoch, attempt, from } = settled;
+  if (error instanceof QuestionTakenBack) {
+    const released: TurnCommit = { id, epoch, attempt, kind: 'released', from, waitMs: 0 };
+    return { settled: released, effects: undefined, error: undefined, isLost: false };
+  }
   const isLast = retry?.tries !== undefined && attempt >= retry.tries.most;
   const failed: TurnCommit = {
     id,
