@@ -12,6 +12,7 @@ import {
   num,
   type PartialWrite,
   TableRows,
+  written,
 } from '../../engine/dynamodb/index.ts';
 import { type ActorHead, type InboxRow, readHead } from './heads/head.ts';
 import type { WakeRow } from './heads/wake.ts';
@@ -77,6 +78,11 @@ export class ActorRows extends TableRows<DynamoEngine> {
 
   async drop(key: Key): Promise<void> {
     await this.engine.remove(key, {}, this.limits);
+  }
+
+  /** Removes a row, unless it was written anew since it was read. */
+  async dropIf(key: Key, seen: Fields): Promise<void> {
+    await this.engine.remove(key, written({ expect: seen, set: {} }), this.limits);
   }
 }
 

@@ -137,7 +137,10 @@ export class ActorAdmin extends ActorQueries {
     await this.reader.pause(await this.#paused(target));
   }
 
-  /** Ends a pause: nothing that came meanwhile is lost. */
+  /**
+   * Ends a pause: nothing that came meanwhile is lost. An actor that is not paused, and is held since its processes died, is let go. One that
+   * is held for another reason stays so: until a program that knows its state runs, or the pause of its state ends.
+   */
   async resume(target: PauseTarget): Promise<void> {
     await this.reader.pause({ ...(await this.#paused(target)), resume: true });
   }

@@ -150,6 +150,13 @@ export function pageContract(open: OpenActors): void {
     const refused = older.retry(id);
     await expect(refused).rejects.toThrow(Conflict);
     await expect(refused).rejects.toThrow('start a program that knows its state, or move it to another one');
+    await older.pause(id);
+    await older.resume(id);
+    await older.resume(id);
+    expect((await older.get(id)).status).toBe('held');
+    const health = await older.health();
+    expect(health.held).toContainEqual({ actor: id, reason: held });
+    expect(health.openPages).toBeGreaterThan(0);
     expect((await older.history(id)).map(({ reason }) => reason)).toEqual(['created', 'held']);
     await start(newer);
     expect((await newer.waitFor(id)).result).toBe('known');

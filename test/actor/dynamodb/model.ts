@@ -38,6 +38,8 @@ export interface ActorModelOptions {
   readonly births?: number;
   /** How many children others may give it. */
   readonly adoptions?: number;
+  /** It ends as soon as it can, and is removed then. */
+  readonly isRemoved?: boolean;
   readonly plant?: Plant;
 }
 
@@ -56,7 +58,10 @@ export type Plant =
   | 'the living are rescued without a sign'
   | 'a pause forgets what came'
   | 'done() expects no count of children'
-  | 'births are counted by the next turn';
+  | 'births are counted by the next turn'
+  | 'what comes for the removed stays'
+  | 'a removal looks once'
+  | 'claims expect no creation';
 
 /** One write. All of them may be repeated. */
 export type Write =
@@ -110,7 +115,9 @@ export interface ActorState {
   readonly inbox: readonly InboxRow[];
   readonly notes: readonly Note[];
   readonly alive: readonly number[];
-  readonly raisers: readonly ('begin' | 'done')[];
+  readonly raisers: readonly ('begin' | 'has looked' | 'done')[];
+  /** How far its removal has come. */
+  readonly removal: 'never' | 'no' | 'has begun' | 'has no head' | 'done';
   readonly workers: readonly Worker[];
   readonly flying: readonly Write[];
   readonly now: number;
@@ -124,22 +131,33 @@ export interface ActorState {
 }
 
 const SEMAPHORE = 'go';
+/** Whether its turns come to an end at all. */
+function hasEnd({ children = 0, births = 0, adoptions = 0, isRemoved = false }: ActorModelOptions): boolean {
+  return children + births + adoptions > 0 || isRemoved;
+}
+
 const RESTING = { at: 'rest', row: null, todo: [], turn: null, end: null } as const;
 
 export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
   const { crashes = 0, losses = 0, doubles = 0, suspicions = 0, failures = 0, naps = 0, pauses = 0 } = options;
   const { children = 0, births = 0, adoptions = 0 } = options;
-  const isFamily = children + births + adoptions > 0;
   const ids = Array.from({ length: options.workers }, (_, at) => 7001 + at);
   return {
     start: {
       // As it was created.
-      head: { [F.visit]: 1, [F.wakeAt]: 0, [F.state]: 's', ...(children > 0 && { [F.children]: children }) },
+      head: {
+        [F.visit]: 1,
+        [F.createdAt]: 0,
+        [F.wakeAt]: 0,
+        [F.state]: 's',
+        ...(children > 0 && { [F.children]: children }),
+      },
       rows: [{ at: 0, actor: 1, kind: 'time', epoch: 0, name: 'born' }],
       inbox: [],
       notes: [],
       alive: ids,
       raisers: Array.from({ length: options.raisers }, () => 'begin' as const),
+      removal: options.isRemoved === true ? 'no' : 'never',
       workers: ids.map((id) => ({ ...RESTING, id, isDead: false, isTired: false })),
       flying: [],
       now: 0,
@@ -149,7 +167,8 @@ export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
       left: { births, adoptions, crashes, losses, doubles, suspicions, failures, naps, pauses },
     },
     steps: (state) => [
-      ...state.raisers.flatMap((at, index) => (at === 'begin' ? [raised(state, index)] : [])),
+      ...state.raisers.flatMap((_, index) => raiseSteps(state, index, options)),
+      ...removalSteps(state, options),
       ...state.workers.flatMap((_, index) => workerSteps(state, index, options)),
       ...flyingSteps(state),
       ...pauseSteps(state, options),
@@ -159,8 +178,8 @@ export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
     fault: (state) => faultOf(state),
     isOver: (state) =>
       state.raisers.every((at) => at === 'done') &&
-      state.lowered === options.raisers &&
-      readHead(state.head).isFinal === isFamily &&
+      (options.isRemoved === true ? state.removal === 'done' : readHead(state.head).isFinal === hasEnd(options)) &&
+      (options.isRemoved === true || state.lowered === options.raisers) &&
       state.living === 0 &&
       state.workers.every(({ at, isDead }) => isDead || at === 'rest') &&
       isQuiet(state),
@@ -170,12 +189,16 @@ export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
 /** Nothing runs, is due, or will be. */
 function isQuiet({ head, rows, inbox, notes, alive }: ActorState): boolean {
   const { worker, wakeAt, isPaused, isFinal } = readHead(head);
+  // The rows of a final actor are its removal's.
   const isClean =
     rows.length === 0 && (isFinal || inbox.length === 0) && notes.every((note) => alive.includes(note.worker));
   return worker === 0 && wakeAt === undefined && !isPaused && isClean;
 }
 
-function faultOf({ lowered, raisers, workers, alive, head, living }: ActorState): string | undefined {
+function faultOf(state: ActorState): string | undefined {
+  const { lowered, raisers, workers, alive, head, living, removal } = state;
+  if ((removal === 'has no head' || removal === 'done') && Object.keys(head).length > 0)
+    return 'a removed actor has a head again';
   if (readHead(head).children < 0) return 'the end of a child was counted twice';
   if (readHead(head).isFinal && living > 0) return 'an actor has ended before its child';
   if (lowered > raisers.filter((at) => at === 'done').length) return 'a raised semaphore was taken twice';
@@ -189,15 +212,46 @@ function faultOf({ lowered, raisers, workers, alive, head, living }: ActorState)
   return undefined;
 }
 
-/** One transaction, which the service carries out once: the row of the inbox, and the row that wakes. */
-function raised(state: ActorState, index: number): Step<ActorState> {
+/** It reads the head, then writes in one transaction, which the service carries out once, the row of the inbox and the row that wakes. */
+function raiseSteps(state: ActorState, index: number, { isRemoved = false }: ActorModelOptions): Step<ActorState>[] {
+  const at = state.raisers[index];
+  const become = (what: string, next: 'has looked' | 'done', more: Partial<ActorState> = {}): Step<ActorState>[] => [
+    { what: `raiser ${index} ${what}`, state: { ...state, ...more, raisers: state.raisers.with(index, next) } },
+  ];
+  if (at === 'done') return [];
+  if (at === 'begin' && isRemoved) {
+    const isThere = !isGone(state) && !readHead(state.head).isFinal;
+    return isThere ? become('finds it', 'has looked') : become('is refused', 'done');
+  }
   const name = `r${index}`;
   const inbox = [...state.inbox, { name, semaphore: SEMAPHORE, n: 1 }];
   const rows = [...state.rows, { at: state.now, actor: 1, kind: 'signal', epoch: 0, name } as const];
-  return {
-    what: `raiser ${index} raises`,
-    state: { ...state, inbox, rows, raisers: state.raisers.with(index, 'done') },
-  };
+  return become('raises', 'done', { inbox, rows });
+}
+
+function isGone({ removal }: ActorState): boolean {
+  return removal === 'has no head' || removal === 'done';
+}
+
+/** All its rows, then the head, then what has come meanwhile. */
+function removalSteps(state: ActorState, { isRemoved = false, plant }: ActorModelOptions): Step<ActorState>[] {
+  if (!isRemoved) return [];
+  const empties = (removal: ActorState['removal']): Step<ActorState>[] => [
+    { what: 'its inbox is emptied', state: { ...state, inbox: [], removal } },
+  ];
+  switch (state.removal) {
+    case 'no':
+      return readHead(state.head).isFinal ? empties('has begun') : [];
+    case 'has begun': {
+      const removal = plant === 'a removal looks once' ? 'done' : 'has no head';
+      return [{ what: 'its head is removed', state: { ...state, head: {}, removal } }];
+    }
+    case 'has no head':
+      return empties('done');
+    case 'never':
+    case 'done':
+      return [];
+  }
 }
 
 /** A child ends, or somebody gives it another one: a transaction each. */
@@ -273,7 +327,8 @@ function rescueOf(state: ActorState, note: Note, { plant }: ActorModelOptions): 
   const head = readHead(state.head);
   const saved = rescued(head, note.worker, note.epoch, { isSuspected: false, now: state.now, error: 'lost' });
   const drop: Write = { kind: 'drop note', name: note.name };
-  if (saved === undefined || (plant === 'a noted claim is not fenced' && saved.row === undefined)) return [drop];
+  if (isGone(state) || saved === undefined || (plant === 'a noted claim is not fenced' && saved.row === undefined))
+    return [drop];
   const change: Write[] = saved.change === undefined ? [] : [{ kind: 'head', change: saved.change, lowers: 0 }];
   if (saved.row === undefined) return [...change, drop];
   return [...change, { kind: 'put row', row: timeRow(saved.row.at, saved.row.epoch) }, drop];
@@ -290,7 +345,12 @@ function lookSteps(state: ActorState, me: Worker, options: ActorModelOptions, be
   const head = readHead(state.head);
   const { inbox, now } = state;
   // One line for all: the one of those that run alone is the same to it.
-  const look = looked(row, head, { now, alone: head.lost === ALONE, inbox, eachChild: false });
+  const look = looked(row, isGone(state) ? undefined : head, {
+    now,
+    alone: head.lost === ALONE,
+    inbox,
+    eachChild: false,
+  });
   const drop: Write = { kind: 'drop row', name: row.name };
   const rests = (what: string): Step<ActorState>[] => [become(what, RESTING)];
   switch (look.kind) {
@@ -307,7 +367,9 @@ function lookSteps(state: ActorState, me: Worker, options: ActorModelOptions, be
         look.change === undefined || isForgotten || isUnpaused
           ? []
           : [{ kind: 'head', change: look.change, lowers: 0 }];
-      return [become('drops it', { at: 'write', row: null, todo: [...change, drop] })];
+      const isSwept = isGone(state) && row.kind !== 'time' && options.plant !== 'what comes for the removed stays';
+      const sweep: Write[] = isSwept ? [{ kind: 'drop inbox', names: inbox.map(({ name }) => name) }] : [];
+      return [become('drops it', { at: 'write', row: null, todo: [...change, ...sweep, drop] })];
     }
     case 'defer': {
       const later = { ...row, at: look.until, name: `${row.name}'` };
@@ -331,7 +393,9 @@ function claimOf(state: ActorState, me: Worker, drop: Write, { plant }: ActorMod
     inbox: state.inbox,
     answered: me.row === null || me.row.kind === 'time' ? [] : [me.row.name],
   });
-  const change = plant === 'claims expect nothing' ? { ...claim.change, expect: {} } : claim.change;
+  const { [F.createdAt]: _, ...unborn } = claim.change.expect;
+  const expects = plant === 'claims expect no creation' ? unborn : claim.change.expect;
+  const change = { ...claim.change, expect: plant === 'claims expect nothing' ? {} : expects };
   const unique = plant === 'names of notes are used again' ? '' : `.${head.fence}`;
   const note = `${me.id}.${head.epoch}${unique}`;
   const put: Write = { kind: 'put note', note: { name: note, worker: me.id, epoch: head.epoch } };
@@ -356,8 +420,7 @@ function endSteps(state: ActorState, me: Worker, options: ActorModelOptions, bec
   const common = { ...turn, worker: me.id, timerAt: undefined, children: 0, gone: [], set: {} };
   const taken = turn.semaphores[SEMAPHORE] ?? 0;
   const delta = taken === 0 ? undefined : { [SEMAPHORE]: -taken };
-  const isFamily = (options.children ?? 0) + (options.births ?? 0) + (options.adoptions ?? 0) > 0;
-  if (isFamily && turn.children <= 0 && state.left.births === 0) {
+  if (hasEnd(options) && turn.children <= 0 && state.left.births === 0) {
     const end: TurnEnd = { ...common, kind: 'done', delta, waitMs: undefined, set: { [F.finishedAt]: 1 } };
     return [become('is done', { ...commitOf(state, me, end, false, options) })];
   }
@@ -525,7 +588,7 @@ function spend(state: ActorState, what: Faults): Pick<ActorState, 'left'> {
 
 /**
  * The text of a state. Alike are states that differ in the order of rows, in which worker is which, in what the dead were doing, or in a
- * copy whose condition does not hold: no field that it names ever has an old value again.
+ * copy whose condition does not hold: no field that it names ever has an old value again, unless the actor is removed.
  */
 export function nameOfState(state: ActorState): string {
   const orderOf = (worker: Worker): string =>
@@ -533,7 +596,8 @@ export function nameOfState(state: ActorState): string {
   const workers = state.workers
     .map((one) => (one.isDead ? { ...one, ...RESTING, isTired: false } : one))
     .toSorted((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
-  const flying = state.flying.filter((write) => carriedOut(state, write) !== undefined);
+  const isPast = (write: Write): boolean => state.removal === 'never' && carriedOut(state, write) === undefined;
+  const flying = state.flying.filter((write) => !isPast(write));
   const text = JSON.stringify({ ...state, workers, head: sorted(state.head), flying, alive: [] });
   const ids = new Map([...new Set(text.match(ID))].map((id, index) => [id, String(7001 + index)]));
   const rename = (id: string): string => ids.get(id) ?? id;

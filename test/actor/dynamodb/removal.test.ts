@@ -5,12 +5,15 @@ import { NotFound } from '../../../src/base/errors.ts';
 import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
 import { until } from '../../support/eventually.ts';
+import { faultyClient } from '../../support/failing/dynamodb-faults.ts';
+import { start } from '../contract/open.ts';
 
 const local = await sharedDynamo();
+const TABLE = 'actor-removal';
 let engine: DynamoEngine;
 
 beforeAll(async () => {
-  engine = dynamodb(dynamoClient(local.endpoint), { table: 'actor-removal' });
+  engine = dynamodb(dynamoClient(local.endpoint), { table: TABLE });
   await engine.migrate();
 });
 
@@ -69,5 +72,35 @@ describe.skipIf(local.kind === 'dynalite')('final actors on DynamoDB', () => {
       return (await actors.find(Kept, 'again')) === undefined;
     });
     expect(await actors.create(Kept, {}, { key: 'again' })).toMatchObject({ created: true });
+  });
+
+  test('leave nothing of what was raised and sent while they were removed', async () => {
+    const actors = createActors(engine, [Kept], { shards: 2 });
+    const store = new DynamoActorStore(engine, 2);
+    let open = (): void => {};
+    const opened = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    let held = 0;
+    const slow = faultyClient(dynamoClient(local.endpoint), ({ operation }) => {
+      if (operation !== 'TransactWriteItems') return 'pass';
+      held += 1;
+      return { after: opened };
+    });
+    const late = createActors(dynamodb(slow, { table: TABLE }), [Kept], { shards: 2 });
+    const { id } = await actors.create(Kept, {});
+    const producing = [late.incr(id, 'end'), late.send(id, 'note', 1)];
+    await until('both have found the actor', () => held >= 2);
+    await actors.incr(id, 'end');
+    await actors.work(id);
+    await until('it is removed', async () => {
+      await store.removal.check();
+      return (await store.rows.head(Number(id))) === undefined;
+    });
+    open();
+    await Promise.all(producing);
+    expect(await store.rows.all(`actor:${id}`, '!', '~')).not.toEqual([]);
+    await start(actors);
+    await until('nothing is left', async () => (await store.rows.all(`actor:${id}`, '!', '~')).length === 0);
   });
 });

@@ -171,13 +171,7 @@ export function claimed(head: ActorHead, { worker, now, retryMs, inbox, answered
     [F.absorbed]: names.length === 0 ? null : JSON.stringify(names),
     [F.gone]: null,
   };
-  const expect = {
-    [F.epoch]: head.fields[F.epoch] ?? null,
-    [F.fence]: head.fields[F.fence] ?? null,
-    [F.worker]: null,
-    [F.pausedAt]: head.fields[F.pausedAt] ?? null,
-    [F.finishedAt]: null,
-  };
+  const expect = { ...unchanged(head, [F.epoch, F.fence, F.pausedAt]), [F.worker]: null, [F.finishedAt]: null };
   const add = ended === 0 ? undefined : { [F.children]: -ended };
   return { change: { expect, set, add }, epoch, attempt, semaphores, children: head.children - ended };
 }
@@ -288,8 +282,7 @@ export function isCommitted(head: ActorHead, epoch: number): boolean {
 /** Notes that something came, for the commit of the turn that runs, or for the end of a pause. @returns undefined when that is noted */
 export function signalled(head: ActorHead): Change | undefined {
   if (head.signal) return undefined;
-  const names = [F.epoch, F.worker, F.pausedAt, F.held, F.signal];
-  return { expect: Object.fromEntries(names.map((name) => [name, head.fields[name] ?? null])), set: { [F.signal]: 1 } };
+  return { expect: unchanged(head, [F.epoch, F.worker, F.pausedAt, F.held, F.signal]), set: { [F.signal]: 1 } };
 }
 
 /** Whether what its process died of is known: the others of that process are innocent. */
@@ -315,7 +308,13 @@ export interface Rescue {
  */
 export function rescued(head: ActorHead, worker: number, before: number, verdict: Verdict): Rescue | undefined {
   if (head.worker === 0 && head.epoch === before) {
-    return { change: { expect: unclaimedAt(head), set: { [F.fence]: head.fence + 1 } }, row: undefined };
+    return {
+      change: {
+        expect: { ...unchanged(head, [F.epoch, F.fence]), [F.worker]: null },
+        set: { [F.fence]: head.fence + 1 },
+      },
+      row: undefined,
+    };
   }
   if (head.worker === 0 && head.epoch === before + 2 && head.wakeAt !== undefined) {
     return { change: undefined, row: { at: head.wakeAt, epoch: head.epoch } };
@@ -341,10 +340,10 @@ export function rescued(head: ActorHead, worker: number, before: number, verdict
   };
 }
 
-function unclaimedAt(head: ActorHead): Change['expect'] {
-  return {
-    [F.epoch]: head.fields[F.epoch] ?? null,
-    [F.fence]: head.fields[F.fence] ?? null,
-    [F.worker]: null,
-  };
+/**
+ * That these fields are as they were read. All of them may be missing in a head that no turn has had yet, as they are where there is no row:
+ * so the time of its creation is always one of them, or a request that comes late would make a row for an actor that was removed.
+ */
+export function unchanged(head: Pick<ActorHead, 'fields'>, names: readonly string[]): Change['expect'] {
+  return Object.fromEntries([F.createdAt, ...names].map((name) => [name, head.fields[name] ?? null]));
 }

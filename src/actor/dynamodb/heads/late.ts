@@ -15,6 +15,11 @@ export interface LateRow {
   readonly epoch: number;
 }
 
+/** What tells apart rows of one actor and time: a request of a turn that was lost may come late, and write over no other row. */
+export function lateName({ visit, epoch }: Pick<LateRow, 'visit' | 'epoch'>): string {
+  return `${visit}#${epoch}`;
+}
+
 /** What is to be done about a row whose time has come. */
 export type LateLook =
   /** The commit that enters the state is under way. */

@@ -2,7 +2,7 @@ import { Conflict, NotFound, NotSupported } from '../../../base/errors.ts';
 import { creation, written } from '../../../engine/dynamodb/index.ts';
 import type { ActorBackend } from '../../backend.ts';
 import { lineFor, wakeWrite } from '../database.ts';
-import { type ActorHead, ALONE, F } from '../heads/head.ts';
+import { type ActorHead, ALONE, F, unchanged } from '../heads/head.ts';
 import { STATE_PAUSED } from '../heads/wake.ts';
 import { headOf, transitionOf } from '../rows.ts';
 import type { DynamoActorStore } from '../store.ts';
@@ -22,22 +22,26 @@ export class DynamoActorOperator {
     const { rows } = this.#store;
     const now = await rows.engine.serviceTime(rows.limits);
     const after = await rows.decide(headOf(actor), (fields) =>
-      fields[F.pausedAt] === undefined
-        ? { expect: { [F.pausedAt]: null, [F.epoch]: fields[F.epoch] ?? null }, set: { [F.pausedAt]: now } }
-        : undefined,
+      fields[F.createdAt] === undefined || fields[F.pausedAt] !== undefined
+        ? undefined
+        : { expect: unchanged({ fields }, [F.pausedAt, F.epoch]), set: { [F.pausedAt]: now } },
     );
     return after !== undefined;
   }
 
-  /** Also of one that is held since its processes died. The head, and a row for what it says, in one transaction. */
+  /**
+   * Ends a pause; without one, lets go an actor that is held since its processes died. The head, and a row for what it says, in one
+   * transaction. An actor that is held for another reason is let go by a program that knows its state, or by the end of the pause of that state.
+   * @returns whether it was either
+   */
   async resume(actor: number): Promise<boolean> {
     for (let tries = 0; tries < 20; tries += 1) {
       const { head } = await this.#store.rows.look(actor);
       if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
-      if (!head.isPaused && head.held === undefined) return false;
-      const set = { [F.pausedAt]: null, [F.held]: null, ...(head.held !== undefined && { [F.lost]: null }) };
-      if (!(await this.#wakeWith(actor, head, set, head.held !== undefined))) continue;
-      if (head.held !== undefined) await this.#store.pages.resolve(lostTag(actor));
+      if (!head.isPaused && !isPoison(head)) return false;
+      const set = head.isPaused ? { [F.pausedAt]: null } : { [F.held]: null, [F.lost]: null };
+      if (!(await this.#wakeWith(actor, head, set, !head.isPaused))) continue;
+      if (!head.isPaused) await this.#store.pages.resolve(lostTag(actor));
       return true;
     }
     throw new NotSupported(`actor ${actor} was changed each time it was to be resumed; try again`);
@@ -81,7 +85,7 @@ export class DynamoActorOperator {
       set[name] = null;
     if (fields !== undefined) set[F.fields] = fields;
     if (version !== undefined) set[F.version] = version;
-    const expect = { [F.epoch]: head.fields[F.epoch] ?? null, [F.finishedAt]: null };
+    const expect = { ...unchanged(head, [F.epoch]), [F.finishedAt]: null };
     const row = { at: now, actor, kind: 'time', epoch: epoch + 1, name: String(epoch + 1) } as const;
     const told = creation({ t: now, o: head.state, s: state, r: `moved: ${reason}`, a: 0 });
     const isDone = await rows.together([
@@ -108,9 +112,8 @@ export class DynamoActorOperator {
     const now = await rows.engine.serviceTime(rows.limits);
     const isAwake = isNow || (head.signal && head.worker === 0);
     const at = isAwake ? now : head.wakeAt;
-    const names = [F.epoch, F.worker, F.pausedAt, F.held, F.signal];
     const change = {
-      expect: { ...Object.fromEntries(names.map((name) => [name, head.fields[name] ?? null])), [F.finishedAt]: null },
+      expect: { ...unchanged(head, [F.epoch, F.worker, F.pausedAt, F.held, F.signal]), [F.finishedAt]: null },
       set: { ...set, ...(head.worker === 0 && { [F.signal]: null }), ...(isAwake && { [F.wakeAt]: now }) },
     };
     const lost = F.lost in set ? 0 : head.lost;
@@ -146,10 +149,15 @@ export function dynamoOperator(operator: DynamoActorOperator, store: DynamoActor
   };
 }
 
+/** It is held since its processes died. */
+function isPoison({ held, lost }: ActorHead): boolean {
+  return held !== undefined && lost > ALONE;
+}
+
 /** What lets an actor go that is held. */
-function remedyOf({ held, lost }: ActorHead): string {
-  if (held === STATE_PAUSED) return 'resume the state first';
-  return lost > ALONE ? 'resume it first' : 'start a program that knows its state, or move it to another one';
+function remedyOf(head: ActorHead): string {
+  if (head.held === STATE_PAUSED) return 'resume the state first';
+  return isPoison(head) ? 'resume it first' : 'start a program that knows its state, or move it to another one';
 }
 
 interface MoveRequest {

@@ -24,6 +24,7 @@ import { headOf, inboxOf, lineFrom, lineOf, messageOf } from '../rows.ts';
 import { backoffOf, type TypeRow, type Types } from '../types.ts';
 import { pagesOf } from './holding.ts';
 import type { Notes } from './notes.ts';
+import { clear } from './removal.ts';
 import type { StatePauses } from './state-pauses.ts';
 
 /** The facts of a claim that its commit needs. */
@@ -184,6 +185,8 @@ export class Claiming {
     const eachChild = head !== undefined && type.machine.states[head.state]?.children === 'each';
     for (const row of rows) {
       const look = looked(row, head, { now, alone, inbox, eachChild });
+      // What was raised or sent came in one transaction with this row, and met the removal of the actor.
+      if (head === undefined && row.kind !== 'time') await clear(this.#rows, row.actor);
       if (look.kind !== 'claim') await this.#answer(row, look, type);
       else if (head === undefined || type.pausedStates[head.state] === undefined) return true;
       else if (await this.#statePauses.hold(row.actor, head, type)) await this.#rows.drop(row.key);

@@ -1,7 +1,7 @@
-import { digits, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
+import { type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
 import { type ActorRows, wakeKey } from '../database.ts';
 import { type ActorHead, F } from '../heads/head.ts';
-import { type LateRow, lookedLate } from '../heads/late.ts';
+import { type LateRow, lateName, lookedLate } from '../heads/late.ts';
 import type { Pages } from '../pages/pages.ts';
 import { headOf, lateLineOf, sortKey } from '../rows.ts';
 import type { TypeRow, Types } from '../types.ts';
@@ -36,10 +36,9 @@ export class Deadlines {
     if (items.length === 0) return Infinity;
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
     for (const item of items) {
-      const [, at = '0', actor = '0', visit = '0'] = sortKey(item).split('#');
-      if (Number(at) > now) return Number(at) - now;
-      const epoch = item['e'] !== undefined && 'N' in item['e'] ? Number(item['e'].N) : 0;
-      const row = { at: Number(at), actor: Number(actor), visit: Number(visit), epoch };
+      const [, at = 0, actor = 0, visit = 0, epoch = 0] = sortKey(item).split('#').map(Number);
+      if (at > now) return at - now;
+      const row = { at, actor, visit, epoch };
       if (await this.#look(row, type, now)) await this.#rows.drop({ pk, sk: sortKey(item) });
     }
     return items.length < READ_AT_ONCE ? Infinity : 0;
@@ -83,8 +82,9 @@ export function deadlineOf(type: TypeRow, state: string): number | undefined {
 }
 
 /** The row by which the end of a deadline is found. */
-export function lateWrite(type: TypeRow, { at, actor, visit, epoch }: LateRow): PartialWrite {
-  const pk = lateLineOf(type.id, actor % type.shards);
-  const { sk } = wakeKey(pk, { at, actor, kind: 'time', epoch, name: digits(visit, 1) });
-  return { key: { pk, sk }, written: written({ expect: {}, set: { e: epoch } }) };
+export function lateWrite(type: TypeRow, row: LateRow): PartialWrite {
+  const pk = lateLineOf(type.id, row.actor % type.shards);
+  const { at, actor, epoch } = row;
+  const key = wakeKey(pk, { at, actor, kind: 'time', epoch, name: lateName(row) });
+  return { key, written: written({ expect: {}, set: { e: epoch } }) };
 }

@@ -1,8 +1,9 @@
 import { sleep } from '../../../base/time/clock.ts';
-import { creation, fieldsOf, written } from '../../../engine/dynamodb/index.ts';
+import { creation, type Fields, fieldsOf, written } from '../../../engine/dynamodb/index.ts';
 import type { TurnToken, WorkerRow } from '../../store.ts';
 import { type ActorRows, lineFor, wakeWrite } from '../database.ts';
-import { ALONE, F } from '../heads/head.ts';
+import { type ActorHead, ALONE, F, unchanged } from '../heads/head.ts';
+import { STATE_PAUSED } from '../heads/wake.ts';
 import { P } from '../pages/page-row.ts';
 import type { Pages } from '../pages/pages.ts';
 import { HELD, headOf, heldOf, OPEN_PAGES, PAGES, sortKey, transitionOf, WORKERS } from '../rows.ts';
@@ -37,9 +38,10 @@ export class Holding {
    */
   async hold(token: TurnToken, type: number, state: string, version: number, reason: string): Promise<HoldOutcome> {
     const { actor, epoch, worker } = token;
-    await this.#rows.put(heldOf(type, actor), { e: epoch, s: state, v: version });
+    const named = { e: epoch, s: state, v: version };
+    await this.#rows.put(heldOf(type, actor), named);
     if (await this.#isKnown(worker, type, state, version)) {
-      await this.#rows.drop(heldOf(type, actor));
+      await this.#rows.dropIf(heldOf(type, actor), named);
       return 'known';
     }
     for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
@@ -104,7 +106,7 @@ export class Holding {
       for (const item of await this.#rows.all(heldOf(type, 0).pk, HELD.first, HELD.last)) {
         const fields = fieldsOf(item);
         const isKnown = known[String(fields['s'])] !== undefined && (known['$version'] ?? 0) >= Number(fields['v']);
-        if (isKnown && !(await this.#letGo(type, Number(sortKey(item).slice(2)), Number(fields['e'])))) isLeft = true;
+        if (isKnown && !(await this.#letGo(type, Number(sortKey(item).slice(2)), fields))) isLeft = true;
       }
       if (isLeft) this.#waiting.add(knows);
       else await this.#resolvePages(type, known);
@@ -117,22 +119,26 @@ export class Holding {
     for (const knows of waiting) await this.release(knows);
   }
 
-  /** @returns whether its row is over: it is not held any more */
-  async #letGo(type: number, actor: number, epoch: number): Promise<boolean> {
+  /**
+   * What is done depends on the head alone: a late request may have written the row of another turn over this one.
+   * @returns whether its row is over: it is not held any more
+   */
+  async #letGo(type: number, actor: number, seen: Fields): Promise<boolean> {
     const head = await this.#rows.head(actor);
-    if (head?.epoch === epoch && head.worker !== 0) return false;
-    if (head?.epoch === epoch && head.held !== undefined && head.lost < ALONE) {
+    // Its turn may be about to hold it.
+    if (head !== undefined && head.worker !== 0) return false;
+    if (head !== undefined && isUnknown(head)) {
       const now = await this.#rows.engine.serviceTime(this.#rows.limits);
-      const change = { expect: { [F.epoch]: epoch, [F.held]: head.held }, set: { [F.held]: null, [F.wakeAt]: now } };
+      const change = { expect: unchanged(head, [F.epoch, F.held]), set: { [F.held]: null, [F.wakeAt]: now } };
       const { shards } = await this.#types.withId(type);
-      const row = { at: now, actor, kind: 'time', epoch, name: `held${epoch}` } as const;
+      const row = { at: now, actor, kind: 'time', epoch: head.epoch, name: `held${head.epoch}` } as const;
       const isDone = await this.#rows.together([
         { key: headOf(actor), written: written(change) },
         wakeWrite(lineFor(type, actor, shards), row),
       ]);
       if (!isDone) return false;
     }
-    await this.#rows.drop(heldOf(type, actor));
+    await this.#rows.dropIf(heldOf(type, actor), seen);
     return true;
   }
 
@@ -146,6 +152,11 @@ export class Holding {
 }
 
 export type HoldOutcome = 'held' | 'known' | 'lost';
+
+/** It is held since no program knew its state. */
+function isUnknown({ held, lost }: ActorHead): boolean {
+  return held !== undefined && held !== STATE_PAUSED && lost < ALONE;
+}
 
 export function unknownTag(type: number, state: string): string {
   return `actor-unknown:${type}:${state}`;

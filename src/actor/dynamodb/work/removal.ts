@@ -10,8 +10,9 @@ const AGAIN_MS = 3_600_000;
 
 /**
  * Removes final actors once they have been kept for the history of their type. A row in the order of time is put before the commit that
- * makes an actor final, and names the epoch of that turn. Each row of an actor is a write; the head goes last, so that a removal which was
- * cut short is gone on with.
+ * makes an actor final, and names the epoch of that turn. Each row of an actor is a write; then the head, then what has come
+ * meanwhile. Only then is the row in the order of time removed, so that a removal which was cut short is gone on with. What comes later
+ * has a row of the line, and is removed by the worker that finds it.
  */
 export class Removal {
   readonly #rows: ActorRows;
@@ -49,7 +50,11 @@ export class Removal {
 
   async #look(type: TypeRow, actor: number, epoch: number, now: number): Promise<'leave' | 'drop' | 'removed'> {
     const head = await this.#rows.head(actor);
-    if (head === undefined) return 'drop';
+    if (head === undefined) {
+      // A removal that was cut short.
+      await clear(this.#rows, actor);
+      return 'drop';
+    }
     // Its commit is under way; or it was refused, and a later one has a row of its own.
     if (!head.isFinal) return head.worker !== 0 && head.epoch === epoch ? 'leave' : 'drop';
     if (type.historyMs === null) return 'drop';
@@ -73,10 +78,7 @@ export class Removal {
   }
 
   async #remove(type: TypeRow, actor: number, head: ActorHead): Promise<void> {
-    const pk = actorKey(actor);
-    for (const item of await this.#rows.all(pk, '!', '~')) {
-      if (sortKey(item) !== HEAD) await this.#rows.drop({ pk, sk: sortKey(item) });
-    }
+    await clear(this.#rows, actor);
     await this.#rows.drop(listOf(type.id, actor, type.shards));
     const key = head.fields[F.key];
     if (key !== undefined) {
@@ -84,6 +86,16 @@ export class Removal {
       await this.#rows.engine.remove(keyOf(type.id, String(key)), isIts, this.#rows.limits);
     }
     await this.#rows.drop(headOf(actor));
+    // What was raised or sent since the first query, by a caller that had found it before it was final.
+    await clear(this.#rows, actor);
+  }
+}
+
+/** Removes all rows of an actor but its head. */
+export async function clear(rows: ActorRows, actor: number): Promise<void> {
+  const pk = actorKey(actor);
+  for (const item of await rows.all(pk, '!', '~')) {
+    if (sortKey(item) !== HEAD) await rows.drop({ pk, sk: sortKey(item) });
   }
 }
 

@@ -3,17 +3,14 @@ import { sleep } from '../../../base/time/clock.ts';
 import { fieldsOf, type Item, written } from '../../../engine/dynamodb/index.ts';
 import { type ActorRows, freshName, lineFor, wakeWrite } from '../database.ts';
 import { type ActorHead, ALONE, F } from '../heads/head.ts';
+import { heldByPause, letGo, namedBy } from '../heads/pause.ts';
 import { STATE_PAUSED } from '../heads/wake.ts';
 import { HELD, headOf, pausedOf, sortKey } from '../rows.ts';
 import type { TypeRow, Types } from '../types.ts';
 
 const MOST_TRIES = 20;
 
-/**
- * Actors whose state is paused. One that is due is taken out of its line: a row names it, then the type is read once more, then the head is
- * changed. Who ends the pause changes the type, then reads these rows, and gives an actor that is only named another fence. So no actor is
- * held by a pause that is over.
- */
+/** Actors whose state is paused: one that is due is taken out of its line. `heads/pause.ts` says how, and why none is held by a pause that is over. */
 export class StatePauses {
   readonly #rows: ActorRows;
   readonly #types: Types;
@@ -25,12 +22,9 @@ export class StatePauses {
 
   /** @returns whether it is held: the rows by which it was found are over */
   async hold(actor: number, head: ActorHead, type: TypeRow): Promise<boolean> {
-    const { epoch, fence, state } = head;
-    await this.#rows.put(pausedOf(type.id, actor), { e: epoch, n: fence, s: state });
-    if (!(await this.#types.isPausedNow(type, state))) return false;
-    const names = [F.epoch, F.fence, F.worker, F.held, F.pausedAt];
-    const expect = Object.fromEntries(names.map((name) => [name, head.fields[name] ?? null]));
-    const { isDone, fields } = await this.#rows.change(headOf(actor), { expect, set: { [F.held]: STATE_PAUSED } });
+    await this.#rows.put(pausedOf(type.id, actor), namedBy(head));
+    if (!(await this.#types.isPausedNow(type, head.state))) return false;
+    const { isDone, fields } = await this.#rows.change(headOf(actor), heldByPause(head));
     return isDone || fields[F.held] === STATE_PAUSED;
   }
 
@@ -49,28 +43,16 @@ export class StatePauses {
   /** @returns whether its row is over, and gone */
   async #releaseOne(type: TypeRow, item: Item): Promise<boolean> {
     const actor = Number(sortKey(item).slice(2));
-    const { e, n } = fieldsOf(item);
     const head = await this.#rows.head(actor);
-    const isNamed = head !== undefined && head.epoch === e && !head.isFinal;
-    if (isNamed && head.held === STATE_PAUSED && !(await this.#wake(actor, head, type))) return false;
-    if (isNamed && head.held === undefined && head.fence === n) {
-      const names = [F.epoch, F.fence, F.held];
-      const expect = Object.fromEntries(names.map((name) => [name, head.fields[name] ?? null]));
-      const { isDone } = await this.#rows.change(headOf(actor), { expect, set: { [F.fence]: head.fence + 1 } });
-      if (!isDone) return false;
-    }
-    await this.#rows.drop(pausedOf(type.id, actor));
-    return true;
-  }
-
-  async #wake(actor: number, head: ActorHead, type: TypeRow): Promise<boolean> {
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
-    const expect = { [F.epoch]: head.fields[F.epoch] ?? null, [F.held]: STATE_PAUSED };
-    const change = { expect, set: { [F.held]: null, [F.signal]: null, [F.wakeAt]: now } };
-    const line = lineFor(type.id, actor, type.shards, head.lost === ALONE);
-    return this.#rows.together([
-      { key: headOf(actor), written: written(change) },
-      wakeWrite(line, { at: now, actor, kind: 'time', epoch: head.epoch, name: freshName() }),
-    ]);
+    const look = letGo(head, now);
+    if (look.kind !== 'drop' && head !== undefined) {
+      const line = lineFor(type.id, actor, type.shards, head.lost === ALONE);
+      const row = { at: now, actor, kind: 'time', epoch: head.epoch, name: freshName() } as const;
+      const change = { key: headOf(actor), written: written(look.change) };
+      if (!(await this.#rows.together(look.kind === 'wake' ? [change, wakeWrite(line, row)] : [change]))) return false;
+    }
+    await this.#rows.dropIf(pausedOf(type.id, actor), fieldsOf(item));
+    return true;
   }
 }
