@@ -13,6 +13,8 @@ const config: ViteUserConfig = defineConfig({
       'test/lock/model/model.test.ts',
       'test/queue/interleavings.test.ts',
       'test/queue/schedules.test.ts',
+      'test/queue/flow/{interleavings,killed,moving-children}.test.ts',
+      'test/queue/group/model.test.ts',
       'test/actor/model/{interleavings,schedules}.test.ts',
       'test/http/{fuzz,redaction/hidden}.test.ts',
     ],

@@ -95,8 +95,12 @@ describe.for(['id', 'tenant'] as const)('distributed by %s', (by) => {
       'update doc_search set at = null where id = 7; update doc_plain set at = null where id = 7; analyze',
     );
     cluster.sent();
-    for (const query of ['rare', 'rar* common', '"number 77"', 'warranty -odd', '000301', 'common', 'odd common']) {
-      for (const tenant of [1, 2]) {
+    const MANY = ['rare', 'rar* common', '"number 77"', 'warranty -odd', '000301', 'common', 'odd common'];
+    for (const [tenant, queries] of [
+      [1, MANY],
+      [2, ['rare', 'odd common']],
+    ] as const) {
+      for (const query of queries) {
         const options = { tenant, limit: 500, timeout: '1m' } as const;
         expect(await all(spread, query, options), query).toEqual(await all(plain, query, options));
       }

@@ -216,7 +216,7 @@ test('settling in a transaction is undone with it', async () => {
 });
 
 test('16 capturers get all rows once each, never more than their limit, whatever the plan', async () => {
-  const count = LONG ? 2000 : 700;
+  const count = LONG ? 2000 : 300;
   const table = await tasks(count);
   const url = new URL(database.url);
   const seen: unknown[] = [];

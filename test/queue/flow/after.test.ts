@@ -172,12 +172,12 @@ test('a job that ends in error with its parent leaves one dead letter', async ()
   expect(new Set(seen)).toEqual(new Set([bad.id, child.id]));
 });
 
-test('a chain of three hundred jobs ends with its first one', async () => {
+test('a chain of a hundred jobs ends with its first one', async () => {
   const queue = newQueue();
   let last = await queue.enqueue('job', 0);
   const first = last.id;
   await engine.transaction(async (tx) => {
-    for (let n = 1; n < 300; n += 1) last = await queue.enqueue('job', n, { after: [last.id], tx });
+    for (let n = 1; n < 100; n += 1) last = await queue.enqueue('job', n, { after: [last.id], tx });
   });
   await queue.cancel(first, { reason: 'all of it' });
   expect((await queue.get(last.id)).status).toBe('cancelled');

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { plantSql } from '../../faults/plants/plant.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
+import { some } from '../../support/long.ts';
 import { interleave, interleavings } from '../interleaving.ts';
 import { breaches } from '../invariants.ts';
 import { type ClaimedJob, type QueueRow, SqlSession } from '../sql-session.ts';
@@ -132,7 +133,7 @@ test.for(
     (['commit', 'rollback'] as const).flatMap((end) => [true, false].map((fails): Scene => ({ hand, end, fails }))),
   ),
 )('J1, J5: no child is forgotten whose run a hand changes while its last parent ends: %o', async (scene) => {
-  for (const order of interleavings([3, 3])) await play(scene, order);
+  for (const order of some(interleavings([3, 3]))) await play(scene, order);
   expect(await breaches(at(0).client)).toEqual([]);
 });
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, test } from 'vitest';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { MODELS } from '../../support/long.ts';
 import { Draw } from '../../support/random.ts';
 import { SqlSession } from '../sql-session.ts';
 import { GroupModel } from './model.ts';
@@ -17,7 +18,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? 12);
+const SCHEDULES = Number(process.env['PAWL_SCHEDULES'] ?? (MODELS ? 12 : 4));
 const SEED = Number(process.env['PAWL_SEED'] ?? 1);
 
 test.each([true, false])(

@@ -63,7 +63,7 @@ describe.each(['lease', 'transaction'] as const)('hold: %s', (hold) => {
   test('what is enqueued after pause() has returned does not start, while a worker is at work', async () => {
     const queue = newQueue();
     const { ran } = await start(queue, options);
-    for (let round = 0; round < 20; round += 1) {
+    for (let round = 0; round < 8; round += 1) {
       await queue.enqueue('send', `before ${round}`);
       await queue.pause({ kind: 'send' });
       await queue.enqueue('send', `after ${round}`);
