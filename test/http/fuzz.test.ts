@@ -4,12 +4,12 @@ import { ROUTES } from '../../src/http/app.ts';
 import { writeCursor } from '../../src/http/protocol/cursor.ts';
 import type { AnyRoute } from '../../src/http/protocol/route.ts';
 import { until } from '../support/eventually.ts';
-import { LONG, MODELS } from '../support/long.ts';
+import { LONG } from '../support/long.ts';
 import { answersOf } from './document.ts';
 import { type House, makeHouse, type Visitor } from './house.ts';
 
 /** PAWL_FUZZ: another number of requests. */
-const RUNS = Number(process.env['PAWL_FUZZ'] ?? (LONG ? 100_000 : MODELS ? 500 : 150));
+const RUNS = Number(process.env['PAWL_FUZZ'] ?? (LONG ? 100_000 : 150));
 
 let house: House;
 let visitor: Visitor;

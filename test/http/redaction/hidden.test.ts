@@ -7,7 +7,7 @@ import { PLAIN_ROUTES } from '../../../src/http/plain-routes.ts';
 import type { AnyRoute } from '../../../src/http/protocol/route.ts';
 import { errorOf, payloadOf } from '../../../src/http/redaction/hidden.ts';
 import { Redaction, TOO_LARGE } from '../../../src/http/redaction/redaction.ts';
-import { LONG, MODELS } from '../../support/long.ts';
+import { LONG } from '../../support/long.ts';
 import { type House, makeHouse, type Visitor } from '../house.ts';
 import { BYTES, fillVault, PAYLOADS, SENTINEL, TEXTS, UNSEEN, type Vault } from './vault.ts';
 
@@ -157,7 +157,7 @@ describe('what cannot be seen cannot be found', () => {
   );
   const WORDS = [...PAYLOADS, ...TEXTS, ...UNSEEN];
   /** Each search asks for one word in so many in the usual run, in turns. */
-  const EVERY = LONG ? 1 : MODELS ? 3 : 9;
+  const EVERY = LONG ? 1 : 9;
 
   /** The usual ones may not see what they search for at all, in part, and by a rule. */
   const USUAL = ['who looks', 'who may do all except read payloads', 'everybody, where keys are hidden'];

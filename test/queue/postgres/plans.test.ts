@@ -4,8 +4,8 @@ import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { LONG } from '../../support/long.ts';
 import { type NewJob, type QueueRow, SqlSession } from '../sql-session.ts';
 
-const MANY = LONG ? 1_000_000 : 40_000;
-const BLOCKED = LONG ? 100_000 : 20_000;
+const MANY = LONG ? 1_000_000 : 20_000;
+const BLOCKED = LONG ? 100_000 : 10_000;
 const FEW = 1000;
 
 const TABLES = [

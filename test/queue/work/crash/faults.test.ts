@@ -20,13 +20,13 @@ describe.each(HOLDS)('hold: %s', (hold) => {
       select pid from pg_stat_activity where application_name = 'to be shot' and datname = current_database()
       order by random() limit 2) victim`;
     let shot = 0;
-    for (let round = 0; round < 12; round += 1) {
+    for (let round = 0; round < 7; round += 1) {
       await scene.enqueue(10);
       shot += await until('there is a backend to terminate', () => scene.one<number>(shoot));
     }
     await scene.drained(25_000);
     expect(shot).toBeGreaterThan(10);
-    await expectOneEffectEach(scene, hold, 240);
+    await expectOneEffectEach(scene, hold, 140);
     expect(await scene.disorder()).toEqual([]);
   });
 
@@ -293,7 +293,7 @@ test.for(HOLDS)(
     const name = await scene.one<string>('select current_database()');
     await scene.eye.client.query(`alter database "${name}" set default_transaction_isolation = 'repeatable read'`);
     await Promise.all([1, 2, 3].map(() => scene.worker(hold)));
-    for (let round = 0; round < 6; round += 1) {
+    for (let round = 0; round < 3; round += 1) {
       await scene.enqueue(30);
       await scene.drained();
     }

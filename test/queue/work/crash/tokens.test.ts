@@ -20,7 +20,7 @@ test.each(['lease', 'transaction'] as const)(
     const { engine, crash } = await freshServer();
     const queue = createQueue(engine, 'tokens', { kinds: { work: { attempts: 20 } } });
     const { id } = await queue.enqueue('work', null, { key: 'k' });
-    for (let round = 0; round < 3; round += 1) {
+    for (let round = 0; round < 2; round += 1) {
       const told: bigint[] = [];
       const end = new AbortController();
       const run = async ({ token }: { token: bigint }): Promise<void> => {
