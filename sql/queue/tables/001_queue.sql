@@ -508,6 +508,16 @@ create table pawl.queue_child (
 );
 create index queue_child_watch on pawl.queue_child (watch);
 
+-- Jobs of a flow that come after the same others: see flow.sql.
+create type pawl.queue_flow_group as (
+  nth bigint, queue smallint, is_keyed boolean, shard smallint, n int, kinds text[], priorities smallint[], keys text[], run_at timestamptz[],
+  delays double precision[], after int[], jobs bigint[], batches bigint[], after_error text, after_cancel text, payloads json, options json,
+  -- They come after nothing; after nodes of the flow alone.
+  is_first boolean, is_inside boolean,
+  -- How many jobs of groups of the same sort, is_first or not, are before them.
+  firsts bigint, rests bigint
+);
+
 -- The members of a batch that have ended, as they were its parts: inserted, so that no settlement waits for another one.
 create table pawl.queue_batch_part (
   batch    bigint not null,
