@@ -108,17 +108,7 @@ export async function makeBatch(
   given: HandBatch,
   jobs: readonly HandJob[],
 ): Promise<string> {
-  const stranger = Object.keys(given).find((name) => name !== 'parent' && !CALLBACKS.some((one) => one === name));
-  if (stranger !== undefined) {
-    throw new InvalidInput(`a batch takes parent, ${CALLBACKS.join(', ')}, not "${stranger}"`, { field: stranger });
-  }
-  const request: Record<string, unknown> = { queue, parent: given.parent };
-  for (const name of CALLBACKS) {
-    const callback = given[name];
-    if (callback === undefined) continue;
-    const { queue: other = queue, ...job } = isObject(callback) ? callback : { kind: '' };
-    request[name] = readHandJob(other, job, name);
-  }
+  const request = { queue, parent: given.parent, ...readHandCallbacks(queue, given) };
   const requests = readJobs(queue, jobs);
   return engine.transaction(async (tx) => {
     const [row] = await tx.query<{ id: string }>(BATCH_MAKE, [JSON.stringify(request)]);
@@ -126,6 +116,22 @@ export async function makeBatch(
     if (requests.length > 0) await addIn(tx, row.id, requests);
     return row.id;
   });
+}
+
+/** Checks the callbacks of a batch. @returns a request for each, by its name @throws InvalidInput */
+export function readHandCallbacks(queue: string, given: HandBatch): Record<string, object> {
+  const stranger = Object.keys(given).find((name) => name !== 'parent' && !CALLBACKS.some((one) => one === name));
+  if (stranger !== undefined) {
+    throw new InvalidInput(`a batch takes parent, ${CALLBACKS.join(', ')}, not "${stranger}"`, { field: stranger });
+  }
+  const request: Record<string, object> = {};
+  for (const name of CALLBACKS) {
+    const callback = given[name];
+    if (callback === undefined) continue;
+    const { queue: other = queue, ...job } = isObject(callback) ? callback : { kind: '' };
+    request[name] = readHandJob(other, job, name);
+  }
+  return request;
 }
 
 /** Adds jobs to an open batch of this queue, all or none. @throws InvalidInput, NotFound, Conflict */

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
-import { createQueue } from '../../../src/queue/index.ts';
+import { createQueue, createQueueAdmin } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
 import { doorOf } from '../door.ts';
 import { pawl, startPawl } from '../pawl.ts';
@@ -34,6 +34,22 @@ describe.skipIf(local.kind === 'dynalite')('queues on DynamoDB', () => {
     const missing = await warmPawl(['queue', 'stats', 'mali', ...at]);
     expect(missing).toMatchObject({ code: 4, stdout: '' });
     expect(missing.stderr).toContain('did you mean "mail"?');
+  });
+
+  test('a batch is made with jobs, added to, sealed and shown', async () => {
+    const queue = createQueue(engine, 'batches', { kinds: { send: {}, report: {} } });
+    await queue.register();
+    const callback = '{"kind":"report","payload":"all"}';
+    const { stdout } = await warmPawl(['batch', 'make', 'batches', '--on-done', callback, '-q', ...at]);
+    const id = stdout.trim();
+    expect(id).toMatch(/^batches:\d+$/);
+    const admin = createQueueAdmin(engine);
+    const [job] = await admin.addToBatch(id, [{ kind: 'send', payload: 1 }]);
+    expect(await json('batch', 'show', id)).toMatchObject({ id, queue: 'batches', total: 1, outstanding: 1 });
+    await queue.cancel(job?.id.replace('batches:', '') ?? '');
+    expect(await json('batch', 'seal', id)).toMatchObject({ total: 1, cancelled: 1, outstanding: 0 });
+    expect(await queue.stats()).toMatchObject({ ready: 1 });
+    expect((await warmPawl(['batch', 'list', ...at])).stderr).toContain('not on DynamoDB');
   });
 
   test('a job is added, shown, cancelled and retried by its queue and id', async () => {

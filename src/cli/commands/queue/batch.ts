@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import type { BatchRecord, HandBatch } from '../../../queue/index.ts';
 import { EXIT, messageOf } from '../../output/failure.ts';
 import type { Field } from '../../output/output.ts';
+import { addDynamoFlagsToAll } from '../../setup/dynamo-table.ts';
 import { wholeNumber } from '../../setup/globals.ts';
 import { examples } from '../../setup/help.ts';
 import { type Cli, run } from '../../setup/run.ts';
@@ -78,6 +79,7 @@ export function addBatch(program: Command): void {
     .description('add nothing to it any more, so that it can end; for one whose program died before it did so');
   examples(seal, ['pawl batch seal 7', 'pawl batch seal 7 --dry-run']);
   seal.action((id: string, _options: object, self: Command) => run(self, (cli) => sealOne(cli, id), { writes: true }));
+  addDynamoFlagsToAll(batch, 'the batches are in this table');
 }
 
 const ROWS: readonly Field<BatchRecord>[] = FIELDS.slice(0, -1).map((field) => ({

@@ -15,7 +15,8 @@ import type { QueueRecord, QueueStats, WorkerRecord } from '../../operate/stats.
 import type { PartOptions } from '../../paused-part.ts';
 import type { ScheduleRun } from '../../postgres/operate/schedules.ts';
 import type { ChangedJob } from '../../postgres/reader.ts';
-import { type HandOptions, readHandJob } from '../../watch/by-hand.ts';
+import type { BatchRecord } from '../../watch/batch.ts';
+import { type HandBatch, type HandJob, type HandOptions, readHandCallbacks, readHandJob } from '../../watch/by-hand.ts';
 import type { WaitForOptions } from '../../watch/wait-for.ts';
 import { QueueRows, unlessMissing } from '../database.ts';
 import { type DeclarationRow, declaredOf, definitionOf, queueNames } from '../declaration.ts';
@@ -224,6 +225,35 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     const request = { ...readHandJob(queue, { ...options, kind, payload }), once };
     const added = await store.enqueue(request, undefined);
     return { ...added, id: `${queue}:${added.id}` };
+  }
+
+  /** How far a batch is. @param batch  such as `mail:1042` @throws NotFound, InvalidInput */
+  async batch(batch: string): Promise<BatchRecord> {
+    const { queue, id } = await this.#job(batch);
+    return { id: batch, queue: queue.name, ...(await queue.openBatch(id).progress()) };
+  }
+
+  /** Does nothing if it is sealed. @throws NotFound, InvalidInput */
+  async sealBatch(batch: string): Promise<void> {
+    const { queue, id } = await this.#job(batch);
+    await queue.openBatch(id).seal();
+  }
+
+  /** Makes an open batch, and then adds its first jobs, each row of them as a whole. @returns its id @throws NotFound, InvalidInput, Conflict */
+  async newBatch(queue: string, batch: HandBatch = {}, jobs: readonly HandJob[] = []): Promise<string> {
+    const opened = await this.#open(queue);
+    const callbacks = readHandCallbacks(queue, batch);
+    const parent = batch.parent === undefined ? undefined : (await this.#job(batch.parent)).id;
+    const id = `${queue}:${await opened.store.batches.make(callbacks, parent)}`;
+    if (jobs.length > 0) await this.addToBatch(id, jobs);
+    return id;
+  }
+
+  /** Adds jobs to an open batch, each row of them as a whole. @throws Conflict  it is sealed @throws NotFound, InvalidInput */
+  async addToBatch(batch: string, jobs: readonly HandJob[]): Promise<EnqueueResult[]> {
+    const { queue, id } = await this.#job(batch);
+    const added = await queue.openBatch(id).enqueueMany(jobs as never);
+    return added.map((job) => ({ id: `${queue.name}:${job}`, status: 'new', duplicate: false }));
   }
 
   async drain(queue: string, options: DrainOptions = {}): Promise<void> {
