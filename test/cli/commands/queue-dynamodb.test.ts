@@ -40,9 +40,9 @@ describe.skipIf(local.kind === 'dynalite')('queues on DynamoDB', () => {
     const queue = createQueue(engine, 'batches', { kinds: { send: {}, report: {} } });
     await queue.register();
     const callback = '{"kind":"report","payload":"all"}';
-    const { stdout } = await warmPawl(['batch', 'make', 'batches', '--on-done', callback, '-q', ...at]);
+    const { stdout, stderr } = await warmPawl(['batch', 'make', 'batches', '--on-done', callback, '-q', ...at]);
     const id = stdout.trim();
-    expect(id).toMatch(/^batches:\d+$/);
+    expect(id, stderr).toMatch(/^batches:\d+$/);
     const admin = createQueueAdmin(engine);
     const [job] = await admin.addToBatch(id, [{ kind: 'send', payload: 1 }]);
     expect(await json('batch', 'show', id)).toMatchObject({ id, queue: 'batches', total: 1, outstanding: 1 });

@@ -14,9 +14,9 @@ export function checkQueue(history: QueueOnDynamoHistory): Violation[] {
   const violation = (rule: string, about: string, ...story: unknown[]): void =>
     void found.push({ rule, about, story: story.map((each) => JSON.stringify(each)) });
   for (const one of asked) {
-    const { name, step } = one;
+    const { name } = one;
     const outcome = history.outcomes.get(name);
-    const isExpired = step.expires === 'past' && step.what === 'job';
+    const isExpired = hasExpired(one);
     if (isExpired && effectsOf(one).length > 0) violation('a job that has expired never runs', name, effectsOf(one));
     if (outcome === undefined) continue;
     const { status, completions } = outcome;
@@ -53,9 +53,14 @@ function* pairs(asked: readonly AskEvent[], answeredAt: ReadonlyMap<string, numb
   }
 }
 
+/** Saves have no such time. */
+function hasExpired({ step }: AskEvent): boolean {
+  return step.expires === 'past' && step.what === 'job';
+}
+
 function isBehindExpired({ after }: AskEvent, asked: readonly AskEvent[]): boolean {
   const parent = after === null ? undefined : asked.find(({ name }) => name === after);
-  return parent !== undefined && (parent.step.expires === 'past' || isBehindExpired(parent, asked));
+  return parent !== undefined && (hasExpired(parent) || isBehindExpired(parent, asked));
 }
 
 type Complain = (rule: string, about: string, ...story: unknown[]) => void;

@@ -96,7 +96,8 @@ async function listAll(cli: Cli, queue: string | undefined, { limit, before }: L
   return EXIT.done;
 }
 
-async function makeOne(cli: Cli, queue: string, { file, seal = false, ...callbacks }: MakeFlags): Promise<number> {
+async function makeOne(cli: Cli, queue: string, flags: MakeFlags): Promise<number> {
+  const { file, seal = false, onComplete, onError, onDone, parent } = flags;
   const jobs = file === undefined ? [] : readJobs(file, 'what --file names');
   const admin = await cli.admin();
   if (cli.globals.dryRun) {
@@ -104,7 +105,7 @@ async function makeOne(cli: Cli, queue: string, { file, seal = false, ...callbac
     cli.talk.say(`would make a batch in queue "${queue}" with ${jobs.length} jobs`);
     return EXIT.done;
   }
-  const id = await admin.newBatch(queue, callbacks as HandBatch, jobs);
+  const id = await admin.newBatch(queue, { onComplete, onError, onDone, parent } as HandBatch, jobs);
   if (seal) await admin.sealBatch(id, { signal: cli.signal });
   else cli.talk.say(`it is open; pawl batch seal ${id} lets it end`);
   return showOne(cli, id);
