@@ -2,7 +2,14 @@
 // is called from outside has to be pinned: fails on statements and views that call another. Those below name exactly what they call.
 import { readdirSync, readFileSync } from 'node:fs';
 
-const EXACT = ['actor_isolation_reason', 'capture_lock_key', 'lock_mode', 'queue_error', 'queue_size'];
+const EXACT = [
+  'actor_isolation_reason',
+  'capture_lock_key',
+  'lock_mode',
+  'queue_error',
+  'queue_has_watches',
+  'queue_size',
+];
 
 const migrations = readdirSync('sql', { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.sql'))

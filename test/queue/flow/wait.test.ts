@@ -1,8 +1,10 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Cancelled, InvalidInput, JobFailed, NotFound, TimedOut } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue, type Queue, type Unit, type Worker } from '../../../src/queue/index.ts';
 import { JobWaits } from '../../../src/queue/watch/waits.ts';
+import { receiptStep } from '../../../src/queue/work/transaction/statements.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
@@ -67,6 +69,23 @@ test.for(['lease', 'transaction'] as const)('a wait gives the result of the hand
   );
   expect(results).toEqual([{ n: 1 }, 'text', 0, false, [1, 'zwei', null], 'x'.repeat(5000)]);
   await registered(0);
+});
+
+test("under hold 'transaction' the statement that records the end of a job reports it, and no later look has to", async () => {
+  const queue = newQueue();
+  const { id } = await queue.enqueue('job', 7);
+  const wait = queue.waitFor(id, { timeout: '50s' });
+  await registered(1);
+  const [{ shard, number, of }] = (await engine.query(
+    statement('test.job', 'select shard, id::int as number, queue as of from pawl.queue_job order by id desc limit 1'),
+  )) as [{ shard: number; number: number; of: number }];
+  await engine.query(statement('test.take', 'delete from pawl.queue_ready where id = $1'), [number]);
+  const at = { claimedAt: new Date().toISOString(), processId: randomUUID() };
+  const receipt = receiptStep({ claim: 1, worker: 1, ...at, shard, queue: of, attempt: 1, id: number });
+  await engine.query(receipt.statement, [...receipt.values]);
+  // No worker runs that could look.
+  expect(await count('queue_watch_part')).toBe(0);
+  expect(await wait).toBeNull();
 });
 
 test('a run that follows another one waits from its enqueue on, and asks for nothing', async () => {

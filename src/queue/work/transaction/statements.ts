@@ -15,8 +15,8 @@ const RECEIPT = statement(
   'queue.receipt',
   `
 insert into pawl.queue_receipt_one (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, id)
-values ($1::bigint, $2::bigint, $3::timestamptz, clock_timestamp(), $4::uuid, $5::smallint, $6::smallint, $7::smallint, $8::bigint)
-returning pawl.queue_ended_alone(shard, id, queue)`,
+values ($1::bigint, $2::bigint, $3::timestamptz, clock_timestamp(), $4::uuid, $5::smallint, $6::smallint, $7::smallint,
+  case when pawl.queue_has_watches() then pawl.queue_ended_alone($5::smallint, $8::bigint, $6::smallint) else $8::bigint end)`,
 );
 
 /** By this lock a rescue finds the transactions of a dead worker: see pawl.queue_lanes(). */
