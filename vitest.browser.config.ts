@@ -5,7 +5,7 @@ import { defineConfig, type ViteUserConfig } from 'vitest/config';
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ['test/browser/**/*.browser.ts'],
-    globalSetup: ['test/support/servers/server.ts'],
+    globalSetup: ['test/support/servers/server.ts', 'test/support/servers/dynamodb-server.ts'],
     pool: 'forks',
     maxWorkers: 2,
     testTimeout: 120_000,

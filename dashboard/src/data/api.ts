@@ -17,6 +17,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Whether the database behind the API has such a part. False until that is known. */
+export function has(part: string): boolean {
+  return me.value?.parts !== undefined && me.value.parts[part] !== false;
+}
+
 /** The user; undefined until it is known, null when no user has logged in. */
 export const me = signal<Me | null | undefined>(undefined);
 

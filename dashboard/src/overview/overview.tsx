@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { SeriesCharts } from '../charts/series.tsx';
-import { me } from '../data/api.ts';
+import { has, me } from '../data/api.ts';
 import { live } from '../data/live.ts';
 import type { Live } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
@@ -20,7 +20,7 @@ export function OverviewPage(): JSX.Element {
       {now !== undefined && <Tiles of={now} />}
       <Attention />
       {me.value?.parts['dev'] === true && <Dev />}
-      <SeriesCharts path="series" />
+      {has('charts') && <SeriesCharts path="series" />}
       <BusiestQueues />
     </>
   );

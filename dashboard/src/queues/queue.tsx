@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { Heat } from '../charts/heat.tsx';
 import { Kinds } from '../charts/kinds.tsx';
 import { SeriesCharts } from '../charts/series.tsx';
-import { can } from '../data/api.ts';
+import { can, has } from '../data/api.ts';
 import { useResource } from '../data/resource.ts';
 import type { Queue, Stats } from '../data/types.ts';
 import { AddJob } from '../jobs/add-job.tsx';
@@ -84,9 +84,13 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
           <Loaded of={diagnosis}>{({ findings }) => <Reasons of={findings.map(reasonOf)} />}</Loaded>
         </div>
       </Card>
-      <SeriesCharts path={`${at}/series`} queue={name} kinds={queue.data?.kinds ?? []} />
-      <Kinds queue={name} />
-      <Heat path={`${at}/series`} />
+      {has('charts') && (
+        <>
+          <SeriesCharts path={`${at}/series`} queue={name} kinds={queue.data?.kinds ?? []} />
+          <Kinds queue={name} />
+          <Heat path={`${at}/series`} />
+        </>
+      )}
       <JobTable queue={name} />
       {isAdding && queue.data !== undefined && (
         <AddJob

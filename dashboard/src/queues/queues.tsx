@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { Kinds } from '../charts/kinds.tsx';
 import { Gauge, Spark } from '../charts/spark.tsx';
-import { can } from '../data/api.ts';
+import { can, has } from '../data/api.ts';
 import { recent } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
 import type { Queue, QueueList } from '../data/types.ts';
@@ -38,7 +38,7 @@ export function QueuesPage(): JSX.Element {
         }
       />
       <QueueList />
-      <Kinds />
+      {has('charts') && <Kinds />}
     </>
   );
 }

@@ -16,6 +16,7 @@ const TABLE_PARTS = {
   jobs: false,
   errors: false,
   topics: false,
+  charts: false,
   history: false,
   admin: false,
 } as const;

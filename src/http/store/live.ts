@@ -29,7 +29,7 @@ export interface LiveSnapshot {
   readonly at: string;
   readonly queues: readonly {
     readonly name: string;
-    readonly stats: Readonly<Record<string, number | string | null>>;
+    readonly stats: Readonly<Record<string, number | string | null | readonly unknown[]>>;
   }[];
   readonly locks: { readonly held: number; readonly waiting: number };
   readonly actors: readonly {

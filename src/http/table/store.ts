@@ -69,7 +69,7 @@ class TableLive extends LiveStore {
     const names = (await this.#admin.list()).map(({ name }) => name);
     const queues = await Promise.all(
       names.map(async (name) => {
-        const { pausedAt, pausedParts: _parts, paused: _paused, ...figures } = await this.#admin.stats(name);
+        const { pausedAt, paused: _paused, ...figures } = await this.#admin.stats(name);
         return { name, stats: { ...figures, pausedAt: pausedAt?.toISOString() ?? null } };
       }),
     );
