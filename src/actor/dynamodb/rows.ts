@@ -120,8 +120,12 @@ export function heldOf(type: number, actor: number): Key {
 }
 
 /** Actors of a type that are held, since their state is paused. */
-export function pausedOf(type: number, actor: number): Key {
-  return { pk: `actors:paused:${type}`, sk: `${HELD.first}${digits(actor, 16)}` };
+export function pausedOf(type: number, actor: number, name: string): Key {
+  return { pk: pausedKey(type), sk: `${HELD.first}${digits(actor, 16)}#${name}` };
+}
+
+export function pausedKey(type: number): string {
+  return `actors:paused:${type}`;
 }
 
 /** Where final actors of a type are looked for whose time is over. */

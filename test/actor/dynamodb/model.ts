@@ -173,7 +173,9 @@ export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
       ...flyingSteps(state),
       ...pauseSteps(state, options),
       ...familySteps(state),
-      ...(state.now === 0 && naps + failures > 0 ? [{ what: 'time passes', state: { ...state, now: 1 } }] : []),
+      ...(state.now < (failures > 0 ? 2 : 1) && naps + failures > 0
+        ? [{ what: 'time passes', state: { ...state, now: 1 } }]
+        : []),
     ],
     fault: (state) => faultOf(state),
     isOver: (state) =>

@@ -1,7 +1,7 @@
 // Explores every order of the requests of workers that hold an actor, since its state is paused, and of operators who pause and resume that
 // state, with doubled requests. Every decision is made by the functions of the library, and every write is one of their changes.
 import { claimed, F, isFree, readHead } from '../../../src/actor/dynamodb/heads/head.ts';
-import { heldByPause, letGo, namedBy } from '../../../src/actor/dynamodb/heads/pause.ts';
+import { heldByPause, holdName, letGo } from '../../../src/actor/dynamodb/heads/pause.ts';
 import { STATE_PAUSED } from '../../../src/actor/dynamodb/heads/wake.ts';
 import { applied, type Change, type Fields, isApplied } from '../../../src/engine/dynamodb/index.ts';
 import type { Protocol, Step } from '../../support/history/explore.ts';
@@ -20,14 +20,15 @@ export type PausesPlant =
   | 'the type is read before the row is put'
   | 'an actor that is only named keeps its fence'
   | 'an actor that is let go keeps its fence'
-  | 'any row is removed';
+  | 'any row is removed'
+  | 'rows of two holds have one name';
 
 type Write =
   | { readonly kind: 'head'; readonly change: Change }
   /** With a row of the line in the same transaction. */
   | { readonly kind: 'wake'; readonly change: Change }
-  | { readonly kind: 'name'; readonly row: Fields }
-  | { readonly kind: 'unname'; readonly row: Fields }
+  | { readonly kind: 'name'; readonly row: string }
+  | { readonly kind: 'unname'; readonly row: string }
   | { readonly kind: 'drop line'; readonly row: number };
 
 interface Worker {
@@ -40,8 +41,8 @@ interface Worker {
 
 interface Operator {
   readonly at: 'rest' | 'lists' | 'looks' | 'writes';
-  /** The row that it has read. */
-  readonly named: Fields | null;
+  /** The rows that it has read, and not yet looked after. */
+  readonly named: readonly string[];
   readonly todo: readonly Write[];
 }
 
@@ -50,7 +51,7 @@ export interface PausesState {
   readonly left: { readonly pauses: number; readonly doubles: number };
   /** The head of the actor; it is over once it is claimed. */
   readonly head: Fields;
-  readonly named: Fields | null;
+  readonly named: readonly string[];
   /** Rows of the line, by number. */
   readonly line: readonly number[];
   readonly rows: number;
@@ -59,8 +60,9 @@ export interface PausesState {
   readonly flying: readonly Write[];
 }
 
+const ANY = 'any';
 const RESTING = { at: 'rest', row: 0, head: null, todo: [] } as const;
-const IDLE = { at: 'rest', named: null, todo: [] } as const;
+const IDLE = { at: 'rest', named: [], todo: [] } as const;
 
 export function pausesModel(options: PausesModelOptions): Protocol<PausesState> {
   return {
@@ -68,7 +70,7 @@ export function pausesModel(options: PausesModelOptions): Protocol<PausesState> 
       isPaused: false,
       left: { pauses: options.pauses, doubles: options.doubles ?? 0 },
       head: { [F.createdAt]: 0, [F.visit]: 1, [F.wakeAt]: 0, [F.state]: 's' },
-      named: null,
+      named: [],
       line: [1],
       rows: 1,
       workers: Array.from({ length: options.workers }, () => RESTING),
@@ -109,9 +111,9 @@ function after(state: PausesState, write: Write): Partial<PausesState> | undefin
       return write.kind === 'head' ? { head } : { head, rows, line: [...state.line, rows] };
     }
     case 'name':
-      return { named: write.row };
+      return { named: [...state.named.filter((row) => row !== write.row), write.row].sort() };
     case 'unname':
-      return JSON.stringify(state.named) === JSON.stringify(write.row) ? { named: null } : undefined;
+      return { named: write.row === ANY ? [] : state.named.filter((row) => row !== write.row) };
     case 'drop line':
       return { line: state.line.filter((row) => row !== write.row) };
   }
@@ -133,7 +135,10 @@ function workerSteps(state: PausesState, index: number, { plant }: PausesModelOp
         const claim = claimed(head, { worker: 7001, now: 0, retryMs: 0, inbox: [], answered: [] });
         const claims = become('claims it', { at: 'writes', todo: [{ kind: 'head', change: claim.change }, drop] });
         // It may have read the types a little earlier: before the pause, or before its end.
-        const names: Write = { kind: 'name', row: namedBy(head) };
+        const names: Write = {
+          kind: 'name',
+          row: plant === 'rows of two holds have one name' ? 'one' : holdName(head),
+        };
         const isEarly = plant === 'the type is read before the row is put' && state.isPaused;
         const held: Write[] = isEarly ? [names, { kind: 'head', change: heldByPause(head) }, drop] : [names];
         return [claims, become('names it', { at: 'writes', row, head: state.head, todo: held })];
@@ -172,11 +177,12 @@ function operatorSteps(state: PausesState, { plant }: PausesModelOptions): Step<
     case 'lists':
       return [
         ...all,
-        state.named === null ? become('finds none', IDLE) : become('finds it', { at: 'looks', named: state.named }),
+        state.named.length === 0 ? become('finds none', IDLE) : become('finds it', { at: 'looks', named: state.named }),
       ];
     case 'looks': {
       const look = letGo(readHead(state.head), 0);
-      const unname: Write = { kind: 'unname', row: me.named ?? {} };
+      const [row = ''] = me.named;
+      const unname: Write = { kind: 'unname', row };
       const isSkipped = plant === 'an actor that is only named keeps its fence' && look.kind === 'fence';
       if (look.kind === 'drop' || isSkipped) return [...all, become('drops its row', { at: 'writes', todo: [unname] })];
       const { [F.fence]: _, ...unfenced } = look.change.set;
@@ -188,12 +194,13 @@ function operatorSteps(state: PausesState, { plant }: PausesModelOptions): Step<
     }
     case 'writes': {
       const forced = (write: Write): Write =>
-        plant === 'any row is removed' && write.kind === 'unname' ? { kind: 'unname', row: state.named ?? {} } : write;
+        plant === 'any row is removed' && write.kind === 'unname' ? { kind: 'unname', row: ANY } : write;
       return [
         ...all,
         ...writeSteps(state, me.todo.map(forced), become, (write, isDone): Partial<Operator> => {
-          if (!isDone && write.kind !== 'unname') return { at: 'lists', named: null, todo: [] };
-          return me.todo.length === 1 ? IDLE : { todo: me.todo.slice(1) };
+          if (!isDone && write.kind !== 'unname') return { at: 'lists', named: [], todo: [] };
+          if (me.todo.length > 1) return { todo: me.todo.slice(1) };
+          return me.named.length === 1 ? IDLE : { at: 'looks', named: me.named.slice(1), todo: [] };
         }),
       ];
     }

@@ -35,6 +35,7 @@ const PLANTS: [PausesPlant, PausesModelOptions][] = [
   ['an actor that is only named keeps its fence', { workers: 1, pauses: 1 }],
   ['an actor that is let go keeps its fence', { workers: 1, pauses: 2 }],
   ['any row is removed', { workers: 1, pauses: 2 }],
+  ['rows of two holds have one name', { workers: 2, pauses: 2 }],
 ];
 
 test.each(PLANTS)('a planted bug is found: %s', (plant, options) => {

@@ -3,17 +3,16 @@
  * the head. Who ends the pause changes the type, then reads these rows, then looks at each head. So either the holder sees that the pause is
  * over, or its row is seen.
  *
- * A row says only that somebody has to look: a late request may have written it over another one. So what is done about it depends on the head
- * alone, and it is removed on condition that it is the one that was read: whatever leaves an actor free changes its fence, and
- * so no later hold writes the same row.
+ * A row says only that the head has to be looked at: it may come late. Its key names epoch and fence, and whatever leaves an actor free changes
+ * its fence: so no request of an earlier hold writes or removes the row of a later one.
  */
-import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
+import type { Change } from '../../../engine/dynamodb/index.ts';
 import { type ActorHead, F, unchanged } from './head.ts';
 import { STATE_PAUSED } from './wake.ts';
 
-/** The row of an actor that is about to be held. */
-export function namedBy({ epoch, fence, state }: ActorHead): Fields {
-  return { e: epoch, n: fence, s: state };
+/** The name of the row of an actor that is about to be held. */
+export function holdName({ epoch, fence }: ActorHead): string {
+  return `${epoch}.${fence}`;
 }
 
 /** Holds an actor that is due. */

@@ -3,9 +3,9 @@ import { sleep } from '../../../base/time/clock.ts';
 import { fieldsOf, type Item, written } from '../../../engine/dynamodb/index.ts';
 import { type ActorRows, freshName, lineFor, wakeWrite } from '../database.ts';
 import { type ActorHead, ALONE, F } from '../heads/head.ts';
-import { heldByPause, letGo, namedBy } from '../heads/pause.ts';
+import { heldByPause, holdName, letGo } from '../heads/pause.ts';
 import { STATE_PAUSED } from '../heads/wake.ts';
-import { HELD, headOf, pausedOf, sortKey } from '../rows.ts';
+import { HELD, headOf, pausedKey, pausedOf, sortKey } from '../rows.ts';
 import type { TypeRow, Types } from '../types.ts';
 
 const MOST_TRIES = 20;
@@ -22,7 +22,7 @@ export class StatePauses {
 
   /** @returns whether it is held: the rows by which it was found are over */
   async hold(actor: number, head: ActorHead, type: TypeRow): Promise<boolean> {
-    await this.#rows.put(pausedOf(type.id, actor), namedBy(head));
+    await this.#rows.put(pausedOf(type.id, actor, holdName(head)), { s: head.state });
     if (!(await this.#types.isPausedNow(type, head.state))) return false;
     const { isDone, fields } = await this.#rows.change(headOf(actor), heldByPause(head));
     return isDone || fields[F.held] === STATE_PAUSED;
@@ -31,7 +31,7 @@ export class StatePauses {
   /** The pause is over, and the type says so: all that it holds is due. */
   async release(type: TypeRow, state: string): Promise<void> {
     for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
-      const items = await this.#rows.all(pausedOf(type.id, 0).pk, HELD.first, HELD.last);
+      const items = await this.#rows.all(pausedKey(type.id), HELD.first, HELD.last);
       const mine = items.filter((item) => fieldsOf(item)['s'] === state);
       const done = await Promise.all(mine.map((item) => this.#releaseOne(type, item)));
       if (done.every(Boolean)) return;
@@ -42,7 +42,8 @@ export class StatePauses {
 
   /** @returns whether its row is over, and gone */
   async #releaseOne(type: TypeRow, item: Item): Promise<boolean> {
-    const actor = Number(sortKey(item).slice(2));
+    const [, id = '0', name = ''] = sortKey(item).split('#');
+    const actor = Number(id);
     const head = await this.#rows.head(actor);
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
     const look = letGo(head, now);
@@ -52,7 +53,7 @@ export class StatePauses {
       const change = { key: headOf(actor), written: written(look.change) };
       if (!(await this.#rows.together(look.kind === 'wake' ? [change, wakeWrite(line, row)] : [change]))) return false;
     }
-    await this.#rows.dropIf(pausedOf(type.id, actor), fieldsOf(item));
+    await this.#rows.drop(pausedOf(type.id, actor, name));
     return true;
   }
 }
