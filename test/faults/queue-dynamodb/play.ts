@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { QueryCommand } from '@aws-sdk/client-dynamodb';
-import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { QueryCommand, ScanCommand } from '@aws-sdk/client-dynamodb';
+import { dynamodb, fieldsOf } from '../../../src/engine/dynamodb/index.ts';
 import { type Place, placeOf } from '../lock/dynamo-ground.ts';
 import { borrowLocal } from '../lock/local.ts';
 import type { Member, Note } from '../member/member.ts';
@@ -36,6 +36,7 @@ export function playQueue(
       if (story !== undefined)
         complaints.push({ rule: 'a process stops when it is told to', about: member.name, story: [story] });
     }
+    complaints.push(...(await endedTwice(place)));
     const events = await eventsOf(members);
     const history = {
       events,
@@ -71,7 +72,7 @@ async function drained(
   queue: FaultyQueue,
   place: Place,
   members: readonly Member[],
-): Promise<{ rule: string; about: string; story: string[] }[]> {
+): Promise<QueueOnDynamoHistory['complaints']> {
   let waiting: string[] = [];
   let seen = -1;
   for (let since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(300)) {
@@ -120,6 +121,23 @@ async function readOutcomes(queue: FaultyQueue, events: readonly Note<QueueEvent
     outcomes.set(event.name, { id, status, completions: history.filter(({ to }) => to === 'complete').length });
   }
   return outcomes;
+}
+
+/** The heads count each job that they let go of as complete; a history tells only one end of each. The table has one queue. */
+async function endedTwice({ client, table }: Place): Promise<QueueOnDynamoHistory['complaints']> {
+  const { Items = [] } = await client.send(new ScanCommand({ TableName: table, ConsistentRead: true }));
+  let counted = 0;
+  const complete = new Set<string>();
+  for (const item of Items) {
+    const [pk = '', sk = ''] = [item['pk']?.S, item['sk']?.S];
+    const fields = fieldsOf(item as Parameters<typeof fieldsOf>[0]);
+    if (sk === 'head') for (const [name, n] of Object.entries(fields)) counted += name.startsWith('r:') ? Number(n) : 0;
+    if (!sk.startsWith('o#')) continue;
+    const list: [number, string][] = JSON.parse(String(fields['y']));
+    for (const [index, to] of list) if (to === 'complete') complete.add(`${pk} ${sk.split('#')[1]} ${index}`);
+  }
+  const story = [`${counted} counted, ${complete.size} complete`];
+  return counted > complete.size ? [{ rule: 'no job ends twice', about: 'the queue', story }] : [];
 }
 
 async function readEffects({ client, table }: Place): Promise<Map<string, Effect[]>> {

@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type DynamoClient, type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { define } from '../../../src/queue/declare/define.ts';
+import { readRecords, writeRecords } from '../../../src/queue/dynamodb/records.ts';
 import { DynamoQueueStore } from '../../../src/queue/dynamodb/store.ts';
 import { Pruning } from '../../../src/queue/dynamodb/work/pruning.ts';
 import { createQueue } from '../../../src/queue/index.ts';
@@ -61,6 +62,29 @@ describe.skipIf(local.kind === 'dynalite')('jobs that are changed by hand on Dyn
     await again.stop();
     expect(ran).toBe(2);
     expect((await queue.get(id)).status).toBe('complete');
+  });
+
+  // Invariant Q2.
+  test('what a settlement writes again, or too late, is no second end of its job', async () => {
+    const definition = define(fresh(), { kinds: KINDS });
+    const queue = createQueue(engine, definition.name, { kinds: KINDS });
+    const store = new DynamoQueueStore(engine, definition);
+    const worker = queue.work({ send: () => {} });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    // So that the claim of the job is not the first of its shard.
+    await queue.enqueue('send', {});
+    await queue.drain();
+    const id = Number((await queue.enqueue('send', {})).id);
+    await queue.drain();
+    const [record] = await readRecords(store.rows, id);
+    if (record === undefined) throw new Error('a complete job has a record');
+    const { token, processId, claimedAt } = record;
+    const write = (of: number, part: string): Promise<void> =>
+      writeRecords(store.rows, [record], { shard: 0, token: of, part, processId, claimedAt, historyMs: 1000 });
+    await write(token, 'again');
+    await write(token - 1, 'by a worker that was taken for dead');
+    const history = await queue.history(String(id));
+    expect(history.map(({ reason }) => reason)).toEqual(['enqueue', 'claim', 'worker lost', 'claim', 'complete']);
   });
 
   // Invariant Q1.

@@ -10,6 +10,8 @@ import { isIn } from '../heads/spans.ts';
 import { delayOf, progressOf } from '../rows.ts';
 import type { DynamoQueueStore } from '../store.ts';
 import { attemptOf, backUntil, type FoundJob, findJob, holderOf } from './standing.ts';
+import { transitionsOf } from './transitions.ts';
+
 /** Reads the jobs of a queue for people. */
 export class DynamoQueueReader {
   readonly #store: DynamoQueueStore;
@@ -56,33 +58,7 @@ export class DynamoQueueReader {
   }
 
   async history(id: string): Promise<JobTransition[]> {
-    const { enqueuedAt, records } = await findJob(this.#rows, this.#definition, id);
-    const first = {
-      from: null,
-      to: 'new',
-      attempt: 0,
-      processId: null,
-      worker: null,
-      reason: 'enqueue',
-      error: null,
-    } as const;
-    const all: JobTransition[] = [{ ...first, at: new Date(enqueuedAt) }];
-    for (const { to, attempt, reason, error, processId, claimedAt, at } of records) {
-      const shared = { attempt, processId, worker: null };
-      if (claimedAt !== null) {
-        all.push({ ...shared, at: new Date(claimedAt), from: 'new', to: 'in-progress', reason: 'claim', error: null });
-      }
-      const from = claimedAt === null ? ('new' as const) : ('in-progress' as const);
-      all.push({
-        ...shared,
-        at: new Date(at),
-        from,
-        to: to === 'retry' || to === 'release' ? 'new' : to,
-        reason,
-        error,
-      });
-    }
-    return all;
+    return transitionsOf(await findJob(this.#rows, this.#definition, id));
   }
 
   async explain(id: string, kindName: ReadonlyMap<number, string>): Promise<Explanation> {
