@@ -100,7 +100,8 @@ function chargeOf({ held, since, ranMs, outcome, isSent }: UnconfirmedUnit, erro
     worker,
     ids: unit.jobs.map(({ number }) => number),
     attempts: isSent ? unit.jobs.map(({ attempt }) => attempt) : null,
-    ends: lostResult,
+    // What is not to be tried again, as by NoRetry, is not: that it says so needs nothing of what was rolled back.
+    ends: lostResult || failed?.to === 'error',
     reason: lostResult ? 'result refused' : (failed?.reason ?? 'transaction lost'),
     error: isRefused
       ? `the database refused the outcome of this attempt: ${why}`

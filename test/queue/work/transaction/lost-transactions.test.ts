@@ -8,7 +8,14 @@ import {
   postgres,
   statement,
 } from '../../../../src/engine/postgres/index.ts';
-import { createQueue, type Queue, type Unit, type Worker, type WorkOptions } from '../../../../src/queue/index.ts';
+import {
+  createQueue,
+  NoRetry,
+  type Queue,
+  type Unit,
+  type Worker,
+  type WorkOptions,
+} from '../../../../src/queue/index.ts';
 import { awakeMs } from '../../../support/awake.ts';
 import { freshDatabase } from '../../../support/database.ts';
 import { eventually, until } from '../../../support/eventually.ts';
@@ -99,6 +106,26 @@ async function cut({ eye }: Stage, unit: Unit): Promise<void> {
 async function aborted({ signal }: Unit): Promise<void> {
   if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
 }
+
+test('a job that is not to be tried again ends in error, although the transaction that says so is lost', async () => {
+  const stage = await open();
+  const other = await SqlSession.open(stage.url);
+  onTestFinished(() => other.end());
+  const told = await stage.work(async () => {
+    await sleep(150);
+    throw new NoRetry('it is of no use');
+  }, ALONE);
+  await other.client.query('begin; lock table pawl.queue_dead in access exclusive mode');
+  const { id } = await stage.queue.enqueue('job', 'cut');
+  const ending = `select pid from pg_stat_activity
+    where wait_event_type = 'Lock' and query like '%queue_settle%' and datname = current_database()`;
+  const pid = await until('its outcome has been sent, and waits', () => stage.eye.one<number | undefined>(ending));
+  await stage.eye.one('select pg_terminate_backend($1)', [pid]);
+  await other.client.query('commit');
+  await until('it has an outcome', async () => (await stage.reasons(id)).includes('no retry'));
+  expect(await stage.status(id)).toBe('error');
+  expect(told.failed).toEqual(['error']);
+});
 
 test.for([undefined, 'k'])(
   'a job whose transaction the server ends has spent an attempt, and ends in error when it has none left (key: %s)',
