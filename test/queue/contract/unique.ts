@@ -50,7 +50,8 @@ export function uniquePromises(hold: Fixture['hold'], open: () => Promise<Fixtur
         signal.throwIfAborted();
       },
     });
-    await queue.drain();
+    // A job that is tried again is delayed for a moment.
+    await queue.drain({ delayed: true });
     expect(seen).toHaveLength(4);
     expect(new Set(seen)).toEqual(new Set(['cancelled 1', 'complete 1', 'error 1', 'error 2']));
     for (const end of ends) {
