@@ -416,3 +416,16 @@ test('a comparison asks the log a few times, and not for each page, which of the
   // For 2, 4, 8, 16, 32 and 38 of the 100 that differ.
   expect(sent().filter((each) => each.includes('capture.dirty_among'))).toHaveLength(6);
 });
+
+test('a back-fill goes on after a page that has lost a race', async () => {
+  const { capture, projection, client, diff } = await openScene();
+  await capture.apply();
+  await client.query(`create sequence races;
+    create function lose_race() returns trigger language plpgsql as $$ begin
+      if nextval('public.races') = 3 then raise 'deadlock detected' using errcode = '40P01'; end if;
+      return new;
+    end $$;
+    create trigger lose before insert on order_search for each row execute function lose_race()`);
+  await projection.backfill({ batch: 25 });
+  expect(await diff()).toBe(0);
+});
