@@ -1,4 +1,4 @@
-import { Conflict, InvalidInput } from '../base/errors.ts';
+import { Conflict, InvalidInput, SerializationFailed } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { Lazy } from '../base/lazy.ts';
 import { bool, checkOptions, func, integer, signal as signalOption } from '../base/options/options.ts';
@@ -46,6 +46,9 @@ export interface ReconcileOptions {
   readonly onProgress?: ((progress: Progress) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
+
+/** A back-fill gives up when as many pages in a row, and one more, lose a race. */
+const MOST_LOST_RACES = 4;
 
 /** A table that follows the entities of a capture. */
 export class Projection {
@@ -96,14 +99,20 @@ export class Projection {
     });
     const { sweeps, sweep } = await this.open();
     await this.#engine.transaction((tx) => sweeps.start(tx, again));
-    for (;;) {
+    for (let lostRaces = 0; ; ) {
       signal?.throwIfAborted();
-      const page = await sweep.page(batch);
+      // A page is one transaction: one that loses a race, as a deadlock with a TRUNCATE, leaves nothing, and is written again.
+      const page = await sweep.page(batch).catch((error: unknown) => {
+        lostRaces += 1;
+        if (!(error instanceof SerializationFailed) || lostRaces > MOST_LOST_RACES) throw error;
+        return undefined;
+      });
+      if (page !== undefined) lostRaces = 0;
       const progress = page ?? (await sweeps.progress());
       if (progress === undefined) throw new Conflict('the back-fill ended early: the capture was detached meanwhile');
       onProgress(progress);
       if (progress.phase === 'done') return progress;
-      if (page === undefined) await sleep(20); // a worker has the next page
+      if (page === undefined) await sleep(20); // a worker has the next page, or the race was lost to a longer one
     }
   }
 

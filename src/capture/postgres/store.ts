@@ -148,10 +148,9 @@ export class CaptureStore {
    * A transaction at read committed: statements after a claim must see what was committed before them. It fails where
    * row-level security hides rows, since a hidden entity looks like a deleted one.
    * @param deadlineMs  how long to wait for the answer of each statement; default: no limit
-   * @param retries  how often it is repeated after a lost race, such as a deadlock with a TRUNCATE
    */
-  transaction<T>(fn: (tx: Transaction) => Promise<T>, deadlineMs?: number, retries = 0): Promise<T> {
-    return this.#engine.transaction(fn, { isolation: 'read committed', retries, deadlineMs, seesAll: true });
+  transaction<T>(fn: (tx: Transaction) => Promise<T>, deadlineMs?: number): Promise<T> {
+    return this.#engine.transaction(fn, { isolation: 'read committed', retries: 0, deadlineMs, seesAll: true });
   }
 
   /** Whether there is anything to do. One round trip; an idle worker mostly makes no other. */

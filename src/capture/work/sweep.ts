@@ -3,9 +3,6 @@ import type { CaptureStore } from '../postgres/store.ts';
 import type { Progress, SweepStore } from '../postgres/sweep.ts';
 import { isNobodysFault, type Projector } from './projector.ts';
 
-/** A page that loses a race leaves nothing, and is written again: the program that waits for a back-fill does not notice. */
-const LOST_RACES = 4;
-
 /**
  * Goes through all entities once, page by page in the order of their keys: first those that exist, then those that are only
  * in the target. Each page and the new position are one transaction, so any worker continues where another stopped. Changes
@@ -30,18 +27,14 @@ export class Sweep {
     if (!(await this.#sweeps.isOpen(deadlineMs))) return undefined;
     let keys: readonly string[] = [];
     try {
-      return await this.#store.transaction(
-        async (tx) => {
-          const place = await this.#sweeps.take(tx, deadlineMs);
-          if (place === undefined) return undefined;
-          const page = await this.#sweeps.page(tx, place, size);
-          keys = page.keys;
-          await this.#write(tx, page.keys);
-          return this.#sweeps.move(tx, place, page);
-        },
-        deadlineMs,
-        LOST_RACES,
-      );
+      return await this.#store.transaction(async (tx) => {
+        const place = await this.#sweeps.take(tx, deadlineMs);
+        if (place === undefined) return undefined;
+        const page = await this.#sweeps.page(tx, place, size);
+        keys = page.keys;
+        await this.#write(tx, page.keys);
+        return this.#sweeps.move(tx, place, page);
+      }, deadlineMs);
     } catch (error) {
       if (keys.length === 0 || isNobodysFault(error)) throw error;
       return this.#stepOver(size, deadlineMs);
