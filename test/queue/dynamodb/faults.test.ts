@@ -119,6 +119,17 @@ function failing(choose: (index: number) => Fault): DynamoClient {
 }
 
 describe.skipIf(local.kind === 'dynalite')('requests', () => {
+  test('a batch is done although more batches than one check reads stay open before it', async () => {
+    const queue = queueOn(fresh());
+    await queue.register();
+    for (let made = 0; made < 110; made += 10) await Promise.all(Array.from({ length: 10 }, () => queue.batch({})));
+    const batch = await queue.batch({ onDone: { kind: 'job', payload: { name: 'done' } } });
+    await batch.enqueueMany([{ kind: 'job', payload: { name: 'member' } }]);
+    await batch.seal();
+    const ran = await workHere(queue);
+    await eventually(() => expect(ran).toEqual(['member', 'done']), 20_000);
+  });
+
   // Invariants Q1, Q2.
   test.for(FAULTS)('when %s, each job is complete in the end, and a key keeps its order', async ([, choose]) => {
     const name = fresh();

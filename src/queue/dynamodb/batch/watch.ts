@@ -1,7 +1,6 @@
 /** Counts the members of batches that have ended, and enqueues the callbacks of a batch once all have. */
 import { InvalidInput, NotFound, NotSupported } from '../../../base/errors.ts';
 import { isObject } from '../../../base/options/shape.ts';
-import { now } from '../../../base/time/clock.ts';
 import { type Change, Expression, type PartialWrite, TTL, written } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueIds } from '../../store.ts';
@@ -27,9 +26,7 @@ import {
 } from './head.ts';
 import { endedOf, jobsOf, type Member, readMember, sumOf } from './members.ts';
 
-/** A worker looks no more often, unless a job of a batch has ended in its process. */
-const LOOK_MS = 500;
-/** Batches of a shard that are read at a time, and rows of members that it reads at a time. */
+/** Batches of a shard that one check reads, and rows of members that it reads at a time. */
 const MOST_BATCHES = 100;
 const PAGE = 100;
 /** Members that are counted in one transaction, which has at most 100 rows. */
@@ -50,7 +47,8 @@ export class BatchWatch {
   readonly #ids: () => Promise<QueueIds>;
   readonly #awaited: AwaitedJobs;
   readonly #homes: Homes;
-  readonly #lookedAt = new Map<number, number>();
+  /** By shard, where the next check goes on: batches that stay open must not keep others from being looked at. */
+  readonly #from = new Map<number, string>();
 
   constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>, awaited: AwaitedJobs) {
     this.#rows = rows;
@@ -65,12 +63,13 @@ export class BatchWatch {
    * @returns whether a batch is done now
    */
   async look(shard: number): Promise<boolean> {
-    const lookedAt = this.#lookedAt.get(shard) ?? -Infinity;
-    if (now() - lookedAt < LOOK_MS && !this.#awaited.isHurried(shard)) return false;
-    this.#lookedAt.set(shard, now());
-    const awaited = new Set<JobRef>();
-    this.#awaited.set(shard, awaited);
-    const items = await this.#rows.range(this.#rows.shard(shard), WATCHES.first, WATCHES.last, MOST_BATCHES);
+    const awaited = this.#awaited.beginCheck(shard);
+    if (awaited === undefined) return false;
+    const from = this.#from.get(shard) ?? WATCHES.first;
+    const { items, isWhole } = await this.#rows.page(this.#rows.shard(shard), from, WATCHES.last, MOST_BATCHES);
+    const last = items.at(-1)?.sk;
+    if (isWhole || last === undefined || !('S' in last)) this.#from.delete(shard);
+    else this.#from.set(shard, `${last.S}~`);
     let isMoved = false;
     for (const { sk } of items) {
       const id = sk !== undefined && 'S' in sk ? String(Number(sk.S.slice(WATCHES.first.length))) : '';

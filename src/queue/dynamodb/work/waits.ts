@@ -44,15 +44,24 @@ const PAGE = 100;
 const MOST_PAGES = 10;
 const MOST_KNOWN = 10_000;
 
-/** What a process knows about jobs of a queue that others wait for, by the shard of those. */
+/** What a process knows about jobs of a queue that others wait for, by the shard of those; and when it looks at these again. */
 export class AwaitedJobs {
   readonly #byShard = new Map<number, ReadonlySet<JobRef>>();
+  readonly #checkedAt = new Map<number, number>();
   readonly #hurried = new Set<number>();
 
-  /** The first job that each waiting one waits for. */
-  set(shard: number, jobs: ReadonlySet<JobRef>): void {
-    this.#byShard.set(shard, jobs);
+  /**
+   * Begins a check of what waits in a shard, before it reads that: what ends from now on is told again.
+   * @returns takes the first job that each of these waits for; undefined when it is too early
+   */
+  beginCheck(shard: number): Set<JobRef> | undefined {
+    const checkedAt = this.#checkedAt.get(shard) ?? -Infinity;
+    if (now() - checkedAt < LOOK_MS && !this.#hurried.has(shard)) return undefined;
+    this.#checkedAt.set(shard, now());
     this.#hurried.delete(shard);
+    const jobs = new Set<JobRef>();
+    this.#byShard.set(shard, jobs);
+    return jobs;
   }
 
   /** These have ended. @returns whether something may have waited for them */
@@ -62,10 +71,6 @@ export class AwaitedJobs {
       for (const [shard, jobs] of this.#byShard) if (jobs.has(id)) this.#hurried.add(shard);
     }
     return this.#hurried.size > 0;
-  }
-
-  isHurried(shard: number): boolean {
-    return this.#hurried.has(shard);
   }
 }
 
@@ -78,7 +83,6 @@ export class Waits {
   /** How jobs have ended: that is decided once. */
   readonly #ends = new Map<JobRef, ParentEnd>();
   readonly #askedAt = new Map<JobRef, number>();
-  readonly #lookedAt = new Map<number, number>();
   readonly #from = new Map<number, string>();
 
   constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>, awaited: AwaitedJobs) {
@@ -94,13 +98,9 @@ export class Waits {
    * @returns whether a job was let go
    */
   async look(shard: number): Promise<boolean> {
-    const lookedAt = this.#lookedAt.get(shard) ?? -Infinity;
-    if (now() - lookedAt < LOOK_MS && !this.#awaited.isHurried(shard)) return false;
-    this.#lookedAt.set(shard, now());
+    const awaited = this.#awaited.beginCheck(shard);
+    if (awaited === undefined) return false;
     const pk = this.#rows.shard(shard);
-    const awaited = new Set<JobRef>();
-    // Before it reads them: what ends from now on is told again.
-    this.#awaited.set(shard, awaited);
     const asked = new Set<JobRef>();
     let isMoved = false;
     for (let pages = 0; pages < MOST_PAGES; pages += 1) {
