@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -107,7 +108,7 @@ describe('a writer that is killed', () => {
     await store.put(object, Buffer.from('bad!'));
     expect(await problemsOf(files, store)).toEqual(['a version 1 has other bytes']);
     await store.remove(object);
-    const stranger = object.replace(/^../, '00');
+    const stranger = randomUUID().replace(/^../, '00');
     await store.put(stranger, Buffer.from('x'));
     expect(await problemsOf(files, store)).toEqual(['a version 1 has no object', `${stranger} belongs to no version`]);
   });

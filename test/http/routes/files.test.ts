@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
@@ -171,7 +171,7 @@ test('what belongs to nothing is taken to quarantine, and a collector goes on on
   const post = (path: string, body: object = {}): Promise<Answer> =>
     visitor.ask(`/api/v1/files/${path}`, { method: 'POST', body });
   const { object } = await house.files.stat('doc/1');
-  const stranger = object.replace(/^../, '00');
+  const stranger = randomUUID().replace(/^../, '00');
   await mkdir(join(house.objects, 'objects', '00'), { recursive: true });
   await writeFile(join(house.objects, 'objects', '00', stranger), 'x');
   expect((await post('reconcile')).body).toMatchObject({ strangers: [stranger], quarantined: [] });
