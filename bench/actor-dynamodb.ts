@@ -62,7 +62,7 @@ async function openSide(dynamo: LocalDynamo, table: string): Promise<Side> {
   }
   const run = (a: Turn): unknown => (a.take('more') ? a.hibernate({ n: a.fields.n + 1 }) : a.hibernate());
   const Counter = actor('Counter', { semaphores: ['more'], initial: 'counts', states: { counts: state({ run }) } });
-  const units: Units = { read: 0, write: 0, calls: 0 };
+  const units: Units = { read: 0, write: 0, calls: 0, gets: 0 };
   const engine = dynamodb(counted(dynamo.client(), units), { table });
   await engine.migrate();
   const watching = createActors(dynamodb(dynamo.client(), { table }), [Counter]);

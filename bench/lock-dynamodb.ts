@@ -55,16 +55,16 @@ export const lockDynamodb: Bench = async (context) => {
 };
 
 async function countUnits(dynamo: LocalDynamo): Promise<Units> {
-  const units: Units = { read: 0, write: 0, calls: 0 };
+  const units: Units = { read: 0, write: 0, calls: 0, gets: 0 };
   const locks = await pawlOn(counted(dynamo.client(), units), 'units');
   const acquire = pawlAcquire(locks);
   // A request that a service is late to answer is sent again, and would be counted twice; by now it is warm.
   for (let i = 0; i < 20; i++) await (await acquire(`warm-${i}`))();
-  Object.assign(units, { read: 0, write: 0, calls: 0 });
+  Object.assign(units, { read: 0, write: 0, calls: 0, gets: 0 });
   const count = 100;
   for (let i = 0; i < count; i++) await (await acquire(`name-${i % 50}`))();
   await locks.stop();
-  return { read: units.read / count, write: units.write / count, calls: units.calls / count };
+  return { read: units.read / count, write: units.write / count, calls: units.calls / count, gets: units.gets / count };
 }
 
 interface Both {
@@ -164,7 +164,7 @@ interface Herd {
 
 /** Many waiters of four clients on one lock, who came one after another and hold it for a moment each. */
 async function herd({ say }: Context, dynamo: LocalDynamo, size: number): Promise<Herd> {
-  const units: Units = { read: 0, write: 0, calls: 0 };
+  const units: Units = { read: 0, write: 0, calls: 0, gets: 0 };
   const table = `herd-${size}`;
   const clients = await Promise.all([1, 2, 3, 4].map(() => pawlOn(counted(dynamo.client(), units), table)));
   const watcher = dynamo.client();

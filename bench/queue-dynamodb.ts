@@ -7,6 +7,7 @@ import { PlainQueue } from './sides/plain-dynamo-queue.ts';
 /** With its text, a job has 200 bytes. */
 const PAYLOAD = { text: 'x'.repeat(188) };
 const SHARDS = [1, 16, 256];
+const NONE: Units = { read: 0, write: 0, calls: 0, gets: 0 };
 /** As long as a worker rests between two looks. */
 const IDLE_POLL_MS = 1000;
 
@@ -31,7 +32,7 @@ async function pawlQueue(dynamo: LocalDynamo, name: string, shards = 1): Promise
   const { createQueue } = (await import(new URL('queue/index.js', dist).href)) as {
     createQueue: (engine: unknown, name: string, options: object) => PawlQueue;
   };
-  const units: Units = { read: 0, write: 0, calls: 0 };
+  const units: Units = { ...NONE };
   const engine = dynamodb(counted(dynamo.client(), units), { table: 'pawl' });
   await engine.migrate();
   return { queue: createQueue(engine, name, { kinds: { send: {} }, shards }), units };
@@ -61,14 +62,16 @@ export const queueDynamodb: Bench = async (context) => {
           [`shard_requests/${SHARDS[at]}`, figure('requests/job', [calls])],
         ]),
       ),
-      'idle/pawl': figure('requests per poll', [idle]),
+      'idle/pawl': figure('requests per poll', [idle.calls]),
+      'idle/polls': figure('polls per rest', [idle.polls]),
     },
     bars: {
       units_batches: atMost(1.5, costs.batch),
       units_alone: atMost(5, costs.alone),
       drain: atLeast(5, ratio(drained.pawl, drained.plain)),
       shards: atMost(1.25, Math.max(...jobs) / Math.min(...jobs)),
-      idle: atMost(1, idle),
+      idle: atMost(1, idle.calls),
+      polls: atMost(1.05, idle.polls),
     },
   };
 };
@@ -131,25 +134,27 @@ async function costOfShards(dynamo: LocalDynamo, shards: number): Promise<{ writ
   const { queue, units } = await pawlQueue(dynamo, `shards ${shards}`, shards);
   const rounds = 256;
   await queue.enqueue('send', PAYLOAD);
-  Object.assign(units, { read: 0, write: 0, calls: 0 });
+  Object.assign(units, NONE);
   for (let round = 0; round < rounds; round += 1) await queue.enqueue('send', PAYLOAD);
   return { write: units.write / rounds, calls: units.calls / rounds };
 }
 
 /**
- * Requests of a worker without jobs, for each shard and poll: how many more one with many shards sends. What both send, whatever their
- * shards, is a heartbeat each third of a lease, and reads of all workers and of schedules every few seconds.
+ * Requests of a worker without jobs, for each shard and poll: how many more one with many shards sends. A poll gets the head of each shard.
+ * What both send, whatever their shards, is a heartbeat each third of a lease, and reads of all workers and of schedules every few seconds.
  */
-async function countIdle({ quick }: Context, dynamo: LocalDynamo): Promise<number> {
+async function countIdle({ quick }: Context, dynamo: LocalDynamo): Promise<{ calls: number; polls: number }> {
   const sizes = [4, 20];
   const sides = await Promise.all(sizes.map((shards) => pawlQueue(dynamo, `idle ${shards}`, shards)));
   const workers = sides.map(({ queue }) => queue.work({ send: () => {} }, { poll: IDLE_POLL_MS }));
   await Promise.all(workers.map(({ started }) => started));
-  await new Promise((resolve) => setTimeout(resolve, 3 * IDLE_POLL_MS));
-  for (const { units } of sides) units.calls = 0;
-  const polls = quick ? 10 : 30;
-  await new Promise((resolve) => setTimeout(resolve, polls * IDLE_POLL_MS));
-  const [few = 0, all = 0] = sides.map(({ units }) => units.calls);
+  await sleep(2 * IDLE_POLL_MS);
+  for (const { units } of sides) Object.assign(units, NONE);
+  await sleep((quick ? 10 : 30) * IDLE_POLL_MS);
+  const found = sides.map(({ units }, at) => ({ calls: units.calls, polls: units.gets / (sizes[at] ?? 1) }));
   await Promise.all(workers.map((worker) => worker.stop()));
-  return (all - few) / (polls * 16);
+  const [few = 0, all = 0] = found.map(({ calls, polls }) => calls / polls);
+  return { calls: (all - few) / 16, polls: median(found.map(({ polls }) => polls)) / (quick ? 10 : 30) };
 }
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

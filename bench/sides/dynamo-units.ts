@@ -10,6 +10,8 @@ export interface Units {
   read: number;
   write: number;
   calls: number;
+  /** Those of the calls that get one row. */
+  gets: number;
 }
 
 /** A client that counts what its calls cost. */
@@ -18,6 +20,7 @@ export function counted(client: DynamoDBClient, units: Units): unknown {
     command.input['ReturnConsumedCapacity'] = 'TOTAL';
     const isRead = /^(Get|Query|Scan)/.test(command.constructor.name);
     units.calls += 1;
+    if (command.constructor.name.startsWith('Get')) units.gets += 1;
     try {
       const output = (await client.send(command as never, options as never)) as {
         ConsumedCapacity?: Capacity | Capacity[];

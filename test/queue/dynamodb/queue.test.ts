@@ -70,6 +70,17 @@ describe.skipIf(local.kind === 'dynalite')('a queue on DynamoDB', () => {
     expect(ran).toEqual(['done undefined', 'done k']);
   });
 
+  test('a delayed job of enqueueItems is found though its transaction comes long after its number', async () => {
+    const queue = createQueue(engine, name(), { kinds: { send: {} } });
+    await using worker = queue.work({ send: () => {} }, { poll: '50ms' });
+    await worker.started;
+    const { items, id } = await queue.enqueueItems('send', {}, { delay: '1ms' });
+    // Its number is noticed, and what has it is not there yet.
+    await queue.run('send', {});
+    await client.send(new TransactWriteItemsCommand({ TransactItems: items as never }));
+    await eventually(async () => expect((await queue.get(id)).status).toBe('complete'), 20_000);
+  });
+
   // Invariant P4.
   test('the guard of a unit passes in a transaction, and fails once its worker was taken for dead', async () => {
     const queue = createQueue(engine, name(), { kinds: { send: {} } });

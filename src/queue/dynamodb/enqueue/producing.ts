@@ -138,7 +138,8 @@ export async function takeNumbers(
 ): Promise<number> {
   const key = headOf(rows.shard(shard));
   const expiring = pieces.filter(({ jobs }) => expiriesOf(jobs).length > 0).length;
-  const taken = written(numbersTaken(band, pieces.length, expiring));
+  const delayed = pieces.filter(({ jobs }) => jobs.some(({ dueAt }) => dueAt > 0)).length;
+  const taken = written(numbersTaken(band, pieces.length, { delays: delayed, expiries: expiring }));
   const { item } = await rows.engine.update(key, taken, 'UPDATED_OLD', rows.limits);
   return lastNumber(fieldsOf(item), band) + 1;
 }

@@ -100,10 +100,16 @@ export function readHead(fields: Fields): ShardHead {
 
 /**
  * Takes the numbers of so many pieces. A repetition leaves numbers without a piece, which are found missing.
- * @param expiring  how many of them have jobs that have to begin by a time: the same write says so
+ * @param timed  how many of them have a row that is sorted by the time of a delay, and by that of an expiry: the same write says so
  */
-export function numbersTaken(band: number, pieces: number, expiring: number = 0): Change {
-  return { expect: {}, set: {}, add: { [F.last(band)]: pieces, ...(expiring > 0 && { [F.expiries]: expiring }) } };
+export function numbersTaken(
+  band: number,
+  pieces: number,
+  timed: { readonly delays: number; readonly expiries: number } = { delays: 0, expiries: 0 },
+): Change {
+  const { delays, expiries } = timed;
+  const told = { ...(delays > 0 && { [F.delays]: delays }), ...(expiries > 0 && { [F.expiries]: expiries }) };
+  return { expect: {}, set: {}, add: { [F.last(band)]: pieces, ...told } };
 }
 
 /** The last number that was taken before, in the fields that such a request returned. */
