@@ -28,17 +28,25 @@ export class Breaker {
 
   /** Runs a call, unless the circuit is open. @throws StoreUnavailable */
   async run<T>(call: () => Promise<T>): Promise<T> {
+    const result = await this.begin(call);
+    this.succeeded();
+    return result;
+  }
+
+  /**
+   * Runs a call that opens a transfer. A store may begin an answer that it never ends, so it has not succeeded yet: that is told by
+   * `succeeded` or `failed` once the transfer has ended.
+   */
+  async begin<T>(call: () => Promise<T>): Promise<T> {
     if (this.isOpen) throw this.#refusal();
     const isTrial = this.#failures >= PATIENCE;
     this.#isTrying ||= isTrial;
     try {
-      const result = await call();
-      this.#succeeded();
-      return result;
+      return await call();
     } catch (error) {
       if (error instanceof StoreUnavailable) this.failed();
       // When the database could not be reached, the store was not called, either.
-      else if (!(error instanceof ConnectionFailed)) this.#succeeded();
+      else if (!(error instanceof ConnectionFailed)) this.succeeded();
       throw error;
     } finally {
       if (isTrial) this.#isTrying = false;
@@ -54,7 +62,8 @@ export class Breaker {
     this.#pauseMs = Math.min(this.#pauseMs * 2, LONGEST_MS);
   }
 
-  #succeeded(): void {
+  /** The next failure is the first one again. */
+  succeeded(): void {
     this.#failures = 0;
     this.#pauseMs = SHORTEST_MS;
   }

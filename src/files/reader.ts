@@ -43,6 +43,8 @@ export interface FileReading {
 export interface ContentBody {
   readonly stream: Stream;
   readonly check: CheckLevel;
+  /** Told once how the transfer of all of it has ended. */
+  readonly ended?: (error?: unknown) => void;
 }
 
 /** Opens bytes of a version, in the store or in a hot copy. */
@@ -109,10 +111,9 @@ export class Reader {
       const body = blocks.start === blocks.end ? undefined : await from(version, blocks, transfer);
       const chunks = timed(body?.stream, transfer, this.#guarded.budget.idleMs);
       const parts = verified(chunks, version, blocks, body?.check ?? 'hash');
-      const stream = new CheckedStream(cut(parts, blocks, wanted), body?.stream, transfer, (error) => {
-        if (error instanceof StoreUnavailable) this.#guarded.breaker.failed();
-        return this.#name(error, version);
-      });
+      const stream = new CheckedStream(cut(parts, blocks, wanted), body, transfer, (error) =>
+        this.#name(error, version),
+      );
       return { version, range: wanted, stream };
     } catch (error) {
       transfer.stop();
@@ -121,8 +122,9 @@ export class Reader {
   }
 
   /** Opens bytes in the content store, within the time limit for a first byte. */
-  readonly fromStore: Open = (version, blocks, transfer) =>
-    this.#guarded.breaker.run(async () => {
+  readonly fromStore: Open = (version, blocks, transfer) => {
+    const { breaker } = this.#guarded;
+    return breaker.begin(async () => {
       transfer.expect('store', this.#guarded.budget.firstByteMs);
       const part = { ...blocks, isWhole: blocks.start === 0 && blocks.end === version.size };
       const opening = this.#guarded.content.get(version.object, part, { signal: transfer.signal });
@@ -130,8 +132,13 @@ export class Reader {
       opening.then((body) => transfer.signal.aborted && body.destroy()).catch(() => {});
       const stream = await transfer.wait(opening);
       transfer.expect('neither', Infinity);
-      return { stream, check: 'hash' };
+      const ended = (error?: unknown): void => {
+        if (error instanceof StoreUnavailable) breaker.failed();
+        else if (error === undefined) breaker.succeeded();
+      };
+      return { stream, check: 'hash', ended };
     });
+  };
 
   /** Adds to an error which version it is about. */
   #name(error: unknown, { id, version, object: name }: Readable): unknown {
@@ -210,13 +217,14 @@ function isMissing(error: unknown): boolean {
 /** A stream of checked bytes. Destroying it ends the transfer at once, whatever that is waiting for. */
 class CheckedStream extends Stream {
   readonly #parts: AsyncGenerator<Buffer, void>;
-  readonly #body: Stream | undefined;
+  readonly #body: ContentBody | undefined;
   readonly #transfer: TransferTimeout;
   readonly #name: (error: unknown) => unknown;
+  #hasEnded = false;
 
   constructor(
     parts: AsyncGenerator<Buffer, void>,
-    body: Stream | undefined,
+    body: ContentBody | undefined,
     transfer: TransferTimeout,
     name: (error: unknown) => unknown,
   ) {
@@ -227,25 +235,34 @@ class CheckedStream extends Stream {
     this.#transfer = transfer;
     this.#name = name;
     // Failures of the body come through its chunks; without this listener they could end the process.
-    body?.on('error', () => {});
-    transfer.signal.addEventListener('abort', () => this.destroy(asError(name(transfer.signal.reason))), {
-      once: true,
-    });
+    body?.stream.on('error', () => {});
+    transfer.signal.addEventListener('abort', () => this.#fail(transfer.signal.reason), { once: true });
   }
 
   override _read(): void {
     this.#parts.next().then(
       ({ value, done }) => {
-        if (done === true) this.push(null);
-        else this.push(value);
+        if (done !== true) return void this.push(value);
+        this.#end();
+        this.push(null);
       },
-      (error: unknown) => this.destroy(asError(this.#name(error))),
+      (error: unknown) => this.#fail(error),
     );
+  }
+
+  #fail(error: unknown): void {
+    this.#end(error);
+    this.destroy(asError(this.#name(error)));
+  }
+
+  #end(error?: unknown): void {
+    if (!this.#hasEnded) this.#body?.ended?.(error);
+    this.#hasEnded = true;
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     this.#transfer.stop();
-    this.#body?.destroy();
+    this.#body?.stream.destroy();
     callback(error);
   }
 }

@@ -250,6 +250,23 @@ describe('a store that fails', () => {
     },
   );
 
+  test('that begins each answer and ends none is soon not called any more, by one read after another either', async () => {
+    const { files, store } = await onBucket();
+    await files.write('doc', randomFile(MIB + 10));
+    store.server.fault('short', { operation: 'GetObject', key: 'objects/' });
+    const errors: string[] = [];
+    for (let reads = 0; reads < 6; reads += 1) {
+      await files
+        .read('doc')
+        .then(({ stream }) => readAll(stream))
+        .catch((error: unknown) => errors.push(String(error)));
+    }
+    expect(errors.map((error) => error.includes('has failed 5 times in a row'))).toEqual([
+      ...Array.from({ length: 5 }, () => false),
+      true,
+    ]);
+  });
+
   test.each([
     ['hang', 'GetObject'],
     ['trickle', 'GetObject'],
