@@ -522,10 +522,7 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
 
     // Invariant F17.
     test('after the death of a sweeper another one takes over its claims', async () => {
-      const { files: own, store } = await alone({
-        ...quick,
-        limits: { connect: 2000, firstByte: 2000, idle: 2000, total: 2000 },
-      });
+      const { files: own, store } = await alone({ ...quick, limits: { total: 20_000 } });
       const upload = await own.upload(fresh(), 'left');
       await upload.abandon();
       const disarm = faults.arm('files.after_claim', 'throw');
@@ -534,8 +531,11 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       disarm();
       expect(await store.names()).toEqual([upload.object]);
       // No sweeper takes them over within twice the limit of a deletion.
+      const [lease] = await engine.query(LEASE, [upload.object]);
+      expect(Number(lease?.['ms'])).toBeLessThanOrEqual(40_000);
       expect(await own.sweep()).toMatchObject({ deleted: 0 });
-      await until('another sweeper claims it', async () => (await own.sweep()).deleted === 1);
+      await engine.query(LEASE_OVER, [upload.object]);
+      expect(await own.sweep()).toMatchObject({ deleted: 1 });
       expect(await store.names()).toEqual([]);
     });
 
@@ -756,8 +756,12 @@ const HASTEN = statement(
   'test.hasten',
   'update pawl.file_object set collect_at = clock_timestamp() where space = $1 and collect_at > clock_timestamp()',
 );
-const LEASE_OVER = statement(
+const LEASE = statement(
   'test.lease',
+  'select extract(epoch from collect_at - clock_timestamp()) * 1000 as ms from pawl.file_object where object = $1::uuid',
+);
+const LEASE_OVER = statement(
+  'test.lease_over',
   'update pawl.file_object set collect_at = clock_timestamp() where object = $1::uuid',
 );
 const DELETIONS = statement('test.deletions', 'select deletions from pawl.file_object where object = $1::uuid');
