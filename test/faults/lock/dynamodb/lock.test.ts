@@ -1,6 +1,6 @@
-import { most } from '../../support/long.ts';
-import { describeSchedules, openGround } from '../describe-schedules.ts';
-import { LOCK_PARTS } from './engines.ts';
+import { most } from '../../../support/long.ts';
+import { describeSchedules, openGround } from '../../describe-schedules.ts';
+import { LOCK_PARTS } from '../engines.ts';
 
 const ground = openGround();
 
