@@ -223,7 +223,8 @@ describe('connections', () => {
     await until('it waits', async () => (await countsOf(other)).waiters === 1);
     const start = awakeMs();
     proxy.stall();
-    expect(await outcome).toMatchObject({ code: 'lock_timeout' });
+    // A request that has failed by then says that the lock could not be asked for.
+    expect(await outcome).toMatchObject({ code: expect.stringMatching(/^(?:lock_timeout|connection_failed)$/) });
     expect(awakeMs() - start).toBeLessThan(10_000);
     expect(lock.isHeld).toBe(true);
     await kept.release();
