@@ -6,6 +6,7 @@ import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
 import { isTraceparent } from '../base/telemetry.ts';
 import { type OpenTransaction, openTransaction } from '../engine/postgres/index.ts';
+import { checkOwnLetter } from './declare/dead-letter.ts';
 import { kindIdOf } from './declare/kind-id.ts';
 import { isOneEver } from './declare/unique.ts';
 import type { Definition } from './definition.ts';
@@ -85,12 +86,13 @@ export class Producer {
     channel?: string,
   ): Promise<EnqueueResult & { isAwaited?: boolean }> {
     const given = checkOptions('enqueue', options, shape);
-    const { key: name, group, priority, runAt, delay, tx, traceparent } = given;
+    const { key: name, group, onError, priority, runAt, delay, tx, traceparent } = given;
     refuseTwoTimes(given);
     const kind = kindOf(this.#definition, kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     requireKey(this.#definition, kind, name);
     checkGroup(this.#definition, kind, { group, key: name });
+    checkOwnLetter(this.#definition, { onError, key: name });
     refuseTime(kind, runAt ?? delay);
     const registered = await this.#register();
     const row: Row = {

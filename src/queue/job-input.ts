@@ -3,6 +3,7 @@ import { checkOptions, suggest } from '../base/options/options.ts';
 import { show } from '../base/options/refusal.ts';
 import { validate } from '../base/options/schema.ts';
 import { toJson } from '../base/storable.ts';
+import { checkOwnLetter } from './declare/dead-letter.ts';
 import type { Definition, Kind } from './definition.ts';
 import { type JobOptions, jobShape, ownOptions, refuseTwoTimes } from './job-options.ts';
 
@@ -34,9 +35,18 @@ export interface FlowRow extends Row {
 interface RowOptions extends Pick<Row, 'priority' | 'runAt' | 'delay' | 'own'> {
   readonly key: string | undefined;
   readonly group: string | undefined;
+  readonly onError: string | undefined;
 }
 
-const PLAIN: RowOptions = { key: undefined, group: undefined, priority: 0, runAt: null, delay: null, own: undefined };
+const PLAIN: RowOptions = {
+  key: undefined,
+  group: undefined,
+  onError: undefined,
+  priority: 0,
+  runAt: null,
+  delay: null,
+  own: undefined,
+};
 
 /** Checks one job, without writing it. @param field  which of several: `jobs[3]` @throws InvalidInput, NotFound */
 export function readJob(
@@ -49,10 +59,11 @@ export function readJob(
     throw new InvalidInput(`${field} must be an object such as { kind, payload }`, { field });
   }
   const { kind: kindName, payload, ...options } = job;
-  const { key: name, group, priority, runAt, delay, own } = readOptions(options, field);
+  const { key: name, group, onError, priority, runAt, delay, own } = readOptions(options, field);
   const kind = kindOf(definition, kindName, field);
   requireKey(definition, kind, name, field);
   checkGroup(definition, kind, { group, key: name }, field);
+  checkOwnLetter(definition, { onError, key: name }, field);
   refuseTime(kind, runAt ?? delay, field);
   const row = (): Row => ({
     at,
@@ -160,6 +171,6 @@ function readOptions(options: JobOptions, field: string): RowOptions {
     );
   }
   refuseTwoTimes(given, field);
-  const { key, group, priority, runAt = null, delay = null } = given;
-  return { key, group, priority, runAt, delay, own: ownOptions(given) };
+  const { key, group, onError, priority, runAt = null, delay = null } = given;
+  return { key, group, onError, priority, runAt, delay, own: ownOptions(given) };
 }

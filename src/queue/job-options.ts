@@ -47,6 +47,8 @@ export interface JobOptions {
    * the queue lives. `retry()` runs it anyway.
    */
   readonly expiresAt?: Date | undefined;
+  /** The kind of its dead letter, if it ends in `error`. Default: that of its kind, see {@link KindOptions.onError}. */
+  readonly onError?: string | undefined;
   /** Words to find the job by, `tag:…` in a search: at most 20, of 1 to 100 bytes each. */
   readonly tags?: readonly string[] | undefined;
   /** Facts about the job for its handler and for people, next to its payload: an object of at most 16 KiB as JSON. */
@@ -66,6 +68,7 @@ export interface OwnOptions {
   readonly backoff?: Backoff;
   /** An ISO text. */
   readonly expiresAt?: string;
+  readonly onError?: string;
   readonly tags?: readonly string[];
   readonly meta?: Readonly<Record<string, unknown>>;
 }
@@ -102,6 +105,7 @@ export type OwnShape = {
   readonly timeout: Check<number | undefined>;
   readonly backoff: Check<Backoff | undefined>;
   readonly expiresAt: Check<Date | undefined>;
+  readonly onError: Check<string | undefined>;
   readonly tags: Check<readonly string[] | undefined>;
   readonly meta: Check<Readonly<Record<string, unknown>> | undefined>;
 };
@@ -112,6 +116,7 @@ export const ownShape: OwnShape = {
   timeout: optional(duration({ min: 1 })),
   backoff: optional(backoffShape()),
   expiresAt: optional(when),
+  onError: optional(text({ min: 1, maxBytes: 100 })),
   tags: optional(tags),
   meta: optional(meta),
 };

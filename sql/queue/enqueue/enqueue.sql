@@ -57,7 +57,7 @@ declare
   v_after bigint[] := '{}';
   v_batches bigint[] := '{}';
   v_fields constant text[] := '{queue,kind,payload,key,runAt,delay,priority,unique,group,after,afterError,afterCancel}';
-  v_own constant text[] := '{schedule,attempts,timeout,backoff,expiresAt,tags,meta}';  -- see job_options.sql
+  v_own constant text[] := '{schedule,attempts,timeout,backoff,expiresAt,onError,tags,meta}';  -- see job_options.sql
 begin
   if jsonb_typeof(request) is distinct from 'object' then
     raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';

@@ -4,6 +4,7 @@
 --   timeout    ms for one attempt
 --   backoff    {kind, min, max, factor, jitter}: the wait between two attempts, in ms
 --   expiresAt  it ends as cancelled where it has not begun by then
+--   onError    the name of the kind of its dead letter, in place of that of its kind
 --   tags       texts, for searches
 --   meta       an object of the caller's, which nothing here reads
 -- src/queue/job-options.ts has the same table for programs, which check it themselves.
@@ -71,6 +72,12 @@ begin
     end;
     v_options := v_options || jsonb_build_object('expiresAt', v_at);
   end if;
+  if request ? 'onError' then
+    if jsonb_typeof(request -> 'onError') <> 'string' or octet_length(request ->> 'onError') not between 1 and 100 then
+      raise exception 'onError must be the name of a kind of 1 to 100 bytes, got %', left(request ->> 'onError', 100) using errcode = 'PW001', column = 'onError';
+    end if;
+    v_options := v_options || jsonb_build_object('onError', request -> 'onError');
+  end if;
   if request ? 'tags' then
     if jsonb_typeof(request -> 'tags') <> 'array' or jsonb_array_length(request -> 'tags') > 20 or exists (
       select from jsonb_array_elements(request -> 'tags') t
@@ -106,17 +113,26 @@ begin
   return round(v_ms);
 end $$;
 
--- Writes down what is looked for by itself: until when these jobs must have begun, and their tags.
+-- Writes down what is looked for by itself: until when these jobs must have begun, their tags, and that some have dead letters of their own.
 create or replace function pawl.queue_note_options(p_shard smallint, p_ids bigint[]) returns void
 language plpgsql /* planner: probe */ as $$
+declare
+  v_letters bigint[];
 begin
-  insert into pawl.queue_expiry (expires_at, id, shard, queue)
-  select (j.options ->> 'expiresAt')::timestamptz, j.id, j.shard, j.queue from pawl.queue_job j
-  where j.shard = p_shard and j.id = any (p_ids) and j.options ->> 'expiresAt' is not null
-  on conflict do nothing;
-  insert into pawl.queue_tag (id, shard, queue, tag)
-  select j.id, j.shard, j.queue, t.tag from pawl.queue_job j cross join lateral json_array_elements_text(j.options -> 'tags') t (tag)
-  where j.shard = p_shard and j.id = any (p_ids) and j.options is not null;
+  with job as materialized (
+    select j.id, j.queue, j.options from pawl.queue_job j where j.shard = p_shard and j.id = any (p_ids) and j.options is not null
+  ), expiry as (
+    insert into pawl.queue_expiry (expires_at, id, shard, queue)
+    select (j.options ->> 'expiresAt')::timestamptz, j.id, p_shard, j.queue from job j where j.options ->> 'expiresAt' is not null
+    on conflict do nothing
+  ), tag as (
+    insert into pawl.queue_tag (id, shard, queue, tag)
+    select j.id, p_shard, j.queue, t.tag from job j cross join lateral json_array_elements_text(j.options -> 'tags') t (tag)
+  )
+  select array_agg(j.id) filter (where j.options ->> 'onError' is not null) into v_letters from job j;
+  if v_letters is not null then
+    perform pawl.queue_note_letters(p_shard, v_letters);
+  end if;
 end $$;
 
 -- Ends jobs that have not begun by their expiresAt, p_limit at most. A job that somebody is at just now is looked at again. One that

@@ -120,7 +120,7 @@ language plpgsql as $$
 begin
   perform pawl.update(jsonb_build_object('id', p_id::text) || (
     select jsonb_object_agg(f.key, f.value) from jsonb_each(jsonb_build_object('payload', null) || p_request) f
-    where f.key = any ('{payload,runAt,delay,priority,attempts,timeout,backoff,expiresAt,tags,meta}') and (f.key, f.value) <> ('priority', '0')));
+    where f.key = any ('{payload,runAt,delay,priority,attempts,timeout,backoff,expiresAt,onError,tags,meta}') and (f.key, f.value) <> ('priority', '0')));
   return true;
 exception when sqlstate 'PW003' then
   delete from pawl.queue_unique u where u.queue = p_queue and u.kind = p_kind and u.digest = p_digest and u.job = p_id;

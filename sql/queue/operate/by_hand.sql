@@ -10,7 +10,7 @@
 create or replace function pawl.update(request jsonb) returns jsonb
 language plpgsql as $$
 declare
-  v_fields constant text[] := '{payload,runAt,delay,priority,attempts,timeout,backoff,expiresAt,tags,meta}';
+  v_fields constant text[] := '{payload,runAt,delay,priority,attempts,timeout,backoff,expiresAt,onError,tags,meta}';
   v_id bigint := pawl.queue_named('pawl.update', request, v_fields);
   v_run_at timestamptz;
   v_priority smallint;

@@ -3,7 +3,7 @@
 -- A job that waits, ended in error or was cancelled becomes a new job of another queue, of a kind with the same name or of p_to_kind: with its id, key,
 -- payload, time, priority, options and history, and with all attempts before it. Answers "new", or "busy". PW001: that queue has no such
 -- kind, or the kind does not take it; PW003: its status does not allow it, it comes after jobs that have not ended, or it would have to change
--- its shard while somebody waits for it.
+-- its shard while somebody waits for it. PW001, too, where the kind of its own dead letter (onError) is not there.
 create or replace function pawl.queue_move_job(p_queue text, p_id bigint, p_to text, p_to_kind text) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
@@ -134,6 +134,8 @@ begin
   update pawl.queue_job j set queue = p_queue, kind = p_kind, shard = p_to, only_one = nullif(p_unique, false),
     options = case when (j.options ->> 'expiresAt')::timestamptz < clock_timestamp() then nullif(j.options::jsonb - 'expiresAt', '{}')::json else j.options end
   where j.shard = p_shard and j.id = p_id;
+  perform pawl.queue_note_letters(p_to, array[p_id])
+  from pawl.queue_job j where j.shard = p_to and j.id = p_id and j.options ->> 'onError' is not null;
   perform pawl.queue_win_again(p_to, p_id);
   insert into pawl.queue_search_again (id) values (p_id);
 exception when unique_violation then

@@ -84,6 +84,12 @@ create table pawl.queue_expiry (
   primary key (queue, expires_at, id)
 );
 
+-- Queues that have had a job with an onError of its own: only of their jobs that end in error the options are looked at. A row for each
+-- transaction that found none.
+create table pawl.queue_own_letter (
+  queue  smallint not null
+);
+
 -- Jobs that ended while they waited, until one of the workers that listen for that has told it: see untold.sql.
 create table pawl.queue_untold (
   id     bigint not null,

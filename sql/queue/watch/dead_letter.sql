@@ -1,31 +1,64 @@
--- Dead letters: a job of a kind with on_error that ends in error leaves a job of that other kind, in the transaction that ends it.
+-- Dead letters: a job that has a kind for them, by its own options or by its kind's on_error, and ends in error leaves a job of that kind, in
+-- the transaction that ends it.
 
--- Jobs of a shard (null: of any) have just ended in error, in this transaction: enqueues a dead letter for each whose kind has one.
+-- Jobs of a shard (null: of any) have just ended in error, in this transaction: enqueues a dead letter for each that is to have one.
 -- Its payload is {job, queue, kind, key, attempts, error, payload, isPayloadOmitted}. A payload of more than 64 kB, as it is stored, is
 -- left out, and so is what goes beyond 16 MB in all: it is with the job that is named. The letter has the key of that job.
 create or replace function pawl.queue_dead_letters(p_shard smallint, p_ids bigint[]) returns void
 language plpgsql /* planner: loop */ as $$
+declare
+  v_own smallint[];
 begin
-  if not exists (select 1 from pawl.queue_kind k where k.on_error is not null) then
+  if not exists (select 1 from pawl.queue_kind k where k.on_error is not null) and not exists (select 1 from pawl.queue_own_letter) then
     return;
   end if;
+  v_own := array(select distinct o.queue from pawl.queue_own_letter o);
   perform pawl.queue_add(l.queue, l.shard, l.n, l.kinds, '{0}', l.payloads, l.keys) from (
-    select d.queue, d.shard, count(*)::int as n, array_agg(d.on_error order by d.id) as kinds,
+    select d.queue, d.shard, count(*)::int as n, array_agg(d.letter order by d.id) as kinds,
       case when count(d.key) > 0 then array_agg(d.key order by d.id) end as keys,
       json_agg(json_build_object('job', d.id::text, 'queue', d.queue_name, 'kind', d.kind_name, 'key', d.key, 'attempts', d.attempt,
         'error', d.error, 'payload', case when not d.omits then d.payload end, 'isPayloadOmitted', d.omits) order by d.id) as payloads
     from (
-      select d.*, k.on_error, k.name as kind_name, q.name as queue_name, j.payload,
+      select d.*, l.kind as letter, k.name as kind_name, q.name as queue_name, j.payload,
         s.size > 65536 or sum(least(s.size, 65536)) over (order by d.id) > 16777216 as omits
       from unnest(p_ids) i (id)
       cross join lateral generate_series(coalesce(p_shard, 0), coalesce(p_shard, (select max(x.shards) - 1 from pawl.queue_definition x))) n (shard)
       cross join lateral (select d.* from pawl.queue_dead d where d.shard = n.shard and d.id = i.id and d.status = 'error' offset 0) d
-      join pawl.queue_kind k on k.id = d.kind and k.on_error is not null
+      join pawl.queue_kind k on k.id = d.kind and (k.on_error is not null or d.queue = any (v_own))
       join pawl.queue_definition q on q.id = d.queue
-      cross join lateral (select j.payload from pawl.queue_job j where j.shard = d.shard and j.id = d.id offset 0) j
+      cross join lateral (select j.payload, j.options from pawl.queue_job j where j.shard = d.shard and j.id = d.id offset 0) j
+      cross join lateral (
+        select coalesce((select o.id from pawl.queue_kind o where o.queue = d.queue and o.name = j.options ->> 'onError'), k.on_error) as kind offset 0) l
       cross join lateral (select pg_column_size(j.payload) as size) s
+      where l.kind is not null
     ) d
     group by d.queue, d.shard) l;
+end $$;
+
+-- Jobs that name the kind of their dead letters themselves: refused where it could not be one, by the same rules as those of a kind's onError.
+create or replace function pawl.queue_note_letters(p_shard smallint, p_ids bigint[]) returns void
+language plpgsql /* planner: probe */ as $$
+declare
+  v_bad record;
+begin
+  select j.options ->> 'onError' as kind, q.id as queue_id, q.name as queue, q.blocks, l.id is null as is_unknown,
+    l.unique_key or l.unique_rule is not null as is_unique into v_bad
+  from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue
+  left join pawl.queue_kind l on l.queue = j.queue and l.name = j.options ->> 'onError'
+  where j.shard = p_shard and j.id = any (p_ids) and (q.blocks or l.id is null or l.unique_key or l.unique_rule is not null
+    or (j.key is null and (l.needs_key or l.coalesce <> 'none' or cardinality(l.after) > 0)))
+  limit 1;
+  if found then
+    raise exception 'the dead letter of this job cannot be: %', case
+      when v_bad.is_unknown then format('queue "%s" has no kind "%s"; it has %s', v_bad.queue, v_bad.kind,
+        (select string_agg('"' || k.name || '"', ', ' order by k.name) from pawl.queue_kind k where k.queue = v_bad.queue_id))
+      when v_bad.blocks then format('it has the key of the job, and would wait behind it, since queue "%s" has keyOnError: ''block''', v_bad.queue)
+      when v_bad.is_unique then format('kind "%s" is unique, so a second one of a key would be none', v_bad.kind)
+      else format('kind "%s" needs a key, and the job has none', v_bad.kind) end using errcode = 'PW001', column = 'onError';
+  end if;
+  insert into pawl.queue_own_letter (queue)
+  select distinct j.queue from pawl.queue_job j
+  where j.shard = p_shard and j.id = any (p_ids) and not exists (select 1 from pawl.queue_own_letter o where o.queue = j.queue);
 end $$;
 
 -- Puts the job of a dead letter back to work, and ends the letter: one that waits is cancelled, in the same transaction. The request names
@@ -39,11 +72,11 @@ declare
   v_letter record;
   v_status text;
 begin
-  select j.shard, j.queue, j.kind, j.payload, k.name as kind_name,
-    exists (select 1 from pawl.queue_kind o where o.on_error = j.kind) as is_letter into v_letter
+  select j.payload, k.name as kind_name, j.shard, exists (select 1 from pawl.queue_kind o where o.on_error = j.kind) as is_letter into v_letter
   from pawl.queue_job j join pawl.queue_kind k on k.id = j.kind
   where j.shard = pawl.queue_find(request ->> 'queue', v_id) and j.id = v_id;
-  if not v_letter.is_letter or json_typeof(v_letter.payload) <> 'object' or coalesce(v_letter.payload ->> 'job', '') !~ '^[1-9][0-9]{0,18}$' then
+  if json_typeof(v_letter.payload) <> 'object' or coalesce(v_letter.payload ->> 'job', '') !~ '^[1-9][0-9]{0,17}$'
+    or not (v_letter.is_letter or pawl.queue_names_letter((v_letter.payload ->> 'job')::bigint, v_letter.kind_name)) then
     raise exception 'job % of kind "%" is no dead letter: it names no job that it is for', v_id, v_letter.kind_name using errcode = 'PW001', column = 'id';
   end if;
   loop
@@ -59,3 +92,12 @@ begin
   end loop;
   return pawl.retry(jsonb_build_object('id', v_letter.payload ->> 'job')) || jsonb_build_object('letter', v_id::text);
 end $$;
+
+-- Whether a job has this kind for its dead letters by its own options.
+create or replace function pawl.queue_names_letter(p_id bigint, p_kind text) returns boolean
+language sql stable /* planner: probe */ as $$
+  select exists (
+    select 1 from (select pawl.queue_shard_of(p_id) as shard offset 0) s cross join lateral (
+      select j.options from pawl.queue_job j where j.shard = s.shard and j.id = p_id offset 0) j
+    where j.options ->> 'onError' = p_kind)
+$$;

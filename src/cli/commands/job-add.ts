@@ -15,6 +15,7 @@ interface AddFlags {
   readonly runAt?: Date;
   readonly expiresAt?: Date;
   readonly attempts?: number;
+  readonly onError?: string;
   readonly tag?: readonly string[];
   readonly after?: readonly string[];
   readonly unique?: boolean;
@@ -36,6 +37,7 @@ export function addJobAdd(job: Command): void {
     .option('--run-at <time>', 'the earliest time: ISO 8601, or a delay such as 10m', timeArgument)
     .option('--expires-at <time>', 'cancel it unless it has begun by then: ISO 8601, or 10m from now', timeArgument)
     .option('--attempts <n>', 'in place of those of its kind', wholeNumber(1, 1000))
+    .option('--on-error <kind>', 'the kind of its dead letter, in place of that of its kind')
     .option('--tag <tag...>', 'words to find it by')
     .option('--after <id...>', 'jobs that have to end before')
     .option('--unique', 'only unless there is one of its key already, for ever')
@@ -74,8 +76,8 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
     cli.talk.say(`would add a job "${kind}" to queue "${queue}"`);
     return EXIT.done;
   }
-  const { key, group, priority, runAt, expiresAt, attempts, tag: tags, after, uniqueReplace } = flags;
-  const given = { key, group, priority, runAt, expiresAt, attempts, tags, after };
+  const { key, group, priority, runAt, expiresAt, attempts, onError, tag: tags, after, uniqueReplace } = flags;
+  const given = { key, group, priority, runAt, expiresAt, attempts, onError, tags, after };
   const added = await admin.enqueue(queue, kind, value, { ...given, ...(unique !== undefined && { unique }) });
   if (added.duplicate) {
     const became = uniqueReplace ? 'waits already; it has this payload now' : 'exists already; nothing was added';

@@ -24,6 +24,7 @@ export interface JobBody {
   readonly timeout: number | undefined;
   readonly backoff: unknown;
   readonly expiresAt: Date | undefined;
+  readonly onError: string | undefined;
   readonly tags: readonly string[] | undefined;
   readonly meta: unknown;
   readonly unique: unknown;
@@ -55,6 +56,7 @@ export const jobFields: JobFields = {
     'the wait between attempts: "fixed", "linear", "exponential", or {kind, min, max, factor, jitter}, times in ms',
   ),
   expiresAt: maybe(time('it ends as cancelled if it has not begun by then')),
+  onError: maybe(text({ max: 100, about: 'the kind of its dead letter, in place of that of its kind' })),
   tags: maybe(listOf(text({ max: 100 }), { max: 20 }, 'words to find it by')),
   meta: anything('an object of at most 16 KiB for handlers and people'),
   unique: anything(

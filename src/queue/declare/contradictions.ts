@@ -3,6 +3,7 @@ import { suggest } from '../../base/options/options.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import type { Kind, KindOptions } from '../definition.ts';
 import { label } from '../label.ts';
+import { letterKind } from './dead-letter.ts';
 
 /** Rules of a kind that cannot both hold, in words. */
 export function contradictionOf(kind: KindOptions): string | undefined {
@@ -58,30 +59,11 @@ function checkPeriod(kind: Kind, historyMs: number): void {
   );
 }
 
-/** A dead letter must never be refused by the database, nor make dead letters without end. */
+/** Dead letters make no dead letters without end. */
 function checkDeadLetters({ name, onError, needsKey }: Kind, kinds: ReadonlyMap<string, Kind>): void {
   if (onError === undefined) return;
   const field = `kinds.${name}.onError`;
-  const letter = kinds.get(onError);
-  if (letter === undefined) {
-    const near = suggest(onError, [...kinds.keys()]);
-    const advice = near === undefined ? `the kinds are ${[...kinds.keys()].join(', ')}` : `did you mean "${near}"?`;
-    throw new InvalidInput(`kind "${name}" has the unknown kind "${onError}" for its dead letters; ${advice}`, {
-      field,
-    });
-  }
-  if (letter.unique !== undefined) {
-    throw new InvalidInput(
-      `kind "${onError}" is unique, so a second dead letter of a key would be none; take another kind for onError of "${name}"`,
-      { field },
-    );
-  }
-  if (letter.needsKey && !needsKey) {
-    throw new InvalidInput(
-      `kind "${onError}" needs a key, so "${name}", whose dead letters it has, needs one, too: key: 'required'`,
-      { field },
-    );
-  }
+  const letter = letterKind(kinds, onError, { whose: `kind "${name}"`, hasKey: needsKey, field });
   const seen = [name];
   for (let next: Kind | undefined = letter; next !== undefined; next = kinds.get(next.onError ?? '')) {
     if (seen.includes(next.name)) {

@@ -88,7 +88,7 @@ export interface Facts {
   readonly holder: WorkerAddress | null;
   readonly isHeld: boolean;
   /** What was asked for this job alone; missing or null where nothing was. */
-  readonly own?: Pick<OwnOptions, 'attempts' | 'timeout' | 'backoff' | 'expiresAt'> | null;
+  readonly own?: Pick<OwnOptions, 'attempts' | 'timeout' | 'backoff' | 'expiresAt' | 'onError'> | null;
 }
 
 interface GroupFacts {
@@ -128,12 +128,13 @@ export function explainFacts(id: string, facts: Facts): Explanation {
 /** What a person does not find in the declaration of its kind. Of no interest once it has completed. */
 function own({ own: asked, status }: Facts): Reason[] {
   if (asked === undefined || asked === null || status === 'complete' || status === 'cancelled') return [];
-  const { attempts, timeout, backoff, expiresAt } = asked;
+  const { attempts, timeout, backoff, expiresAt, onError } = asked;
   const parts = [
     ...(attempts === undefined ? [] : [attempts === 1 ? '1 attempt' : `${attempts} attempts`]),
     ...(timeout === undefined ? [] : [`a timeout of ${formatDuration(timeout)}`]),
     ...(backoff === undefined ? [] : [waits(backoff)]),
     ...(expiresAt === undefined ? [] : [`an end at ${expiresAt} unless it has begun`]),
+    ...(onError === undefined ? [] : [`a dead letter of kind "${onError}"`]),
   ];
   if (parts.length === 0) return [];
   return [{ code: 'own_options', text: `it was given options of its own at its enqueue: ${parts.join(', ')}` }];

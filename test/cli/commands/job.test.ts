@@ -231,10 +231,10 @@ test('add takes tags, attempts and an end, and redrive puts the job of a dead le
     expiresAt: expect.any(Date),
   });
   expect((await job(['list', '--tag', 'b', '-q'])).stdout.trim()).toBe(id);
-  const letters = createQueue(queue.engine, 'letters', {
-    kinds: { bad: { attempts: 1, onError: 'unsent' }, unsent: {} },
-  });
-  const { id: bad } = await letters.enqueue('bad', {});
+  const letters = createQueue(queue.engine, 'letters', { kinds: { bad: { attempts: 1 }, unsent: {} } });
+  await letters.register();
+  expect(await job(['add', 'letters', 'bad', '{}', '--on-error', 'unsetn'])).toMatchObject({ code: 2 });
+  const bad = (await job(['add', 'letters', 'bad', '{}', '--on-error', 'unsent', '-q'])).stdout.trim();
   const hold = new Promise<void>(() => {});
   const worker = letters.work({ bad: () => Promise.reject(new Error('down')), unsent: () => hold }, { concurrency: 1 });
   await until('it is in error', async () => (await letters.get(bad)).status === 'error');

@@ -38,6 +38,36 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     );
   });
 
+  test('a job with an onError of its own leaves a dead letter of that kind, and others leave none', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { send: { attempts: 1 }, own: {}, other: {}, one: { unique: 'key' } } });
+    const seen: unknown[] = [];
+    const note = (unit: { readonly kind: string; readonly key: string | null; readonly payload: unknown }): void =>
+      void seen.push([unit.kind, unit.key, Object(unit.payload).job]);
+    const fail = (): never => {
+      throw new Error('down');
+    };
+    const job = { kind: 'send', payload: 1, attempts: 1 } as const;
+    const [plain, keyed, coming] = await queue.enqueueMany([
+      { ...job, onError: 'own' },
+      { ...job, onError: 'other', key: 'k' },
+      { ...job, tags: ['t'] },
+    ]);
+    const { id } = await queue.enqueue('send', 1, { onError: 'own', tags: ['t'] });
+    await expect(queue.enqueue('send', 1, { onError: 'one' })).rejects.toThrow(/is unique/);
+    await start(fixture, queue, { send: fail, own: note, other: note, one: note });
+    await eventually(() => expect(seen).toHaveLength(3));
+    await eventually(async () => expect((await fixture.job(coming ?? '')).status).toBe('error'));
+    await queue.drain();
+    const told = [
+      ['own', null, plain],
+      ['own', null, id],
+      ['other', 'k', keyed],
+    ];
+    expect(seen).toHaveLength(3);
+    expect(seen).toEqual(expect.arrayContaining(told));
+  });
+
   test('a job that always fails runs exactly `attempts` times, and ends in error', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {}, once: { attempts: 1 } }, retry: { ...AT_ONCE, attempts: 4 } });

@@ -13,6 +13,7 @@ interface ChangeFlags extends DynamoFlags {
   readonly runAt?: Date;
   readonly expiresAt?: Date;
   readonly attempts?: number;
+  readonly onError?: string;
   readonly tag?: readonly string[];
 }
 
@@ -27,6 +28,7 @@ export function addJobChange(job: Command): void {
     .option('--run-at <time>', 'the earliest time: ISO 8601, or a delay such as 10m', timeArgument)
     .option('--expires-at <time>', 'cancel it unless it has begun by then: ISO 8601, or 10m from now', timeArgument)
     .option('--attempts <n>', 'in place of those of its kind', wholeNumber(1, 1000))
+    .option('--on-error <kind>', 'the kind of its dead letter, in place of that of its kind')
     .option('--tag <tag...>', 'words to find it by, in place of those that it has');
   examples(update, ['pawl job update 1042 --run-at 10m', `pawl job update 1042 --payload '{"to":"bob"}' --priority 5`]);
   update.action((id: string, flags: ChangeFlags, self: Command) =>

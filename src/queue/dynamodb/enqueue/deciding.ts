@@ -1,6 +1,7 @@
 /** Enqueues of which the table decides whether their job is there already. One job after another. */
 import { InvalidInput, NotSupported } from '../../../base/errors.ts';
 import type { PartialWrite } from '../../../engine/dynamodb/index.ts';
+import { checkOwnLetter } from '../../declare/dead-letter.ts';
 import { kindIdOf } from '../../declare/kind-id.ts';
 import type { UniqueRule } from '../../declare/unique.ts';
 import type { Definition } from '../../definition.ts';
@@ -170,6 +171,7 @@ export class Deciding {
     const key = given.key ?? undefined;
     const { schedule: _, ...options } = given;
     const own = ownOptions(options);
+    checkOwnLetter(this.#definition, { onError: given.onError, key });
     const { shards } = this.#definition;
     const due = terms === undefined ? runAt : AFTER_OTHERS;
     return {

@@ -12,6 +12,7 @@ import {
   type PartialWrite,
   written,
 } from '../../../engine/dynamodb/index.ts';
+import { checkOwnLetter } from '../../declare/dead-letter.ts';
 import type { Definition, Kind } from '../../definition.ts';
 import { type OwnOptions, ownOptions, refuseTwoTimes } from '../../job-options.ts';
 import { changeShape } from '../../operate/job-operations.ts';
@@ -83,6 +84,7 @@ export async function updateWaiting(
       throw new Conflict(`job ${id} is ${state}, so it cannot be changed any more; only a job that waits can`);
     }
     refuseBand(job, change.priority);
+    checkOwnLetter(definition, { onError: change.own?.onError, key: job.key });
     const moved = await movedTo(rows, job, change.runAt);
     if (moved === undefined) continue;
     const kind = definition.kinds.get(kindName.get(job.kind) ?? '');

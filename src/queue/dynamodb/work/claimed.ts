@@ -21,6 +21,7 @@ export function runsOf(held: HeldClaim, span: Span, row: JobRow): ClaimedRun[] {
     const kind = row.kinds[index] ?? 0;
     const origin = originOf(row, index, held.claimedAt);
     held.plain.set(id, span);
+    noteLetter(held, id, origin);
     if (run !== undefined && (run.kind !== kind || typeof origin !== 'number' || typeof run.origin !== 'number')) end();
     run ??= { first: id, kind, payloads: [], origin };
     run.payloads.push(row.payloads[index] ?? null);
@@ -54,7 +55,13 @@ export function withPoke(known: readonly Span[] = [], poke: Span): Span[] {
   return isThere ? [...known] : [...known, poke];
 }
 
+/** A job that may leave a dead letter of its own ends by itself: see letters.ts. */
+function noteLetter(held: HeldClaim, id: number, origin: Origin): void {
+  if (typeof origin !== 'number' && origin.options?.onError !== undefined) held.ownLetters.add(id);
+}
+
 export function claimedKey(held: HeldClaim, { key, jobs }: KeyTaken, coalescing: ReadonlySet<number>): ClaimedKey {
+  for (const { id, origin } of jobs) noteLetter(held, id, origin);
   const units = jobs.map(({ kind }) => (coalescing.has(kind) ? kind : null));
   return {
     key: key.key,

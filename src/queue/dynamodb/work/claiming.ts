@@ -157,6 +157,7 @@ export class Claimer {
       ...line,
       returns: 0,
       plain: new Map(),
+      ownLetters: new Set(),
       keys: new Set(),
       ended: noneEnded(),
     };

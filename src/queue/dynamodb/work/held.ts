@@ -21,6 +21,8 @@ export interface HeldClaim {
   /** Jobs without a key that have no outcome yet, by id, each with its span. */
   readonly plain: Map<number, Span>;
   readonly keys: Set<HeldKey>;
+  /** Jobs that have an `onError` of their own. */
+  readonly ownLetters: Set<number>;
   /** Jobs that have ended since the head of the shard was last written for this claim. */
   ended: EndedCounts;
 }

@@ -1,5 +1,5 @@
 /**
- * Dead letters: a job of a kind with `onError` that ends in error leaves one. What ends the job and the letter are one transaction: the
+ * Dead letters: a job with an `onError`, of its own or of its kind, that ends in error leaves one. What ends the job and the letter are one transaction: the
  * head of the shard lets go of the job, or the head of its key says that it is over, if and only if the letter is there.
  */
 import { fieldsOf, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
@@ -30,7 +30,7 @@ interface EndingJob {
   readonly label: string | undefined;
 }
 
-/** @returns undefined when its kind has no `onError` */
+/** @returns undefined when neither it nor its kind has an `onError` */
 export function letterOf(
   { name: queue, kinds }: Definition,
   ids: QueueIds,
@@ -39,7 +39,7 @@ export function letterOf(
   attempts: number,
 ): NewJobs | undefined {
   const kind = ids.kindName.get(row.kinds[at] ?? -1) ?? '';
-  const letterKind = ids.kindId.get(kinds.get(kind)?.onError ?? '');
+  const letterKind = ids.kindId.get(row.options?.[at]?.onError ?? kinds.get(kind)?.onError ?? '');
   if (letterKind === undefined) return undefined;
   const payload = row.payloads[at] ?? null;
   const isPayloadOmitted = Buffer.byteLength(JSON.stringify(payload)) > MOST_BYTES;
@@ -71,10 +71,10 @@ export class Letters {
     this.#hasAny = [...definition.kinds.values()].some(({ onError }) => onError !== undefined);
   }
 
-  /** Ends a job and leaves its letter: a read, a write and a transaction. It sends nothing where no kind has `onError`. */
+  /** Ends a job and leaves its letter: a read, a write and a transaction. It sends nothing where neither the job nor any kind has `onError`. */
   async leave(held: HeldClaim, failure: JobFailure, attempt: number): Promise<LetterOutcome> {
-    if (!this.#hasAny || failure.to !== 'error') return 'none';
     const { id } = failure;
+    if (failure.to !== 'error' || !(this.#hasAny || held.ownLetters.has(id))) return 'none';
     const key = [...held.keys].find(({ jobs }) => jobs.has(id));
     const letter = await this.#letterOf(held, key, failure, attempt);
     if (letter === undefined) return 'none';
@@ -85,7 +85,7 @@ export class Letters {
     return isLeft ? 'left' : 'stale';
   }
 
-  /** @returns undefined when its kind has no `onError` */
+  /** @returns undefined when neither it nor its kind has an `onError` */
   async #letterOf(
     held: HeldClaim,
     key: HeldKey | undefined,

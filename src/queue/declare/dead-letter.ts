@@ -1,0 +1,53 @@
+import { InvalidInput } from '../../base/errors.ts';
+import { suggest } from '../../base/options/options.ts';
+import type { Definition, Kind } from '../definition.ts';
+
+interface LetterOf {
+  /** Of what it is the dead letter, in words. */
+  readonly whose: string;
+  readonly hasKey: boolean;
+  readonly field: string;
+}
+
+/** The kind of dead letters, which must never be refused by the database. @throws InvalidInput  there is none, or it cannot be one */
+export function letterKind(
+  kinds: ReadonlyMap<string, Kind>,
+  onError: string,
+  { whose, hasKey, field }: LetterOf,
+): Kind {
+  const letter = kinds.get(onError);
+  if (letter === undefined) {
+    const near = suggest(onError, [...kinds.keys()]);
+    const advice = near === undefined ? `the kinds are ${[...kinds.keys()].join(', ')}` : `did you mean "${near}"?`;
+    throw new InvalidInput(`${whose} has the unknown kind "${onError}" for its dead letters; ${advice}`, { field });
+  }
+  if (letter.unique !== undefined) {
+    throw new InvalidInput(
+      `kind "${onError}" is unique, so a second dead letter of a key would be none; take another kind for onError of ${whose}`,
+      { field },
+    );
+  }
+  if (letter.needsKey && !hasKey) {
+    throw new InvalidInput(`kind "${onError}" needs a key, so ${whose}, whose dead letters it has, needs one, too`, {
+      field,
+    });
+  }
+  return letter;
+}
+
+/** The same rules as those of pawl.queue_note_letters() in SQL. @param of  the job among several: `jobs[3]` @throws InvalidInput */
+export function checkOwnLetter(
+  { name, kinds, blocksKeys }: Definition,
+  { onError, key }: { readonly onError: string | undefined; readonly key: string | undefined },
+  of?: string,
+): void {
+  if (onError === undefined) return;
+  const field = of === undefined ? 'onError' : `${of}.onError`;
+  if (blocksKeys) {
+    throw new InvalidInput(
+      `queue "${name}" has keyOnError: 'block': a dead letter has the key of its job, and would wait behind it; leave onError out`,
+      { field },
+    );
+  }
+  letterKind(kinds, onError, { whose: of ?? 'the job', hasKey: key !== undefined, field });
+}
