@@ -86,6 +86,41 @@ describe('actors.ask()', () => {
     expect((await actors.get(one)).fields).toEqual({ n: 1 });
   });
 
+  test('taken back while a turn has it, leaves nothing of a transaction of the body, which runs again uncharged', async () => {
+    const read: number[] = [];
+    let goOn = (): void => {};
+    const opened = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const Held = actor('held', {
+      initial: 'only',
+      states: (state) => ({
+        only: state({
+          hold: 'transaction',
+          run: async (a) => {
+            const questions = await a.receive('slow');
+            read.push(questions.length);
+            if (questions.length > 0) await opened;
+            return a.hibernate(questions.length > 0 ? { isRead: true } : {});
+          },
+        }),
+      }),
+    });
+    const { actors, run } = await openScene([Held]);
+    const one = await actors.create(Held, {});
+    await run();
+    const over = new AbortController();
+    const asking = actors.ask(one, 'slow', null, { signal: over.signal }).catch((error: unknown) => error);
+    await until('a turn has read it', () => read.includes(1));
+    over.abort(new Error('the user has left'));
+    expect(await asking).toEqual(new Error('the user has left'));
+    goOn();
+    await until('another turn has found nothing', () => read.at(-1) === 0 && read.includes(1));
+    await actors.waitFor(one, { status: 'hibernating' });
+    expect(await actors.get(one)).toMatchObject({ fields: {}, attempt: 0 });
+    expect((await actors.history(one.id)).map(({ reason }) => reason)).toEqual(['created']);
+  });
+
   test('times out with what became of the message: not read, and taken back, or read by a turn', async () => {
     const seen: string[] = [];
     const slow = new Promise<void>(() => {});

@@ -2,8 +2,9 @@ import { aborted } from '../../../base/time/clock.ts';
 import { GRACE_MS } from '../../../base/work/deadlines.ts';
 import type { Transaction } from '../../../engine/postgres/index.ts';
 import type { PostgresActorStore } from '../../postgres/store.ts';
+import { QuestionTakenBack } from '../../turn/effects.ts';
 import { commitWithEffects } from '../settler.ts';
-import { type AnyTurn, asOrphaning, type TurnResult } from './turn-result.ts';
+import { type AnyTurn, asOrphaning, asRefused, type TurnResult } from './turn-result.ts';
 
 /** The body runs while its row is locked, in the transaction that commits its outcome. */
 export async function runInTransaction(
@@ -12,16 +13,23 @@ export async function runInTransaction(
   body: () => Promise<TurnResult>,
   timeoutMs: number,
 ): Promise<TurnResult> {
+  let came: TurnResult | undefined;
   const run = async (tx: Transaction): Promise<TurnResult> => {
     turn.life.throwIfAborted();
     turn.attachTx(tx);
     // A body that does not end when told to must not keep the row locked.
-    const came = await Promise.race([body(), aborted(turn.signal)]);
+    came = await Promise.race([body(), aborted(turn.signal)]);
     // Failed under the lock: no worker can have claimed it before the failure and its back-off are written.
     if (came.settled.kind === 'failed' || came.settled.kind === 'released') await store.undo(tx);
     const { refused } = await commitWithEffects(store, turn.worker, came, { tx });
     if (refused.length > 0) throw asOrphaning(came).error;
     return { ...came, effects: undefined, isWritten: true };
   };
-  return store.inTransaction(turn.turnToken, run, timeoutMs + GRACE_MS);
+  try {
+    return await store.inTransaction(turn.turnToken, run, timeoutMs + GRACE_MS);
+  } catch (error) {
+    if (came === undefined || !(error instanceof QuestionTakenBack)) throw error;
+    // Rolled back, and nothing is written yet.
+    return asRefused(came, error);
+  }
 }
