@@ -15,6 +15,7 @@ const GROUND: Ground<QueueSide> = {
 test('each function of the queue that writes stands in the matrix', () =>
   expectEachWriterToMove('^(queue_|(enqueue|update|cancel|retry|finish|skip|erase|redrive|move)$)', QUEUE_MOVES, [
     'queue_due',
+    'queue_has_watches',
     'queue_is_held',
     'queue_open_lanes',
   ]));

@@ -457,8 +457,9 @@ begin
 end $$;
 
 -- False where no process has waited for a job since the last vacuum: then no probe is needed. The size of a file shows a row before its commit.
+-- Volatile as what it calls: so that Postgres puts its body in its place. Declared stable, it is a call that is planned with each statement.
 create or replace function pawl.queue_has_watches() returns boolean
-language sql stable as $$
+language sql volatile as $$
   select pg_catalog.pg_relation_size('pawl.queue_watch_part'::pg_catalog.regclass) operator(pg_catalog.>) 0::bigint
 $$;
 
