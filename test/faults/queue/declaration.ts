@@ -13,6 +13,7 @@ export const ATTEMPTS = {
   only: 6,
   waiting: 6,
   throttled: 6,
+  replaced: 6,
   saved: 6,
   letter: 6,
   called: 6,
@@ -47,6 +48,7 @@ const KINDS: Kinds = {
   only: { unique: { by: 'key', while: 'outstanding' }, timeout: timeoutOf('only') },
   waiting: { unique: { by: 'key', while: 'waiting' }, timeout: timeoutOf('waiting') },
   throttled: { throttle: THROTTLE_MS, timeout: timeoutOf('throttled') },
+  replaced: { unique: { by: 'key', while: 'waiting', replace: true }, timeout: timeoutOf('replaced') },
   /** Dead letters of `fragile`, which have no orders. */
   letter: { timeout: timeoutOf('letter') },
   /** What batches call. */
@@ -113,7 +115,7 @@ export interface Orders {
   readonly times: number;
   /** How long it stands between its write and its guard. */
   readonly lateMs: number;
-  /** Raised by each change by hand. */
+  /** Raised by each change by hand; of what may replace another one, its own number. */
   readonly version?: number | undefined;
 }
 

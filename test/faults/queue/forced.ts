@@ -1,7 +1,7 @@
 import type { Fault } from '../fault.ts';
 import type { KindName, Orders } from './declaration.ts';
 import type { Hand } from './hands/hand.ts';
-import type { Enqueue, Group, Hold, NewJob, Operation, QueuePlan } from './plan.ts';
+import { type Enqueue, type Group, type Hold, type NewJob, newest, type Operation, type QueuePlan } from './plan.ts';
 import type { PlantName } from './plants.ts';
 
 /** What is peculiar to a schedule that forces one situation; the rest is two workers, and nothing that goes wrong. */
@@ -108,6 +108,9 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     operations: [several(1, () => job('plain', 'k', { ms: 600 })), ...each(3, () => job('waiting', 'k'))],
   }),
   'a throttle lets through': () => ({ operations: each(3, () => job('throttled', 'k')) }),
+  'a replacement is forgotten': () => ({
+    operations: [several(1, () => job('plain', 'k', { ms: 600 })), ...each(3, () => newest(job('replaced', 'k')))],
+  }),
   'debounced jobs do not wait': () => ({
     operations: Array.from({ length: 6 }, () => ({ ...several(1, () => job('saved', 'k')), restMs: 150 })),
   }),

@@ -38,6 +38,8 @@ export type ProducerEvent =
       readonly numbers: readonly number[];
       readonly how: 'alone' | 'committed' | 'rolled back';
       readonly group?: Group | undefined;
+      /** Each of its jobs gives one of its key that waits its payload. */
+      readonly replaces: boolean;
     }
   | { readonly do: 'sealed'; readonly operation: number }
   | {
@@ -67,6 +69,10 @@ export interface Request {
   /** The numbers of those that were there already: the id is that of another job. */
   readonly duplicates: ReadonlySet<number>;
   readonly group?: Group | undefined;
+  /** Each of its jobs gives one of its key that waits its payload, and is a duplicate then. */
+  readonly replaces?: boolean | undefined;
+  /** When it was acknowledged. */
+  readonly answeredAt?: number | undefined;
   /** Its batch is known to be sealed. */
   readonly isSealed?: boolean | undefined;
 }
@@ -176,7 +182,7 @@ export interface Complaint {
 /** What the producers noted, as requests. */
 export function toRequests(events: readonly Note<ProducerEvent>[]): Request[] {
   const asked = events.filter((event) => event.do === 'ask');
-  return asked.map(({ member, operation, numbers, at, how, group }) => {
+  return asked.map(({ member, operation, numbers, at, how, group, replaces }) => {
     const mine = events.filter((event) => event.member === member);
     const told = mine.find((event) => event.do === 'told' && event.operation === operation);
     const failed = mine.find((event) => event.do === 'failed' && event.operation === operation);
@@ -189,6 +195,8 @@ export function toRequests(events: readonly Note<ProducerEvent>[]): Request[] {
       ids: told?.do === 'told' ? told.ids : [],
       duplicates: new Set(told?.do === 'told' ? told.duplicates.flatMap((place) => numbers[place] ?? []) : []),
       group,
+      replaces,
+      answeredAt: told?.at,
       isSealed: mine.some((event) => event.do === 'sealed' && event.operation === operation),
     };
   });

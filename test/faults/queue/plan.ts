@@ -141,7 +141,7 @@ function drawProducers(seed: number, shape: Shape): Operation[][] {
   let n = 0;
   return [0, 1].map((producer) => {
     const draw = new Draw(seed, `producer ${producer}`);
-    const operations = Array.from({ length: draw.int(15, 40) }, (): Enqueue => {
+    const drawn = Array.from({ length: draw.int(15, 40) }, (): Enqueue => {
       const one = (): NewJob => drawJob(draw, (n += 1), shape);
       const first = one();
       const many = first.kind === 'create' || !draw.chance(0.25) ? 0 : draw.int(2, 25);
@@ -156,12 +156,13 @@ function drawProducers(seed: number, shape: Shape): Operation[][] {
     const more = new Draw(seed, `groups ${producer}`);
     let number = 10_000 * (producer + 1);
     for (let left = 6; left > 0; left -= 1) {
-      const drawn = drawGroup(more, () => (number += 1), shape);
-      operations.splice(more.int(0, operations.length), 0, drawn);
+      const one = drawGroup(more, () => (number += 1), shape);
+      drawn.splice(more.int(0, drawn.length), 0, one);
     }
     const last = new Draw(seed, `tenants ${producer}`);
-    const enqueues = operations.map((each) => ({ ...each, jobs: each.jobs.map((job) => ofTenant(last, job)) }));
-    return addByHand(seed, producer, enqueues, () => (number += 1), shape);
+    const enqueues = drawn.map((each) => ({ ...each, jobs: each.jobs.map((job) => ofTenant(last, job)) }));
+    const operations = addByHand(seed, producer, enqueues, () => (number += 1), shape);
+    return addReplacing(new Draw(seed, `replaced ${producer}`), operations, () => (number += 1), shape);
   });
 }
 
@@ -199,6 +200,22 @@ function addByHand(
     operations.splice(draw.int(0, operations.length), 0, hands.pull());
   if (draw.chance(0.3)) operations.splice(draw.int(0, operations.length), 0, hands.cancelAll());
   return operations;
+}
+
+/** Puts bursts between the others whose jobs give those that wait their payload. What they say next to it stays the same. */
+function addReplacing(draw: Draw, operations: readonly Operation[], next: () => number, shape: Shape): Operation[] {
+  const mixed = [...operations];
+  for (let left = 4; left > 0; left -= 1) {
+    const jobs = Array.from({ length: draw.int(1, 3) }, () => newest(drawJobOf(draw, next(), 'replaced', shape)));
+    const how = draw.weighted({ alone: 4, committed: 2, 'rolled back': 1 });
+    mixed.splice(draw.int(0, mixed.length), 0, { restMs: draw.int(0, 100), jobs, how, cancels: false });
+  }
+  return mixed;
+}
+
+/** Runs tell payloads apart by their version. */
+export function newest(job: NewJob): NewJob {
+  return { ...job, priority: 0, delayMs: 0, orders: { ...job.orders, version: job.orders.n } };
 }
 
 /** What is done with jobs that belong together is not changed by hand. */
@@ -266,7 +283,7 @@ function drawJob(draw: Draw, n: number, shape: Shape): NewJob {
   const { hasVersions, isRelated } = shape;
   const related = isRelated ? { sync: 4, last: 2, update: 3 } : { sync: 0, last: 0, update: 0 };
   const newer = hasVersions ? 0.3 : 0;
-  const none = { only: 0, waiting: 0, throttled: 0, saved: 0, letter: 0, called: 0, batched: 0, book: 0 };
+  const none = { only: 0, waiting: 0, throttled: 0, replaced: 0, saved: 0, letter: 0, called: 0, batched: 0, book: 0 };
   const kind = draw.weighted<KindName>({ plain: 10, timed: 2, create: 1, fragile: 1, newer, ...related, ...none });
   return drawJobOf(draw, n, kind, shape);
 }
@@ -279,6 +296,7 @@ const KEYED: readonly KindName[] = [
   'only',
   'waiting',
   'throttled',
+  'replaced',
   'saved',
   'book',
 ];

@@ -69,6 +69,7 @@ export const PLANTS = [
   'places are not counted',
   'two wait',
   'a throttle lets through',
+  'a replacement is forgotten',
   'debounced jobs do not wait',
   'a snooze does not wait',
   'an expired job begins',
@@ -133,6 +134,7 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   },
   'two wait': { sql: [['queue_unique_counts', /p_status = 'new'/, 'false']] },
   'a throttle lets through': { sql: [['queue_unique_counts', /p_at \+ p_per > p_now/, 'false']] },
+  'a replacement is forgotten': { sql: [['queue_replace', /perform pawl\.update\([^;]*;/, '']] },
   'debounced jobs do not wait': { sql: [['queue_debounce', /v_rest_at <= v_now or/, 'true or']] },
   'a snooze does not wait': {
     sql: [

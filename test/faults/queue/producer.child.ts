@@ -115,6 +115,7 @@ async function enqueue(at: number, operation: Enqueue): Promise<void> {
     numbers: operation.jobs.map(({ orders }) => orders.n),
     how: operation.how,
     group: operation.group,
+    replaces: operation.jobs[0]?.kind === 'replaced',
   });
   try {
     const { ids, duplicates, batches } = await answered(carryOut(operation));

@@ -38,7 +38,7 @@ function callbacksOf({ callback, completes, fails, nested }: JobBatch): number[]
 }
 
 function misfit(
-  { outcome, how, ids, numbers, duplicates }: Request,
+  { outcome, how, ids, numbers, duplicates, replaces }: Request,
   at: number,
   jobs: readonly string[],
   seen: Observation,
@@ -50,6 +50,7 @@ function misfit(
   if (outcome === 'unknown') return undefined;
   const id = ids[at] ?? '';
   if (seen.isErased(id)) return undefined;
+  if (replaces) return seen.job(id) === undefined ? 'what was acknowledged is there' : undefined;
   const isDuplicate = duplicates.has(numbers[at] ?? 0);
   if (isDuplicate) return seen.job(id) === undefined ? 'a duplicate is of a job that is there' : undefined;
   return jobs[0] === id ? undefined : 'what was acknowledged is there';

@@ -20,6 +20,7 @@ export class Observation {
   readonly #runsOf: ReadonlyMap<string, readonly Run[]>;
   readonly #effects: ReadonlyMap<string, readonly Effect[]>;
   readonly #askedAt: ReadonlyMap<number, number>;
+  readonly #madeAt: ReadonlyMap<string, number>;
   readonly #erased: ReadonlySet<string>;
   readonly #outstanding = new Map<Job, readonly Span[]>();
 
@@ -35,6 +36,13 @@ export class Observation {
     this.#runsOf = groupBy(runs, ({ process }) => [process]);
     this.#effects = groupBy(history.effects, ({ job }) => [job]);
     this.#askedAt = new Map(history.requests.flatMap(({ numbers, askedAt }) => numbers.map((n) => [n, askedAt])));
+    // Its number is that of the request which has replaced it last.
+    const made = history.requests.filter(({ replaces }) => replaces);
+    this.#madeAt = new Map(
+      made.flatMap(({ ids, numbers, duplicates, askedAt }) =>
+        ids.filter((_, at) => !duplicates.has(numbers[at] ?? 0)).map((id) => [id, askedAt]),
+      ),
+    );
     const asked = history.changes.filter(({ hand }) => hand.do === 'erase').map(({ id }) => id);
     this.#erased = new Set(asked.filter((id) => !this.#jobs.has(id)));
   }
@@ -66,9 +74,9 @@ export class Observation {
     return this.#effects.get(job) ?? [];
   }
 
-  /** When its enqueue began; before everything for what no producer has asked for. */
-  askedAt({ n }: Job): number {
-    return this.#askedAt.get(n) ?? -Infinity;
+  /** When its enqueue began; before everything where no producer has asked for it, or where none knows which request has made it. */
+  askedAt({ id, n, kind }: Job): number {
+    return (kind === 'replaced' ? this.#madeAt.get(id) : this.#askedAt.get(n)) ?? -Infinity;
   }
 
   /** Whether it was to be erased, and is not there: its history is gone with it. */
@@ -100,9 +108,16 @@ export class Observation {
     const work = this.moves(job.id).flatMap(({ claimedAt, committedAt }) =>
       claimedAt === null ? [] : [{ from: claimedAt, to: committedAt }],
     );
+    // A transaction that was lost uncharged is in no move: when it ended is unknown, but that was before the job began again.
+    const runs = this.runs(job.id);
+    const lost = runs.flatMap(({ begunAt, process, hold }, at) =>
+      hold === 'transaction' && this.movesOf(process).every(({ job: id }) => id !== job.id)
+        ? [{ from: begunAt, to: runs[at + 1]?.begunAt ?? Infinity }]
+        : [],
+    );
     const outstanding = this.outstanding(job);
     const ended = outstanding.map(({ to }, nth) => ({ from: to, to: outstanding[nth + 1]?.from ?? Infinity }));
-    return [...work, ...ended];
+    return [...work, ...lost, ...ended];
   }
 
   /** Jobs by their keys; those without a key are left out. */

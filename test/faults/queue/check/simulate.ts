@@ -246,6 +246,7 @@ class Simulator {
       only: 0,
       waiting: 0,
       throttled: 0,
+      replaced: 0,
       saved: 0,
       letter: 0,
       called: 0,

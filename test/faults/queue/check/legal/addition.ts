@@ -79,10 +79,15 @@ export class Addition {
 
   /** @param duplicates  the numbers of those that were there already */
   protected ask(jobs: readonly Job[], group?: Group, isSealed = false, duplicates: readonly number[] = []): void {
-    const askedAt = Math.min(...jobs.map(({ committedAt }) => committedAt)) - 1;
+    this.askAs(jobs, { group, isSealed, duplicates: new Set(duplicates) });
+  }
+
+  /** A request with what is peculiar to it. */
+  protected askAs(jobs: readonly Job[], more: Partial<Request>): void {
+    const times = jobs.map(({ committedAt }) => committedAt);
     const [numbers, ids] = [jobs.map(({ n }) => n), jobs.map(({ id }) => id)];
-    const request = { numbers, askedAt, how: 'committed', outcome: 'acknowledged', ids } as const;
-    this.#requests.push({ ...request, duplicates: new Set(duplicates), group, isSealed });
+    const request = { numbers, how: 'committed', outcome: 'acknowledged', ids, duplicates: new Set<number>() } as const;
+    this.#requests.push({ ...request, askedAt: Math.min(...times) - 1, answeredAt: Math.max(...times) + 1, ...more });
   }
 
   /** A move that no attempt makes. */

@@ -8,6 +8,9 @@ export const UNIQUE_BUGS = [
   'two are outstanding',
   'a job is outstanding again next to another one',
   'two wait',
+  'two wait, and the second has replaced nothing',
+  'a replacement is forgotten',
+  'what was rolled back is run',
   'a throttled key has two jobs in its time',
   'debounced jobs do not wait for rest',
   'a debounced job is left behind',
@@ -19,6 +22,7 @@ export function withUnique(history: QueueHistory, draw: Draw, bug: string | unde
   more.addOutstanding();
   more.addAgain();
   more.addWaiting();
+  more.addReplaced();
   more.addThrottled();
   more.addDebounced();
   return more.history();
@@ -64,6 +68,25 @@ class Unique extends Addition {
     const third = { ...this.job('waiting', second.committedAt + 5, 'waiting'), id: second.id };
     for (const job of [first, second]) this.ask([job]);
     this.ask([third], undefined, false, [third.n]);
+  }
+
+  /** One waits, and gets the payload of the next request; behind one that runs, another one waits. */
+  addReplaced(): void {
+    const first = this.job('replaced', 1000, 'replaced');
+    const second = { ...this.job('replaced', 1040, 'replaced'), id: first.id };
+    const undone = this.job('replaced', 1060, 'replaced');
+    this.put({ ...first, n: second.n });
+    const begun = 1080 + this.draw.int(0, 40);
+    const bad = this.#bug === 'what was rolled back is run' ? undone : undefined;
+    const version = (this.#bug === 'a replacement is forgotten' ? first : (bad ?? second)).n;
+    const ended = this.runAll([first], { begunAt: begun, version });
+    const isEarly = this.#bug === 'two wait, and the second has replaced nothing';
+    const third = this.add('replaced', isEarly ? begun - 10 : begun + this.draw.int(4, 9), 'replaced');
+    this.runAll([third], { begunAt: ended + 10, version: third.n });
+    this.askAs([first], { replaces: true });
+    this.askAs([second], { replaces: true, duplicates: new Set([second.n]) });
+    this.askAs([third], { replaces: true });
+    this.askAs([undone], { replaces: true, how: 'rolled back', outcome: 'refused', ids: [] });
   }
 
   addThrottled(): void {
