@@ -24,6 +24,7 @@ begin
     case v_bulk.action
       when 'retry' then v_detail := pawl.queue_retry_job(null, v_job);
       when 'cancel' then v_detail := pawl.queue_cancel_job(null, v_job, v_bulk.reason);
+      when 'finish' then v_detail := pawl.queue_finish_job(null, v_job, null);
       when 'redrive' then v_detail := format('job %s is new', pawl.redrive(jsonb_build_object('id', v_job::text)) ->> 'id');
       when 'move' then v_detail := pawl.queue_move_job(null, v_job, v_bulk.to_queue, v_bulk.to_kind);
       when 'erase' then v_detail := pawl.queue_erase_job(null, v_job);

@@ -102,6 +102,44 @@ test('a job is done once more with another payload, and each of the two names th
   await context.close();
 });
 
+test('a job that waits gets another payload, is made due, and is completed by hand', async () => {
+  const mail = createQueue(stage.engine, 'mail', { kinds: { send: {}, other: {} } });
+  const { id } = await mail.enqueue('other', { n: 1 }, { delay: '1h' });
+  const { page, context } = await stage.visit(new URL(`jobs/${id}`, base).href);
+  await page.getByRole('button', { name: 'Edit the payload' }).click();
+  await page.waitForFunction(() => document.querySelector('textarea')?.value.includes('n'));
+  await page.getByRole('dialog').getByLabel('Payload, as JSON').fill('{"n": 12345678901234567890123}');
+  await page.getByRole('button', { name: 'Change it' }).click();
+  await page.getByText(`job ${id} has another payload`).waitFor();
+  await page.getByRole('button', { name: 'Run now' }).click();
+  await page.getByText(`job ${id} is now new`).waitFor();
+  await page.getByRole('button', { name: 'Run now' }).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Complete by hand' }).click();
+  await page.getByRole('button', { name: 'Complete it' }).click();
+  await page.getByText(`job ${id} is now complete`).waitFor();
+  await context.close();
+});
+
+test('a dead worker is released, and a key goes on past the job that blocks it', async () => {
+  const stops = createQueue(stage.engine, 'stops', { kinds: { job: { attempts: 2 } }, keyOnError: 'block' });
+  const { id } = await stops.enqueue('job', 1, { key: 'k' });
+  await stops.claim({ lease: '1h' });
+  const { page, context } = await stage.visit(new URL('workers', base).href);
+  await page
+    .getByRole('row', { name: /stops/ })
+    .getByRole('button', { name: /^Release the jobs of/ })
+    .click();
+  await page.getByRole('button', { name: 'Release them' }).click();
+  await page.getByText('1 job given back').waitFor();
+  const [unit] = await stops.claim();
+  await unit?.fail(new Error('no money'));
+  await page.goto(new URL(`jobs/${id}`, base).href);
+  await page.getByRole('button', { name: 'Skip', exact: true }).click();
+  await page.getByText(`job ${id} is now error`).waitFor();
+  await page.getByRole('button', { name: 'Skip', exact: true }).waitFor({ state: 'detached' });
+  await context.close();
+});
+
 test('jobs that say the same in error are one row, which leads to them', async () => {
   const { page, context } = await stage.visit(new URL('errors', base).href);
   await page

@@ -35,6 +35,11 @@ export function BulkBar({ of, about, onBegun }: BulkBarProps): JSX.Element {
           Cancel {which}…
         </button>
       )}
+      {can('job:update') && (
+        <button type="button" title="By hand: they are not run" onClick={() => setAction('finish')}>
+          Complete {which}…
+        </button>
+      )}
       {can('job:retry') && (
         <button type="button" title="Of dead letters: their jobs run again" onClick={() => setAction('redrive')}>
           Redrive {which}…

@@ -8,12 +8,18 @@ import { Modal } from '../parts/dialog.tsx';
 import { count, plural } from '../text/format.ts';
 import { Name } from '../text/name.tsx';
 
-export type BulkAction = 'retry' | 'cancel' | 'redrive' | 'erase';
+export type BulkAction = 'retry' | 'cancel' | 'finish' | 'redrive' | 'erase';
 /** What a search finds, or what somebody has chosen. */
 export type BulkTarget = { readonly query: string; readonly queue?: string } | { readonly jobs: readonly string[] };
 
-const DONE = { retry: 'retried', cancel: 'cancelled', redrive: 'redriven', erase: 'erased' } as const;
-const VERBS = { retry: 'Retry', cancel: 'Cancel', redrive: 'Redrive', erase: 'Erase' } as const;
+const DONE = {
+  retry: 'retried',
+  cancel: 'cancelled',
+  finish: 'completed',
+  redrive: 'redriven',
+  erase: 'erased',
+} as const;
+const VERBS = { retry: 'Retry', cancel: 'Cancel', finish: 'Complete', redrive: 'Redrive', erase: 'Erase' } as const;
 /** From so many on the number has to be typed, against a slip of the hand. */
 const MANY = 100;
 

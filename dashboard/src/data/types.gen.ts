@@ -473,7 +473,7 @@ export interface ErrorGroup {
 export interface Bulk {
   readonly id: string;
   readonly who: string;
-  readonly action: 'retry' | 'cancel' | 'redrive' | 'move' | 'erase';
+  readonly action: 'retry' | 'cancel' | 'finish' | 'redrive' | 'move' | 'erase';
   readonly to: string | null;
   readonly toKind: string | null;
   readonly queue: string | null;

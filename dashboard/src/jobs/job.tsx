@@ -106,7 +106,7 @@ function About({ of }: { readonly of: JobDetail }): JSX.Element {
 function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
   const { id, status, queue, kind } = of;
   const [isEditing, setEditing] = useState(false);
-  const change = async (verb: 'retry' | 'cancel', body: object): Promise<void> => {
+  const change = async (verb: 'retry' | 'cancel' | 'finish' | 'skip', body: object): Promise<void> => {
     await attempt(
       async () => `job ${id} is now ${(await send<{ status: string }>('POST', `jobs/${id}/${verb}`, body)).status}`,
     );
@@ -126,6 +126,11 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
     });
     if (reason !== undefined) await change('cancel', reason === '' ? {} : { reason });
   };
+  const finish = async (): Promise<void> => {
+    const text = 'Somebody has done by hand what it was to do: it is complete, and is not run.';
+    if ((await confirm({ title: `Complete job ${id}`, text, verb: 'Complete it' })) !== undefined)
+      await change('finish', {});
+  };
   const erase = async (): Promise<void> => {
     const text = 'Its payload, result, errors, tags and history are gone then, and so is this page.';
     if ((await confirm({ title: `Erase job ${id}`, text, verb: 'Erase it', isDanger: true })) === undefined) return;
@@ -136,8 +141,11 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
     if (isDone) go('jobs');
   };
   const canRetry = status === 'error' || status === 'cancelled';
+  const codes = of.explanation.reasons.map(({ code }) => code);
+  const isLater = status === 'new' && codes.some((code) => LATER.has(code));
   const isSettled = status !== 'new' && status !== 'in-progress';
   const canEdit = isSettled && can('job:retry') && can('job:enqueue') && can('payload:read');
+  const canChange = status === 'new' && can('job:update') && can('payload:read');
   const canCancel = status === 'new' || status === 'in-progress';
   return (
     <>
@@ -161,6 +169,21 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
           Another like it
         </a>
       )}
+      {(canRetry || status === 'new') && can('job:update') && (
+        <button type="button" onClick={() => void finish()}>
+          Complete by hand
+        </button>
+      )}
+      {codes.includes('blocks_key') && can('job:retry') && (
+        <button type="button" title="Its key goes on" onClick={() => void change('skip', {})}>
+          Skip
+        </button>
+      )}
+      {isLater && can('job:retry') && (
+        <button type="button" onClick={() => void change('retry', {})}>
+          Run now
+        </button>
+      )}
       {canCancel && can('job:cancel') && (
         <button type="button" class="danger" onClick={() => void cancel()}>
           Cancel
@@ -171,9 +194,9 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
           Erase
         </button>
       )}
-      {canEdit && (
+      {(canEdit || canChange) && (
         <button type="button" onClick={() => setEditing(true)}>
-          Edit and retry
+          {canEdit ? 'Edit and retry' : 'Edit the payload'}
         </button>
       )}
       {isEditing && <RetryEdited of={of} onClose={() => setEditing(false)} />}
@@ -186,6 +209,9 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
     </>
   );
 }
+
+/** Why a job waits that a retry makes due. */
+const LATER: ReadonlySet<string> = new Set(['scheduled', 'backing_off', 'no_handler']);
 
 function factsOf(of: JobDetail): readonly Fact[] {
   const at = (time: string | null): JSX.Element | null => (time === null ? null : <Moment at={time} />);

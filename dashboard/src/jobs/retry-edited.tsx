@@ -1,6 +1,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { getText, sendText } from '../data/api.ts';
+import { refresh } from '../data/live.ts';
 import { type Problems, payloadText, pretty, problemOf, problemOfJson } from '../data/payload.ts';
 import type { JobDetail } from '../data/types.ts';
 import { Modal } from '../parts/dialog.tsx';
@@ -8,36 +9,44 @@ import { Field, Problem } from '../parts/field.tsx';
 import { say } from '../parts/toast.tsx';
 import { go } from '../router.ts';
 
-/** Does a job once more with another payload: as a new job, which names the one that it comes from. */
+/**
+ * Another payload: of a job that waits, instead of its own; one that has ended is done once more, as a new job, which names the one that it
+ * comes from.
+ */
 export function RetryEdited({ of, onClose }: { readonly of: JobDetail; readonly onClose: () => void }): JSX.Element {
   const [payload, setPayload] = useState<string | undefined>();
   const [problems, setProblems] = useState<Problems>({});
   const guard = (work: Promise<void>): void => void work.catch((error: unknown) => setProblems(problemOf(error)));
   useEffect(() => guard(getText(`jobs/${of.id}/payload`).then((text) => setPayload(pretty(text)))), [of.id]);
-  const retry = async (): Promise<void> => {
+  const isWaiting = of.status === 'new';
+  const title = isWaiting ? 'Edit the payload' : 'Edit and retry';
+  const write = async (): Promise<void> => {
     const wrong = problemOfJson(payload ?? '');
     setProblems(wrong);
     if (Object.keys(wrong).length > 0) return;
     // As it was written: reading it here would round long numbers.
-    const { id } = await sendText<{ id: string }>(`jobs/${of.id}/retry`, `{"payload":${payloadText(payload ?? '')}}`);
-    say(`job ${id} does it once more`);
+    const body = `{"payload":${payloadText(payload ?? '')}}`;
+    const { id } = await sendText<{ id: string }>(`jobs/${of.id}/${isWaiting ? 'update' : 'retry'}`, body);
+    say(isWaiting ? `job ${id} has another payload` : `job ${id} does it once more`);
     onClose();
-    go(`jobs/${id}`);
+    if (isWaiting) refresh();
+    else go(`jobs/${id}`);
   };
   return (
-    <Modal title="Edit and retry" onClose={onClose}>
+    <Modal title={title} onClose={onClose}>
       <form
         method="dialog"
         noValidate
         onSubmit={(event) => {
           event.preventDefault();
-          guard(retry());
+          guard(write());
         }}
       >
-        <h2>Edit and retry</h2>
+        <h2>{title}</h2>
         <p class="muted">
-          A new job of the same queue, kind and key, with this payload. Job {of.id} stays as it is; each names the
-          other.
+          {isWaiting
+            ? 'No handler gets the one before. It is refused once the job has begun.'
+            : `A new job of the same queue, kind and key, with this payload. Job ${of.id} stays as it is; each names the other.`}
         </p>
         <Field title="Payload, as JSON" problem={problems['payload']}>
           <textarea
@@ -55,7 +64,7 @@ export function RetryEdited({ of, onClose }: { readonly of: JobDetail; readonly 
             Back
           </button>
           <button type="submit" class="primary" disabled={payload === undefined}>
-            Retry with this
+            {isWaiting ? 'Change it' : 'Retry with this'}
           </button>
         </div>
       </form>

@@ -1,11 +1,16 @@
 import type { JSX } from 'preact';
 import { Gauge } from '../charts/spark.tsx';
+import { can, send } from '../data/api.ts';
+import { refresh } from '../data/live.ts';
 import { useResource } from '../data/resource.ts';
 import type { Workers } from '../data/types.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
+import { confirm } from '../parts/dialog.tsx';
 import { Table } from '../parts/table.tsx';
+import { attempt } from '../parts/toast.tsx';
 import { CopyAs, curlOf } from '../text/copy.tsx';
+import { plural } from '../text/format.ts';
 import { QueueLink } from '../text/name.tsx';
 import { Time } from '../text/time.tsx';
 
@@ -58,6 +63,7 @@ export function WorkersPage(): JSX.Element {
                   },
                   { title: 'Started', of: ({ startedAt }) => <Time at={startedAt} /> },
                   { title: 'Last heard', of: ({ beatAt }) => <Time at={beatAt} /> },
+                  { title: 'Action', isAction: true, of: (row) => <Release of={row} /> },
                 ]}
               />
             )
@@ -91,5 +97,38 @@ export function WorkersPage(): JSX.Element {
         </Loaded>
       </Card>
     </>
+  );
+}
+
+/** For a worker that is known to be dead before its lease is over. */
+function Release({
+  of: { id, host, pid, inProgress },
+}: {
+  readonly of: Workers['queues'][number];
+}): JSX.Element | null {
+  if (!can('worker:release')) return null;
+  const release = async (): Promise<void> => {
+    const text = `Its ${plural(inProgress, 'job')} in progress ${inProgress === 1 ? 'is' : 'are'} tried again by others at once, at the price of an attempt. If it lives, it is told to end them.`;
+    const answer = await confirm({
+      title: `Release the jobs of ${host}:${pid}`,
+      text,
+      verb: 'Release them',
+      isDanger: true,
+    });
+    if (answer === undefined) return;
+    await attempt(
+      async () => `${plural((await send<{ jobs: number }>('POST', `workers/${id}/release`)).jobs, 'job')} given back`,
+    );
+    refresh();
+  };
+  return (
+    <button
+      type="button"
+      class="danger"
+      aria-label={`Release the jobs of ${host}:${pid}`}
+      onClick={() => void release()}
+    >
+      Release
+    </button>
   );
 }

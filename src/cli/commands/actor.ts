@@ -13,7 +13,7 @@ import { each } from './actor/each.ts';
 import { addOperating, whereOf } from './actor/operate.ts';
 import { addActorHistory } from './actor-history.ts';
 
-/** `pawl actor list|show|explain|history|fields|work|incr|pause|resume|destroy|diagram`. */
+/** `pawl actor list|show|explain|history|fields|work|incr|send|pause|resume|destroy|diagram`. */
 export function addActor(program: Command): void {
   const actor = program.command('actor').description('show, wake, pause and destroy actors');
   examples(actor, ['pawl actor list --type server', 'pawl actor explain 42']);

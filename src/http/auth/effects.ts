@@ -27,6 +27,7 @@ export interface Writers {
 const OF_BULK = {
   retry: 'job:retry',
   cancel: 'job:cancel',
+  finish: 'job:update',
   redrive: 'job:retry',
   move: 'job:move',
   erase: 'job:erase',

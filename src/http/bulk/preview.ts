@@ -8,6 +8,7 @@ import type { BulkAction } from '../store/bulk.ts';
 const CHANGES: Readonly<Record<BulkAction, readonly JobStatus[]>> = {
   retry: ['error', 'cancelled'],
   cancel: ['new', 'in-progress'],
+  finish: ['new', 'error', 'cancelled'],
   redrive: ['new', 'complete', 'error', 'cancelled'],
   move: ['new', 'error', 'cancelled'],
   erase: ['new', 'complete', 'error', 'cancelled'],

@@ -17,7 +17,7 @@ const most = integer({ min: 1, max: 100_000, default: 100_000 });
 
 /** What is done, to which jobs. */
 const on = {
-  action: choice(['retry', 'cancel', 'redrive', 'move', 'erase']),
+  action: choice(['retry', 'cancel', 'finish', 'redrive', 'move', 'erase']),
   query: unkept(maybe(text({ about: 'a search; status:error for all in error' }))),
   queue: maybe(text({ max: 100 })),
   jobs: maybe(listOf(id('the id of a job'), { max: 1000 }, 'instead of query')),
@@ -35,7 +35,7 @@ export const bulkRoutes: readonly AnyRoute[] = [
     id: 'startBulk',
     tag: 'jobs',
     summary:
-      'Retries, cancels, redrives, moves or erases every job that a search finds, at most 100,000, or up to 1,000 jobs by their ids, in the background: in this process, or after its end in another.',
+      'Retries, cancels, completes by hand (finish), redrives, moves or erases every job that a search finds, at most 100,000, or up to 1,000 jobs by their ids, in the background: in this process, or after its end in another.',
     permission: 'job:bulk',
     body: {
       ...on,

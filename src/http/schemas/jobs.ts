@@ -43,7 +43,7 @@ const job = {
 const bulk = {
   id: digits,
   who: text,
-  action: one('retry', 'cancel', 'redrive', 'move', 'erase'),
+  action: one('retry', 'cancel', 'finish', 'redrive', 'move', 'erase'),
   to: orNull(text),
   toKind: orNull(text),
   queue: orNull(text),

@@ -141,7 +141,7 @@ where id in (
   where b.ended_at < clock_timestamp() - $1::float8 * interval '1 ms' order by b.ended_at limit 10)`,
 );
 
-export type BulkAction = 'retry' | 'cancel' | 'redrive' | 'move' | 'erase';
+export type BulkAction = 'retry' | 'cancel' | 'finish' | 'redrive' | 'move' | 'erase';
 
 export interface BulkRequest {
   readonly action: BulkAction;

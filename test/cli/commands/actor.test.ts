@@ -5,6 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { type Actors, actor, createActors } from '../../../src/actor/index.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
 import { pawl, startPawl } from '../pawl.ts';
 import { warmPawl } from '../warm-pawl.ts';
 
@@ -223,6 +224,11 @@ test('actors are found by their fields, asked, moved and run anew', async () => 
   const asked = await warmPawl(['actor', 'ask', first, 'where', '{"n":1}', '-o', 'json'], { url });
   expect(JSON.parse(asked.stdout)).toEqual({ floor: 1, asked: { n: 1 } });
   expect(await warmPawl(['actor', 'ask', first, 'where', 'no json'], { url })).toMatchObject({ code: 2 });
+  const sent = (...words: string[]) => warmPawl(['actor', 'send', ...words], { url });
+  expect(await sent(first, 'nothing reads this', '{"n":1}')).toMatchObject({ code: 0 });
+  await until('it has come', async () => (await actors.get(first)).messages === 1);
+  expect(await sent(first, 'note', 'no json')).toMatchObject({ code: 2 });
+  expect(await sent('987654321', 'note')).toMatchObject({ code: 4 });
   const late = await warmPawl(['actor', 'ask', second, 'where', '--wait', '100ms'], { url });
   expect(late.code).not.toBe(0);
   expect(late.stderr).toMatch(/no answer came in time/);

@@ -135,3 +135,16 @@ test('remove asks first, and ends a schedule', async () => {
   expect(await remove('--yes', '-q')).toMatchObject({ code: 0, stdout: 'nightly\n' });
   expect(await queue.schedules()).toEqual([]);
 });
+
+test('set takes the group of its jobs, and show says it', async () => {
+  const { url, queue } = await declared();
+  const limited = createQueue(queue.engine, 'limited', { kinds: KINDS, concurrency: { perGroup: 2 } });
+  await limited.register();
+  const set = (of: string) =>
+    warmPawl(['schedule', 'set', of, 'weekly', '0 4 * * 1', 'daily', '--group', 'acme'], { url });
+  expect(await set('limited')).toMatchObject({ code: 0 });
+  expect((await warmPawl(['schedule', 'show', 'limited', 'weekly'], { url })).stdout).toMatch(/\ngroup +acme\n/);
+  const ran = await warmPawl(['schedule', 'run', 'limited', 'weekly', '-q'], { url });
+  expect(await limited.get(ran.stdout.trim())).toMatchObject({ group: 'acme' });
+  expect(await set('reports')).toMatchObject({ code: 2, stderr: expect.stringContaining('perGroup') });
+});

@@ -55,6 +55,7 @@ const ways = (): Readonly<Record<string, readonly Way[]>> => {
     startBulk: [
       { path: '/bulk', body: { action: 'retry', query: 'status:error' }, needs: ['job:bulk', 'job:retry'] },
       { path: '/bulk', body: { action: 'cancel', query: 'status:new' }, needs: ['job:bulk', 'job:cancel'] },
+      { path: '/bulk', body: { action: 'finish', query: 'kind:none' }, needs: ['job:bulk', 'job:update'] },
       { path: '/bulk', body: { action: 'redrive', query: 'status:new' }, needs: ['job:bulk', 'job:retry'] },
       { path: '/bulk', body: { action: 'erase', jobs: ['987654'] }, needs: ['job:bulk', 'job:erase'] },
       { path: '/bulk', body: { action: 'move', to: 'later', query: 'kind:none' }, needs: ['job:bulk', 'job:move'] },

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { createQueue, createTopic, type Queue } from '../../../src/queue/index.ts';
+import { createQueue, createTopic, NoRetry, type Queue } from '../../../src/queue/index.ts';
 import { type Answer, type House, makeHouse, type Visitor } from '../house.ts';
 
 const kinds = { job: {}, bill: { attempts: 1, onError: 'unbilled' }, unbilled: {} } as const;
@@ -208,6 +208,21 @@ test('a dead letter is redriven, and a job is erased: once', async () => {
   expect((await get('/audit?limit=5')).body.items?.map((one) => one['action'])).toContain('job:erase');
 });
 
+test('a job is given its own kind of dead letter, when it is added or while it waits', async () => {
+  const queue = await newQueue();
+  const path = `/queues/${encodeURIComponent(queue.name)}/jobs`;
+  const { body } = await post(path, { kind: 'job', onError: 'unbilled' });
+  const other = await queue.enqueue('job', 1, { attempts: 1 });
+  expect((await post(`/jobs/${other.id}/update`, { onError: 'unbilled', attempts: 1 })).status).toBe(200);
+  expect(refusal(await post(path, { kind: 'job', onError: 'unbiled' }))).toEqual([400, 'invalid_input', 'onError']);
+  const fails = (): Promise<never> => Promise.reject(new NoRetry('no money'));
+  const worker = queue.work({ job: fails, bill: fails, unbilled: () => 1 });
+  await Promise.all([body['id'], other.id].map((id) => queue.waitFor(String(id)).catch(() => undefined)));
+  await worker.stop();
+  const letters = (await queue.search('kind:unbilled')).jobs.map(({ payload }) => Object(payload).job);
+  expect(new Set(letters)).toEqual(new Set([body['id'], other.id]));
+});
+
 test('a key that is blocked needs attention until its job is skipped', async () => {
   nth += 1;
   const queue = createQueue(house.engine, `front ${nth}`, { kinds: { job: { attempts: 1 } }, keyOnError: 'block' });
@@ -254,6 +269,9 @@ test('bulk actions move, erase and redrive what a search finds', async () => {
   expect((await other.stats()).new).toBe(3);
   expect(await done({ action: 'erase', queue: other.name })).toMatchObject({ done: 3 });
   expect((await other.search('')).jobs).toEqual([]);
+  const kept = await queue.enqueueMany([1, 2].map((n) => ({ kind: 'job', payload: n }) as const));
+  expect(await done({ action: 'finish' })).toMatchObject({ done: 2, refused: 0 });
+  expect(await queue.get(kept[1] ?? '')).toMatchObject({ status: 'complete', attempt: 0 });
   await queue.enqueue('bill', 1);
   await run(queue);
   expect(await done({ action: 'redrive', query: 'kind:unbilled' })).toMatchObject({ done: 1 });

@@ -21,6 +21,13 @@ async function newQueue(): Promise<Queue<typeof kinds>> {
   return queue;
 }
 
+async function limitedQueue(): Promise<Queue<typeof kinds>> {
+  nth += 1;
+  const queue = createQueue(house.engine, `reports-${nth}`, { kinds, concurrency: { perGroup: 2 } });
+  await queue.register();
+  return queue;
+}
+
 const put = (path: string, body: unknown, by = visitor): Promise<Answer> =>
   by.ask(`/api/v1/schedules/${path}`, { method: 'PUT', body });
 const gone = (path: string): Promise<Answer> => visitor.ask(`/api/v1/schedules/${path}`, { method: 'DELETE' });
@@ -141,4 +148,18 @@ test('it takes the right to, and the audit says who did it', async () => {
   expect(audit.body.items).toContainEqual(
     expect.objectContaining({ target: `schedule nightly of queue ${queue.name}` }),
   );
+});
+
+test('the jobs of a schedule have its group, which is refused where the queue has no limit', async () => {
+  const [queue, plain] = [await limitedQueue(), await newQueue()];
+  const body = { cron: '0 3 * * *', kind: 'daily', group: 'acme' };
+  const made = await put(`${queue.name}/nightly`, body);
+  expect(made).toMatchObject({ status: 200, body: { group: 'acme' } });
+  const { body: ran } = await visitor.ask(`/api/v1/schedules/${queue.name}/nightly/run`, { method: 'POST', body: {} });
+  expect(await queue.get(String(ran['id']))).toMatchObject({ group: 'acme', schedule: { name: 'nightly' } });
+  expect((await put(`${queue.name}/nightly`, { ...body, group: undefined })).body).toMatchObject({ group: null });
+  const refused = await put(`${plain.name}/nightly`, body);
+  expect(refused.status).toBe(400);
+  expect(refused.body['error']).toMatchObject({ code: 'invalid_input', field: 'group' });
+  expect(await plain.schedules()).toEqual([]);
 });

@@ -7,7 +7,7 @@ import { examples } from '../../setup/help.ts';
 import { type Cli, run } from '../../setup/run.ts';
 import { each } from './each.ts';
 
-/** `pawl actor retry|move|ask`. */
+/** `pawl actor retry|move|ask|send`. */
 export function addOperating(actor: Command): void {
   const retry = actor
     .command('retry <id...>')
@@ -35,6 +35,13 @@ export function addOperating(actor: Command): void {
   examples(ask, ['pawl actor ask 42 status', `pawl actor ask 42 resize '{"size":4}' --wait 1m`]);
   ask.action((id: string, name: string, payload: string | undefined, { wait }: { wait: number }, self: Command) =>
     run(self, (cli) => askOne(cli, id, name, payload, wait), { writes: true }),
+  );
+  const send = actor
+    .command('send <id> <name> [payload]')
+    .description('send a message, which wakes the actor, and do not wait for an answer; the payload is JSON');
+  examples(send, ['pawl actor send 42 refresh', `pawl actor send 42 resize '{"size":4}'`]);
+  send.action((id: string, name: string, payload: string | undefined, _options: object, self: Command) =>
+    run(self, (cli) => sendOne(cli, id, name, payload), { writes: true }),
   );
 }
 
@@ -68,6 +75,13 @@ async function askOne(cli: Cli, id: string, name: string, payload: string | unde
   const answer = await admin.ask(id, name, value, { wait, signal: cli.signal });
   cli.out.text(JSON.stringify(answer, undefined, cli.out.format === 'table' ? 2 : undefined));
   return EXIT.done;
+}
+
+function sendOne(cli: Cli, id: string, name: string, payload: string | undefined): Promise<number> {
+  const value = payload === undefined ? null : readJson('payload', payload);
+  return each(cli, [id], `sent "${name}"`, async (admin) => {
+    if (!(await admin.send(id, name, value))) throw new Failure(`actor ${id} is final`, { exit: EXIT.conflict });
+  });
 }
 
 /** `field=value` as `list({ where })` has it: JSON where it is a number or a truth value, else the text. */
