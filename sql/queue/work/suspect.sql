@@ -92,6 +92,8 @@ begin
     join pawl.queue_ready r on r.shard = j.shard and r.queue = j.queue and r.priority = j.priority and r.id = j.id and r.n = 1
     join pawl.queue_definition q on q.id = r.queue join pawl.queue_kind kd on kd.id = r.kind
     cross join lateral (select coalesce((j.options ->> 'attempts')::smallint, kd.attempts, q.attempts) as attempts) a
+    -- Without an attempt left it waits for its end. Other workers that ran it in between, and are dead, spend none that it does not have.
+    where r.key is null or r.attempt < a.attempts
   ), free as materialized (
     -- The jobs of a key are never moved without its lock.
     select t.* from there t where t.key is null or pawl.queue_try_key(t.queue, t.shard, t.key)

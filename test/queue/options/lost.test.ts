@@ -51,6 +51,24 @@ test.each([undefined, 'k'])(
   },
 );
 
+test('a job of a key that was lost five times in a row is charged for no other dead worker, who ran it in between', async () => {
+  const queue = createQueue(engine, 'lost by many', { kinds: { job: { attempts: 6 } } });
+  const { id } = await queue.enqueue('job', 1, { key: 'k' });
+  for (let nth = 1; nth <= 7; nth += 1) {
+    const worker = await one<string>(
+      `insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold, holding)
+       values (pawl.queue_id($1), 'h', 1, 1, '1s', clock_timestamp(), 'transaction', array[$2::bigint]) returning id::text as value`,
+      [queue.name, id],
+    );
+    await one('select s.jobs as value from pawl.queue_suspect($1, false) s', [worker]);
+    expect(await one(`select cardinality(w.holding) as value from pawl.queue_worker w where w.id = $1`, [worker])).toBe(
+      0,
+    );
+  }
+  expect((await queue.history(id)).slice(1).map(({ attempt }) => attempt)).toEqual([1, 2, 3, 4, 5]);
+  expect(await queue.get(id)).toMatchObject({ status: 'new', attempt: 6 });
+});
+
 test('the default attempts span more than an hour, whatever chance says', () => {
   const { attempts } = { attempts: 15 };
   const waits = (random: number): number => {
