@@ -154,7 +154,7 @@ together('a set whose tickets were taken without its knowledge takes no others',
       return 'drop answer';
     }
     if (tickets === 0) return 'pass';
-    // From now on the client knows of nothing.
+    // From now on the client learns nothing.
     over.abort();
     return 'drop request';
   };
