@@ -120,7 +120,7 @@ begin
           select k.chains, k.rest, k.processes, k.taken, k.tried into v_got
           from pawl.queue_claim_keys(p_queue, p_shard, p_worker, 1, 1, p_now, v_keys, v_epochs, false) k;
           if v_got.taken > 0 then
-            return concat('{"runs":[],"keys":[', substr(v_got.rest, 2), ']', ',"chains":' || v_got.chains, ',"processes":{', substr(v_got.processes, 2), '},"seen":', v_seen,
+            return concat('{"runs":[],"keys":[', v_got.rest, ']', ',"chains":' || v_got.chains, ',"processes":{', v_got.processes, '},"seen":', v_seen,
               ',"last":{"priority":', p_priority, ',"id":', p_after, '}',
               ',"pausedParts":' || (select d.paused_parts from pawl.queue_definition d where d.id = p_queue), '}');
           elsif v_got.tried then

@@ -22,7 +22,6 @@ declare
   v_fit bigint;
   v_missing boolean := false;
 begin
-  processes := '';
   -- 1. The oldest jobs of each key, as many as one answer can carry.
   select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.lost), array_agg(s.tid), array_agg(s.parked), count(*), max(s.nth), max(greatest(s.attempt, s.lost))
   into v_nths, v_ids, v_kinds, v_attempts, v_losts, v_tids, v_parked, taken, v_last, v_again
@@ -103,7 +102,7 @@ begin
     select min(u.id) as first, max(u.id) as last
     from (select u.id, u.id - u.ord as gap from unnest(v_ids) with ordinality u (id, ord)) u group by u.gap) s
   having count(*) > 0;
-  processes := concat(',"', v_claim, '":"', v_process, '"', processes);
+  processes := concat_ws(',', concat('"', v_claim, '":"', v_process, '"'), processes);
   select count(*), concat('{"claim":', v_claim, ',"epoch":', p_epoch, ',"keys":', to_json(p_keys[1:v_last]), ',"nth":[', array_to_string(v_nths, ','),
     '],"ids":[', array_to_string(v_ids, ','), '],"kinds":[', array_to_string(v_kinds, ','),
     '],"origins":[', string_agg(pawl.queue_origin(o.created_at, o.options, o.group_name), ','),
@@ -116,13 +115,13 @@ begin
     where o.shard = p_shard and o.id = any (v_ids) and o.id between v_ids[1] and v_ids[cardinality(v_ids)] order by o.id
   ) o;
   if v_missing or v_read <> cardinality(v_ids) then
-    select true, 0, null, '', '' into cut, taken, chains, rest, processes
+    select true, 0, null, null, null into cut, taken, chains, rest, processes
     from pawl.queue_drop_orphans(p_queue, p_shard, p_worker, p_epoch, p_now, p_keys);
   end if;
 end $$;
 
--- A claim of its own for each of these jobs that has failed or was lost before. "rest" and "processes" are what the claim answers, each piece
--- behind a comma; "is_missing": some are not in queue_job. Under the planner settings of its caller.
+-- A claim of its own for each of these jobs that has failed or was lost before. "rest" and "processes" are what the claim answers, with commas
+-- between; "is_missing": some are not in queue_job. Under the planner settings of its caller.
 create or replace function pawl.queue_start_again(
   p_queue smallint, p_shard smallint, p_worker bigint, p_now timestamptz, p_epoch bigint, p_keys text[],
   p_nths int[], p_ids bigint[], p_kinds smallint[], p_attempts smallint[], p_losts smallint[],
@@ -138,10 +137,10 @@ begin
     select a.claim, p_worker, p_now, a.process, p_shard, p_queue, a.attempt + 1, a.lost, false, int8multirange(int8range(a.id, a.id + 1)) from again a
   )
   select
-    string_agg(concat(',{"key":', to_json(p_keys[a.nth])::text, ',"epoch":', p_epoch, ',"ids":[', a.id, '],"claims":[', a.claim,
+    string_agg(concat('{"key":', to_json(p_keys[a.nth])::text, ',"epoch":', p_epoch, ',"ids":[', a.id, '],"claims":[', a.claim,
       '],"kinds":[', a.kind, '],"attempts":[', a.attempt + 1, '],"origins":[', pawl.queue_origin(o.created_at, o.options, o.group_name),
-      '],"payloads":[', o.payload::text, ']}'), '' order by a.id),
-    string_agg(concat(',"', a.claim, '":"', a.process, '"'), ''), count(*) < (select count(*) from again)
+      '],"payloads":[', o.payload::text, ']}'), ',' order by a.id),
+    string_agg(concat('"', a.claim, '":"', a.process, '"'), ','), count(*) < (select count(*) from again)
   into rest, processes, is_missing
   from again a cross join lateral (
     select o.created_at, o.options, o.group_name, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;

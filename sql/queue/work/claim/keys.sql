@@ -24,8 +24,6 @@ declare
   v_epoch bigint;
   v_related boolean;
 begin
-  rest := '';
-  processes := '';
   taken := 0;
   tried := false;
   complete := false;  -- whether every key was looked at: if not, the pass must come by here again
@@ -74,7 +72,7 @@ begin
     select u.rest, u.processes, u.taken, complete and not u.cut into rest, processes, taken, complete
     from pawl.queue_claim_units(p_queue, p_shard, p_worker, p_limit, p_now, v_epoch, v_free, p_parks) u;
   else
-    select c.chains, coalesce(c.rest, ''), c.processes, c.taken, complete and not c.cut into chains, rest, processes, taken, complete
+    select c.chains, c.rest, c.processes, c.taken, complete and not c.cut into chains, rest, processes, taken, complete
     from pawl.queue_claim_chains(p_queue, p_shard, p_worker, p_limit, p_chain, p_now, v_epoch, v_free, v_waiting) c;
   end if;
 end $$;

@@ -9,13 +9,9 @@ create or replace function pawl.queue_claim_units(
 language plpgsql as $$
 declare
   v_got pawl.queue_unit_job[];
-  v_large int[];
-  v_lasts bigint[];
   v_kept text[];
   v_last int;
 begin
-  rest := '';
-  processes := '';
   taken := 0;
   cut := true;
   -- 1. The next unit of each key.
@@ -28,25 +24,10 @@ begin
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
     from unnest(p_keys) u (key) where u.key not in (select g.key from unnest(v_got) g);
   end if;
-  -- 2. A unit ends where its payloads pass 16 MB, as they are stored, and never before its first job: what is left of it is the next
-  -- unit. Its answer could not come in time, however often it was asked for. Eight thousand payloads that stand in their rows have less.
   if cardinality(v_got) > 8000 or pawl.queue_has_large_payloads() then
-    select array_agg(c.nth), array_agg(c.last) into v_large, v_lasts from (
-      select s.nth, max(s.id) filter (where s.place = 1 or s.upto <= 16777216) as last, max(s.id) as id from (
-        select g.nth, g.id, row_number() over w as place, sum(pg_column_size(o.payload)) over w as upto
-        from unnest(v_got) g
-        cross join lateral (select o.payload from pawl.queue_job o where o.shard = p_shard and o.id = g.id offset 0) o
-        where g.whole and g.kind in (select k.id from pawl.queue_kind k where k.queue = p_queue and k.coalesce = 'all')
-        window w as (partition by g.nth order by g.id)
-      ) s
-      group by s.nth
-    ) c where c.last < c.id;
-    if v_large is not null then
-      v_got := array(select g from unnest(v_got) g
-        where not exists (select from unnest(v_large, v_lasts) c (nth, last) where c.nth = g.nth and g.id > c.last));
-    end if;
+    v_got := pawl.queue_cut_units(p_queue, p_shard, v_got);
   end if;
-  -- 3. Whole keys, in order: as many units as there is room for, however many jobs each has, but no more when there are two thousand
+  -- 2. Whole keys, in order: as many units as there is room for, however many jobs each has, but no more when there are two thousand
   -- jobs. The first one comes in any case.
   select array_agg(c.key order by c.nth), max(c.nth) into v_kept, v_last from (
     select g.nth, g.key, row_number() over (order by g.nth) as units, sum(g.n) over (order by g.nth) - g.n as before
@@ -62,7 +43,7 @@ begin
   end if;
   taken := cardinality(v_got);
 
-  -- 4. Their claims.
+  -- 3. Their claims.
   insert into pawl.queue_key as k (shard, queue, key, epoch, held)
   select p_shard, p_queue, u.key, p_epoch, true from unnest(v_kept) u (key)
   on conflict (shard, queue, key) do update set epoch = excluded.epoch, held = true;
@@ -99,10 +80,10 @@ begin
     select k.id from pawl.queue_kind k where k.queue = p_queue and k.coalesce = 'latest'
   )
   select
-    (select string_agg(',"' || c.claim || '":"' || c.process || '"', '') from claim c),
-    (select string_agg(k.object, '' order by k.nth) from (
+    (select string_agg('"' || c.claim || '":"' || c.process || '"', ',') from claim c),
+    (select string_agg(k.object, ',' order by k.nth) from (
       select j.nth, concat(
-        ',{"key":', to_json(min(j.key))::text, ',"epoch":', p_epoch,
+        '{"key":', to_json(min(j.key))::text, ',"epoch":', p_epoch,
         ',"ids":[', string_agg(j.id::text, ','),
         '],"claims":[', string_agg(j.claim::text, ','),
         '],"kinds":[', string_agg(j.kind::text, ','),
@@ -123,4 +104,31 @@ begin
       ) j
       group by j.nth) k)
   into processes, rest;
+end $$;
+
+-- A unit ends where its payloads pass 16 MB, as they are stored, and never before its first job: what is left of it is the next
+-- unit. Its answer could not come in time, however often it was asked for. Eight thousand payloads that stand in their rows have less.
+-- Answers the jobs that stay. Under the planner settings of its caller.
+create or replace function pawl.queue_cut_units(p_queue smallint, p_shard smallint, p_jobs pawl.queue_unit_job[]) returns pawl.queue_unit_job[]
+language plpgsql as $$
+declare
+  v_large int[];
+  v_lasts bigint[];
+begin
+  select array_agg(c.nth), array_agg(c.last) into v_large, v_lasts from (
+    select s.nth, max(s.id) filter (where s.place = 1 or s.upto <= 16777216) as last, max(s.id) as id from (
+      select g.nth, g.id, row_number() over w as place, sum(pg_column_size(o.payload)) over w as upto
+      from unnest(p_jobs) g
+      cross join lateral (select o.payload from pawl.queue_job o where o.shard = p_shard and o.id = g.id offset 0) o
+      where g.whole and g.kind in (select k.id from pawl.queue_kind k where k.queue = p_queue and k.coalesce = 'all')
+      window w as (partition by g.nth order by g.id)
+    ) s
+    group by s.nth
+  ) c where c.last < c.id;
+  if v_large is null then
+    return p_jobs;
+  end if;
+  return array(
+    select g from unnest(p_jobs) g
+    where not exists (select from unnest(v_large, v_lasts) c (nth, last) where c.nth = g.nth and g.id > c.last));
 end $$;
