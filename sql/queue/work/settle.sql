@@ -237,13 +237,14 @@ begin
     select l.id, p_shard, p_queue, l.priority, l.kind, l.spent, l.lost, l.key from line l where not l.is_head
   ), moved as (
     insert into pawl.queue_transition (at, claimed_at, id, n, worker, process_id, shard, queue, attempt, from_status, to_status, reason, error, error_of)
-    select p_now, v.claimed_at, j.id, j.n, p_worker, v.process_id, p_shard, p_queue, v.attempt, 'in-progress',
-      case when v.lives then 'new' else v."to" end, coalesce(v.reason, v."to"),
-      case when j.id = j.first then v.error end, case when j.id <> j.first and v.error is not null then j.first end
+    select p_now, m.claimed_at, m.id, m.n, p_worker, m.process_id, p_shard, p_queue, m.attempt, 'in-progress',
+      case when m.lives then 'new' else m."to" end, coalesce(m.reason, m."to"),
+      case when m.id = m.first then m.error end, case when m.id <> m.first and m.error is not null then m.first end
     from (
-      select j.part, min(j.id) as id, count(*) as n, min(min(j.id)) over (partition by j.part) as first
-      from job j group by j.part, j.id - j.nth, (j.nth - 1) / 256) j
-    join move v on v.part = j.part
+      -- Bytes tell whether texts are equal; the order of a language would take long, for many texts of some length.
+      select v.*, j.id, j.n, min(j.id) over (partition by v.error collate "C") as first
+      from (select j.part, min(j.id) as id, count(*) as n from job j group by j.part, j.id - j.nth, (j.nth - 1) / 256) j
+      join move v on v.part = j.part) m
   )
   select coalesce(array_agg(distinct v.claim), '{}'), (select array_agg(j.id) from job j where j."to" = 'error') into v_done, v_dead
   from move v where not isempty(v.ids);
