@@ -99,8 +99,8 @@ end $$;
 -- repetition of its call, grants for as long as its place would have been kept, as a direct hand-off does. The first heartbeat
 -- brings the whole lease. A call that takes no place asks for the whole lease.
 --
--- In three functions, one for what a request has and one for a place, it would be shorter, and a waiter's turn would cost a fifth more:
--- see docs/decisions/009-planner-settings.md.
+-- What each call does stands here; what few calls do has functions of its own, and so have pure reads, which the server writes into the
+-- statement that calls them: see docs/decisions/009-planner-settings.md.
 create or replace function pawl.lock_acquire(
   p_space text, p_names text[], p_nonce uuid, p_capacity int, p_lease_ms bigint, p_process text, p_host text, p_pid int,
   p_waiter_ms int default null, p_ticket bigint default null, p_again boolean default false,
@@ -112,9 +112,7 @@ language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
   v_name text;
-  v_count bigint;
-  v_least int;
-  v_first timestamptz;
+  v_count bigint; v_least int; v_first timestamptz;
   v_place timestamptz;
   v_now timestamptz;
   v_fits boolean := true;
@@ -138,33 +136,10 @@ begin
     select min(w.ticket), count(*), min(w.expires_at) into p_ticket, v_count, v_place
     from pawl.lock_waiter w where w.nonce = p_nonce;
     if v_count < cardinality(p_names) then
-      -- It was granted meanwhile, and the answer or the notification lost; or given up as dead, and its place is taken anew,
-      -- at the end.
-      with own as (  -- one row for each name, all with the same token
-        update pawl.lock_grant g
-        -- Never shortened: a call that comes late may find a lock that its process has renewed meanwhile.
-        set expires_at = greatest(
-          g.expires_at, case when v_term_ms is null then 'infinity' else v_now + v_term_ms * interval '1 ms' end
-        )
-        where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null
-        returning g.token, g.expires_at
-      )
-      select min(own.token), count(*), min(own.expires_at) into token, v_count, v_place from own;
-      if v_count = cardinality(p_names) then
-        place_ms := floor(extract(epoch from nullif(v_place, 'infinity') - v_now) * 1000);
+      select o.token, o.held_ms, o.evicted into token, place_ms, v_evicted from pawl.lock_find_own(p_space, p_names, p_nonce, v_term_ms, v_now) o;
+      if token is not null then
         return;
       end if;
-      if v_count > 0 then
-        -- Of a set, some ran out and went to others: what is left of it is no lock.
-        token := null;
-        update pawl.lock_grant g set expires_at = '-infinity', outcome = 'released'
-        where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null;
-        v_evicted := p_names;
-        foreach v_name in array p_names loop
-          perform pawl.lock_evict(p_space, v_name);
-        end loop;
-      end if;
-      delete from pawl.lock_waiter w where w.nonce = p_nonce;
       p_ticket := null;
     elsif v_place < v_now + p_waiter_ms * interval '0.8 ms' then
       -- Renewed with two thirds left at the latest.
@@ -186,16 +161,7 @@ begin
   -- 3. Whether it fits together with the holders, and with the waiters before it. The dead ones go.
   foreach v_name in array p_names loop
     loop
-      -- No more rows than decide: as many others as the capacity, and it does not fit.
-      select count(*), min(o.capacity), min(o.expires_at) into v_count, v_least, v_first
-      from (
-        (select g.capacity, g.expires_at from pawl.lock_grant g
-          where g.space = p_space and g.name = v_name and g.token is not null limit p_capacity)
-        union all
-        (select w.capacity, w.expires_at from pawl.lock_waiter w
-          where w.space = p_space and w.name = v_name and w.ticket < coalesce(p_ticket, 9223372036854775807)
-          order by w.ticket limit p_capacity)
-      ) o;
+      select o.n, o.capacity, o.ends_at into v_count, v_least, v_first from pawl.lock_others(p_space, v_name, p_capacity, p_ticket) o;
       exit when v_count = 0 or v_first > v_now or v_name = any (v_evicted);
       perform pawl.lock_evict(p_space, v_name);
       v_evicted := v_evicted || v_name;
@@ -232,25 +198,8 @@ begin
     is_new := ticket is null;
     if is_new then
       v_place := v_now + p_waiter_ms * interval '1 ms';
-      ticket := 1 + coalesce((
-        select max(last.ticket) from unnest(p_names) n
-        cross join lateral (
-          select w.ticket from pawl.lock_waiter w where w.space = p_space and w.name = n order by w.ticket desc limit 1
-        ) last
-      ), 0);
-      insert into pawl.lock_waiter (space, name, ticket, nonce, capacity, pid, lease_ms, enqueued_at, expires_at, process, host, holds, job)
-      select p_space, n, lock_acquire.ticket, p_nonce, p_capacity, p_pid, case when cardinality(p_names) = 1 then p_lease_ms end,
-        v_now, v_place, p_process, p_host, p_holds, p_job
-      from unnest(p_names) n;
-      if p_holds <> '{}' then
-        -- Two waiters that close one circle at the same time must see each other. Taken after the latches, and only here.
-        perform pg_advisory_xact_lock(hashtextextended('cycle', 1885435756));
-        cycle := pawl.lock_cycle(p_nonce, p_holds);
-        if cycle is not null then
-          delete from pawl.lock_waiter w where w.nonce = p_nonce;
-          ticket := null;
-        end if;
-      end if;
+      select w.ticket, w.cycle into ticket, cycle
+      from pawl.lock_wait(p_space, p_names, p_nonce, p_capacity, p_lease_ms, p_process, p_host, p_pid, p_holds, p_job, v_now, v_place) w;
     end if;
     if cycle is null then
       -- Only a place was written: the commit does not wait for the disk, and the latch is free sooner. Others that read the place
@@ -259,21 +208,7 @@ begin
         perform set_config('synchronous_commit', 'off', true);
       end if;
       place_ms := floor(extract(epoch from v_place - clock_timestamp()) * 1000);
-      select sum(f.n) into ahead from unnest(p_names) n
-      cross join lateral (
-        select count(*) as n from (
-          select from pawl.lock_waiter w
-          where w.space = p_space and w.name = n and w.ticket < lock_acquire.ticket limit 8
-        ) l
-      ) f;
-      select ceil(extract(epoch from nullif(min(greatest(o.expires_at, v_now)), 'infinity') - v_now) * 1000) into retry_ms
-      from unnest(p_names) n
-      cross join lateral (
-        (select g.expires_at from pawl.lock_grant g where g.space = p_space and g.name = n and g.token is not null limit 100)
-        union all
-        (select w.expires_at from pawl.lock_waiter w
-          where w.space = p_space and w.name = n and w.ticket < lock_acquire.ticket order by w.ticket limit 1)
-      ) o;
+      select a.ahead, a.retry_ms into ahead, retry_ms from pawl.lock_ahead(p_space, p_names, ticket, v_now) a;
     end if;
   end if;
 
@@ -282,3 +217,107 @@ begin
     perform pawl.lock_grant_next(p_space, v_name, '');
   end loop;
 end $$;
+
+-- A request that has no place any more: its lock, prolonged, which was granted meanwhile, and the answer or the notification lost. Or it was
+-- given up as dead, and its place is taken anew, at the end; "evicted" are the names of which something was given up here.
+create or replace function pawl.lock_find_own(
+  p_space text, p_names text[], p_nonce uuid, p_term_ms bigint, p_now timestamptz, out token bigint, out held_ms bigint, out evicted text[]
+)
+language plpgsql as $$
+declare
+  v_count bigint;
+  v_end timestamptz;
+  v_name text;
+begin
+  with own as (  -- one row for each name, all with the same token
+    update pawl.lock_grant g
+    -- Never shortened: a call that comes late may find a lock that its process has renewed meanwhile.
+    set expires_at = greatest(
+      g.expires_at, case when p_term_ms is null then 'infinity' else p_now + p_term_ms * interval '1 ms' end
+    )
+    where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null
+    returning g.token, g.expires_at
+  )
+  select min(own.token), count(*), min(own.expires_at) into token, v_count, v_end from own;
+  if v_count = cardinality(p_names) then
+    held_ms := floor(extract(epoch from nullif(v_end, 'infinity') - p_now) * 1000);
+    return;
+  end if;
+  if v_count > 0 then
+    -- Of a set, some ran out and went to others: what is left of it is no lock.
+    token := null;
+    update pawl.lock_grant g set expires_at = '-infinity', outcome = 'released'
+    where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null;
+    evicted := p_names;
+    foreach v_name in array p_names loop
+      perform pawl.lock_evict(p_space, v_name);
+    end loop;
+  end if;
+  delete from pawl.lock_waiter w where w.nonce = p_nonce;
+end $$;
+
+-- Who comes before a request for this name: holders, and waiters before its place. How many, the least of their capacities, and when the
+-- first of them may have run out. No more rows than decide: as many others as the capacity, and it does not fit.
+create or replace function pawl.lock_others(p_space text, p_name text, p_capacity int, p_ticket bigint)
+returns table (n bigint, capacity int, ends_at timestamptz)
+language sql stable as $$
+  select count(*), min(o.capacity), min(o.expires_at)
+  from (
+    (select g.capacity, g.expires_at from pawl.lock_grant g
+      where g.space = p_space and g.name = p_name and g.token is not null limit p_capacity)
+    union all
+    (select w.capacity, w.expires_at from pawl.lock_waiter w
+      where w.space = p_space and w.name = p_name and w.ticket < coalesce(p_ticket, 9223372036854775807)
+      order by w.ticket limit p_capacity)
+  ) o
+$$;
+
+-- A place at the end of the queue of each name, until p_until; or, where that would close a circle of waiters, the circle and no place.
+create or replace function pawl.lock_wait(
+  p_space text, p_names text[], p_nonce uuid, p_capacity int, p_lease_ms bigint, p_process text, p_host text, p_pid int,
+  p_holds bigint[], p_job bigint, p_now timestamptz, p_until timestamptz, out ticket bigint, out cycle jsonb
+)
+language plpgsql as $$
+begin
+  ticket := 1 + coalesce((
+    select max(last.ticket) from unnest(p_names) n
+    cross join lateral (
+      select w.ticket from pawl.lock_waiter w where w.space = p_space and w.name = n order by w.ticket desc limit 1
+    ) last
+  ), 0);
+  insert into pawl.lock_waiter (space, name, ticket, nonce, capacity, pid, lease_ms, enqueued_at, expires_at, process, host, holds, job)
+  select p_space, n, lock_wait.ticket, p_nonce, p_capacity, p_pid, case when cardinality(p_names) = 1 then p_lease_ms end,
+    p_now, p_until, p_process, p_host, p_holds, p_job
+  from unnest(p_names) n;
+  if p_holds <> '{}' then
+    -- Two waiters that close one circle at the same time must see each other. Taken after the latches, and only here.
+    perform pg_advisory_xact_lock(hashtextextended('cycle', 1885435756));
+    cycle := pawl.lock_cycle(p_nonce, p_holds);
+    if cycle is not null then
+      delete from pawl.lock_waiter w where w.nonce = p_nonce;
+      ticket := null;
+    end if;
+  end if;
+end $$;
+
+-- How many waiters (up to 8 for each name) are ahead of this place, and in how many milliseconds the lease of a holder, or the place of the
+-- next waiter, may have run out.
+create or replace function pawl.lock_ahead(p_space text, p_names text[], p_ticket bigint, p_now timestamptz)
+returns table (ahead bigint, retry_ms numeric)
+language sql stable as $$
+  select
+    (select sum(f.n)::bigint from unnest(p_names) n
+      cross join lateral (
+        select count(*) as n from (
+          select from pawl.lock_waiter w where w.space = p_space and w.name = n and w.ticket < p_ticket limit 8
+        ) l
+      ) f),
+    (select ceil(extract(epoch from nullif(min(greatest(o.expires_at, p_now)), 'infinity') - p_now) * 1000)
+      from unnest(p_names) n
+      cross join lateral (
+        (select g.expires_at from pawl.lock_grant g where g.space = p_space and g.name = n and g.token is not null limit 100)
+        union all
+        (select w.expires_at from pawl.lock_waiter w
+          where w.space = p_space and w.name = n and w.ticket < p_ticket order by w.ticket limit 1)
+      ) o)
+$$;
