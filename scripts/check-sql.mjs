@@ -3,6 +3,8 @@
 //
 // In sql/, each function and view stands once, in a file of its topic. Fails on a name that is defined twice, overloads included, on a
 // definition in a numbered file, and on other statements than definitions in a file of a topic: those files are applied again and again.
+// Also on a function of more lines than a screen or two has: what few calls need goes into a function of its own, and so does a pure read,
+// which the server writes into the statement that calls it (docs/decisions/009-planner-settings.md).
 import { readdirSync, readFileSync } from 'node:fs';
 
 const ALLOWED = [
@@ -13,6 +15,9 @@ const ALLOWED = [
   /^http\/store\//,
   /^lock\/rows\/(table|claim)\.ts$/, // statements on tables of the user's, which are made of their names
 ];
+
+/** Of a function, from its first line to its last one. */
+const MOST_LINES = 120;
 
 const NAME = String.raw`(?:[a-z_$][\w$."{}]*)`;
 const STATEMENTS = [
@@ -61,7 +66,9 @@ function place(file, text) {
   if (/set enable_bitmapscan = off/.test(text) && /set enable_seqscan = off/.test(text) && /set jit = off/.test(text)) {
     return [`sql/${file}: ${name} spells out planner settings that have a name in sql/planner.sql`];
   }
-  return other === undefined ? [] : [`sql/${file}: ${name} is defined in sql/${other}, too`];
+  if (other !== undefined) return [`sql/${file}: ${name} is defined in sql/${other}, too`];
+  const lines = text.split('\n').length;
+  return lines <= MOST_LINES ? [] : [`sql/${file}: ${name} has ${lines} lines, and ${MOST_LINES} are the most: divide it`];
 }
 
 /** Without comments; what stands between $$ or quotes belongs to its statement. */

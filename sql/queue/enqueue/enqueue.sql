@@ -48,7 +48,6 @@ declare
   v_run_at timestamptz;
   v_priority smallint;
   v_now timestamptz := clock_timestamp();
-  v_unknown text;
   v_rule jsonb;
   v_only_one boolean;
   v_digest bytea;
@@ -56,19 +55,9 @@ declare
   v_options json;
   v_after bigint[] := '{}';
   v_batches bigint[] := '{}';
-  v_fields constant text[] := '{queue,kind,payload,key,runAt,delay,priority,unique,group,after,afterError,afterCancel}';
   v_own constant text[] := '{schedule,attempts,timeout,backoff,expiresAt,onError,tags,meta}';  -- see job_options.sql
 begin
-  if jsonb_typeof(request) is distinct from 'object' then
-    raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';
-  end if;
-  select key into v_unknown from jsonb_object_keys(request) key where key <> all (v_fields || v_own) limit 1;
-  if found then
-    raise exception 'unknown field "%" in pawl.enqueue; it takes %', v_unknown, array_to_string(v_fields || v_own, ', ') using errcode = 'PW001';
-  end if;
-  if request ->> 'queue' is null or request ->> 'kind' is null then
-    raise exception 'pawl.enqueue needs a queue and a kind, got %', left(request::text, 100) using errcode = 'PW001';
-  end if;
+  perform pawl.queue_check_request(request, v_own);
   select * into v_queue from pawl.queue_definition where name = request ->> 'queue';
   if not found or (v_queue.removed_at is not null and pawl.queue_is_gone(v_queue)) then
     raise exception 'queue "%" does not exist; create it with createQueue(…) and register() it first', request ->> 'queue' using errcode = 'PW002';
@@ -158,6 +147,25 @@ begin
     perform pawl.queue_wake(v_queue.id);
   end if;
   return jsonb_build_object('id', v_id::text, 'duplicate', false, 'status', case when v_after <> '{}' or v_batches <> '{}' then pawl.queue_status(v_shard, v_id) else 'new' end);
+end $$;
+
+-- Refuses a request that is no object, or lacks a field or has one too many. p_own: the options of a job.
+create or replace function pawl.queue_check_request(request jsonb, p_own text[]) returns void
+language plpgsql as $$
+declare
+  v_fields constant text[] := '{queue,kind,payload,key,runAt,delay,priority,unique,group,after,afterError,afterCancel}';
+  v_unknown text;
+begin
+  if jsonb_typeof(request) is distinct from 'object' then
+    raise exception 'pawl.enqueue takes an object or an array of objects, got %', coalesce(left(request::text, 100), 'null') using errcode = 'PW001';
+  end if;
+  select key into v_unknown from jsonb_object_keys(request) key where key <> all (v_fields || p_own) limit 1;
+  if found then
+    raise exception 'unknown field "%" in pawl.enqueue; it takes %', v_unknown, array_to_string(v_fields || p_own, ', ') using errcode = 'PW001';
+  end if;
+  if request ->> 'queue' is null or request ->> 'kind' is null then
+    raise exception 'pawl.enqueue needs a queue and a kind, got %', left(request::text, 100) using errcode = 'PW001';
+  end if;
 end $$;
 
 -- When a job is to run, and its priority, of a request in SQL; null where the request does not say.
