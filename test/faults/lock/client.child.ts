@@ -18,8 +18,8 @@ const [LOOK_MS, TICK_MS, STILL_MS] = [10, 50, 200];
 if (plant !== undefined) await plantInClient(engine, plant);
 // An SDK that is not used would be half of what it takes to start.
 const ground = url.startsWith('http')
-  ? (await import('./dynamo-ground.ts')).dynamoGround(url, seed, plant)
-  : (await import('./postgres-ground.ts')).postgresGround(url);
+  ? (await import('./ground/dynamodb.ts')).dynamoGround(url, seed, plant)
+  : (await import('./ground/postgres.ts')).postgresGround(url);
 const locks = createLocks(ground.engine, { waiterLease: waiterMs });
 const ops = new WeakMap<Lock, string>();
 /** Operations that had what they asked for. */

@@ -6,12 +6,12 @@ import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createLocks, type Locks } from '../../../src/lock/index.ts';
 import type { Member, Note } from '../member/member.ts';
 import { monotonic, type Stage } from '../stage.ts';
-import { placeOf, readWritten } from './dynamo-ground.ts';
+import { placeOf, readWritten } from './ground/dynamodb.ts';
+import { makeTables } from './ground/postgres.ts';
 import { type ClientEvent, type Complaint, type LockHistory, type Sighting, toOperations } from './history.ts';
 import { borrowLocal } from './local.ts';
 import type { LockPlan } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
-import { makeTables } from './postgres-ground.ts';
 import { readDecisions, readEnded, readPostgresWritten } from './read.ts';
 
 /** How long nothing may end: a busy machine is slow, and what is never done takes for ever. */

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { QueryCommand, ScanCommand } from '@aws-sdk/client-dynamodb';
 import { dynamodb, fieldsOf } from '../../../src/engine/dynamodb/index.ts';
-import { type Place, placeOf } from '../lock/dynamo-ground.ts';
+import { type Place, placeOf } from '../lock/ground/dynamodb.ts';
 import { borrowLocal } from '../lock/local.ts';
 import type { Member, Note } from '../member/member.ts';
 import type { Stage } from '../stage.ts';

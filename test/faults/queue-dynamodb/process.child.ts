@@ -5,7 +5,7 @@ import { type TransactWriteItem, TransactWriteItemsCommand } from '@aws-sdk/clie
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import type { Unit } from '../../../src/queue/index.ts';
 import { carelessClient, faultyClient, seededFaults } from '../../support/failing/dynamodb-faults.ts';
-import { placeOf } from '../lock/dynamo-ground.ts';
+import { placeOf } from '../lock/ground/dynamodb.ts';
 import { clock, name as me, note, plant, ready, url } from '../member/member-side.ts';
 import { callbackOf, type QueueEvent, rowOf } from './history.ts';
 import type { DynamoQueuePlan, Step } from './plan.ts';

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { LeaseLost } from '../../../src/base/errors.ts';
-import { within } from '../../../src/base/time/clock.ts';
-import { type PostgresEngine, postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
-import type { Lock, LockEngine } from '../../../src/lock/index.ts';
-import { block } from '../block.ts';
-import type { Writing } from './plan.ts';
+import { LeaseLost } from '../../../../src/base/errors.ts';
+import { within } from '../../../../src/base/time/clock.ts';
+import { type PostgresEngine, postgres, statement, type Transaction } from '../../../../src/engine/postgres/index.ts';
+import type { Lock, LockEngine } from '../../../../src/lock/index.ts';
+import { block } from '../../block.ts';
+import type { Writing } from '../plan.ts';
 
 /** Where locks are taken, and what they protect is written. */
 export interface Ground {

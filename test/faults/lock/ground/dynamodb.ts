@@ -6,14 +6,14 @@ import {
   type TransactWriteItem,
   TransactWriteItemsCommand,
 } from '@aws-sdk/client-dynamodb';
-import { LeaseLost } from '../../../src/base/errors.ts';
-import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
-import type { Lock } from '../../../src/lock/index.ts';
-import { carelessClient, faultyClient, seededFaults } from '../../support/failing/dynamodb-faults.ts';
-import { block } from '../block.ts';
-import type { Written } from './history.ts';
-import type { Writing } from './plan.ts';
-import type { Ground } from './postgres-ground.ts';
+import { LeaseLost } from '../../../../src/base/errors.ts';
+import { dynamodb } from '../../../../src/engine/dynamodb/index.ts';
+import type { Lock } from '../../../../src/lock/index.ts';
+import { carelessClient, faultyClient, seededFaults } from '../../../support/failing/dynamodb-faults.ts';
+import { block } from '../../block.ts';
+import type { Written } from '../history.ts';
+import type { Writing } from '../plan.ts';
+import type { Ground } from './postgres.ts';
 
 /** The SDK by itself waits for ever for what a silent network does not answer. */
 const ANSWER_MS = 8000;
