@@ -256,7 +256,7 @@ begin
   delete from pawl.lock_waiter w where w.nonce = p_nonce;
 end $$;
 
--- Who comes before a request for this name: holders, and waiters before its place. How many, the least of their capacities, and when the
+-- The others that come before a request for this name: holders, and waiters before its place. How many, the least of their capacities, and when the
 -- first of them may have run out. No more rows than decide: as many others as the capacity, and it does not fit.
 create or replace function pawl.lock_others(p_space text, p_name text, p_capacity int, p_ticket bigint)
 returns table (n bigint, capacity int, ends_at timestamptz)

@@ -1,4 +1,4 @@
--- What a claim takes: three searches, and how much of what they find fits into one answer. Each looks at p_rows ready rows from behind
+-- What a claim takes: three searches, and how much of what they find fits into one answer. Each reads p_rows ready rows from behind
 -- p_priority and p_after on, in order, and answers
 --   seen: how many there were; null: this search is not for these rows, and another one has to look
 --   last_priority, last_id: up to here everything was dealt with, so that the pass goes on behind it; null: nothing was

@@ -1,4 +1,4 @@
--- Starting jobs without a key: their claims, and what the worker is told of them.
+-- Starting jobs without a key: their claims, and what the worker learns of them.
 
 -- Takes jobs without a key, which queue_claim_many has picked and locked: p_take jobs of the p_n of each row. p_losts and p_alones may be null:
 -- none was lost, none is to start at once. "runs", "processes" and "alone" are what the claim answers, with commas between, or null. Under the
