@@ -68,7 +68,9 @@ function place(file, text) {
   }
   if (other !== undefined) return [`sql/${file}: ${name} is defined in sql/${other}, too`];
   const lines = text.split('\n').length;
-  return lines <= MOST_LINES ? [] : [`sql/${file}: ${name} has ${lines} lines, and ${MOST_LINES} are the most: divide it`];
+  return lines <= MOST_LINES
+    ? []
+    : [`sql/${file}: ${name} has ${lines} lines, and ${MOST_LINES} are the most: divide it`];
 }
 
 /** Without comments; what stands between $$ or quotes belongs to its statement. */
