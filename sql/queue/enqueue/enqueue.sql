@@ -275,6 +275,9 @@ begin
     else
       perform pawl.queue_add_runs(p_queue, p_shard, v_ids, array_fill(p_kinds[1], array[p_n]), array_fill(p_priorities[1], array[p_n]));
     end if;
+  elsif p_keys is not null and p_run_at is null and p_options is null and p_delays is null and array_position(p_keys, null) is null
+    and (select d.keyed from pawl.queue_definition d where d.id = p_queue) and not pawl.queue_is_crowded(p_keys) then
+    perform pawl.queue_add_keyed(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys);
   else
     perform pawl.queue_add_mixed(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys, p_run_at, p_options, p_delays);
   end if;
@@ -307,6 +310,29 @@ language sql as $$
   ) j
   group by kind, priority, island, (ord - 1) / 256
 $$;
+
+-- Writes jobs of which each has a key, and nothing else of its own: all of them are ready. queue_add_mixed passes through its rows five times. Under
+-- the planner settings of its caller.
+create or replace function pawl.queue_add_keyed(
+  p_queue smallint, p_shard smallint, p_ids bigint[], p_now timestamptz, p_kinds smallint[], p_priorities smallint[], p_payloads json, p_keys text[]
+) returns void
+language plpgsql as $$
+begin
+  insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, key, payload)
+  select p_ids[e.ord], p_now, p_shard, p_queue, coalesce(e.kind, p_kinds[1]), coalesce(e.priority, p_priorities[1]), e.key, e.value
+  from rows from (json_array_elements(p_payloads), unnest(p_kinds), unnest(p_priorities), unnest(p_keys))
+    with ordinality e (value, kind, priority, key, ord);
+  insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
+  select e.id, p_shard, p_queue, coalesce(e.priority, p_priorities[1]), coalesce(e.kind, p_kinds[1]), e.key
+  from rows from (unnest(p_ids), unnest(p_kinds), unnest(p_priorities), unnest(p_keys)) e (id, kind, priority, key);
+end $$;
+
+-- Whether one of these keys has more jobs than one claim takes: see queue_add_mixed.
+create or replace function pawl.queue_is_crowded(p_keys text[]) returns boolean
+language plpgsql immutable as $$
+begin
+  return cardinality(p_keys) > 32 and exists (select from unnest(p_keys) u (key) group by u.key having count(*) > 32);
+end $$;
 
 -- Writes jobs of all sorts, each with a row where it waits. Of the jobs of one key the first 32, as many as one claim takes,
 -- are ready; the others are parked behind them at once, where a claim would put them: it would read each on its way to
