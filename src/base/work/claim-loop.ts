@@ -119,14 +119,14 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     return this.isFree && this.#notify.isOn && !this.isStopping;
   }
 
-  /** Units that wait for a slot. */
+  /** Units that wait for a slot, in the order in which they begin. */
   get waiting(): readonly Unit[] {
     return this.#slots.waiting;
   }
 
-  /** Units that come before all that wait. */
-  get following(): readonly Unit[] {
-    return this.#slots.following;
+  /** How many these are. */
+  get waitingCount(): number {
+    return this.#slots.waitingCount;
   }
 
   /** Lists the worker. Call it before {@link start}: the lease is to be kept before anything is claimed. */

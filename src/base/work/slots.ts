@@ -20,7 +20,9 @@ export class Slots<Unit> {
   readonly #runner: SlotRunner<Unit>;
   readonly #options: SlotsOptions;
   readonly #prefetch: AdaptivePrefetch;
-  #waiting: Unit[] = [];
+  #list: readonly Unit[] = [];
+  /** How many of the list have begun: to take each out at once would move the others, some thousand, each time. */
+  #begun = 0;
   /** Before all that wait. */
   #following: Unit[] = [];
   #isPumping = false;
@@ -30,24 +32,32 @@ export class Slots<Unit> {
     this.#options = options;
     this.#prefetch = new AdaptivePrefetch({
       ...options,
-      waiting: () => this.#waiting.length,
-      onStalled: (kept) => runner.release(this.#waiting.splice(kept), 'stalled'),
+      waiting: () => this.#left,
+      onStalled: (kept) => runner.release(this.#cut(kept), 'stalled'),
     });
   }
 
-  /** Units that wait for a slot. */
+  /** Units that wait for a slot, in the order in which they begin. */
   get waiting(): readonly Unit[] {
-    return this.#waiting;
+    return [...this.#following.toReversed(), ...this.#rest];
   }
 
-  /** Units that come before all that wait. */
-  get following(): readonly Unit[] {
-    return this.#following;
+  /** How many these are. */
+  get waitingCount(): number {
+    return this.#following.length + this.#left;
+  }
+
+  get #rest(): readonly Unit[] {
+    return this.#begun === 0 ? this.#list : this.#list.slice(this.#begun);
+  }
+
+  get #left(): number {
+    return this.#list.length - this.#begun;
   }
 
   /** Whether a unit would begin at once. */
   get isFree(): boolean {
-    const taken = this.#runner.slotsTaken + this.#following.length + this.#waiting.length;
+    const taken = this.#runner.slotsTaken + this.waitingCount;
     return taken < this.#options.concurrency && !this.#runner.isExclusive;
   }
 
@@ -62,7 +72,8 @@ export class Slots<Unit> {
   }
 
   add(units: readonly Unit[], first?: readonly Unit[]): void {
-    this.#waiting = first === undefined ? this.#waiting.concat(units) : [...first, ...this.#waiting, ...units];
+    const rest = this.#rest;
+    this.#set(first === undefined ? rest.concat(units) : [...first, ...rest, ...units]);
     if (this.#options.isStopping()) this.releaseUnstarted();
     else this.pump();
   }
@@ -78,20 +89,19 @@ export class Slots<Unit> {
     this.#isPumping = true;
     const runner = this.#runner;
     const { concurrency, isStopping } = this.#options;
-    let next = 0;
     while (
       runner.slotsTaken < concurrency &&
-      (this.#following.length > 0 || next < this.#waiting.length) &&
+      (this.#following.length > 0 || this.#left > 0) &&
       !isStopping() &&
       // What was claimed before this process stood still is somebody else's by now; its renewal is about to say so.
       runner.hasLease
     ) {
-      const unit = this.#following.pop() ?? this.#waiting[next++];
+      const unit = this.#following.pop() ?? this.#list[this.#begun++];
       if (unit === undefined) continue;
       this.#prefetch.recordStart();
       runner.begin(unit);
     }
-    this.#waiting.splice(0, next);
+    if (this.#left === 0 && this.#begun > 0) this.#set([]);
     this.#isPumping = false;
     this.#prefetch.watch();
     this.#options.onPumped();
@@ -105,13 +115,25 @@ export class Slots<Unit> {
 
   /** Gives back what has not begun. */
   releaseUnstarted(): void {
-    const units = [...this.#following.splice(0), ...this.#waiting.splice(0)];
+    const units = [...this.#following.splice(0), ...this.#cut(0)];
     if (units.length > 0) this.#runner.release(units, 'stopped');
   }
 
   /** The lease is gone, and with it all that was claimed. */
   clear(): void {
-    this.#waiting = [];
+    this.#set([]);
     this.#following = [];
+  }
+
+  /** Takes out all of the list that wait, except the first `kept`. */
+  #cut(kept: number): readonly Unit[] {
+    const rest = this.#rest;
+    this.#set(rest.slice(0, kept));
+    return rest.slice(kept);
+  }
+
+  #set(waiting: readonly Unit[]): void {
+    this.#list = waiting;
+    this.#begun = 0;
   }
 }

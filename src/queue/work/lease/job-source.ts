@@ -324,8 +324,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
 
   /** All units that it holds, except those that come after another one of their key. */
   get units(): readonly Unit[] {
-    const { following, waiting } = this.loop;
-    const unbegun = [...following, ...waiting].flatMap((one) => (one instanceof ReadyBatch ? one.units : [one]));
+    const unbegun = this.loop.waiting.flatMap((one) => (one instanceof ReadyBatch ? one.units : [one]));
     return [...this.#running.units, ...unbegun, ...(this.#gatherer?.units ?? [])];
   }
 

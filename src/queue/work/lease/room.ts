@@ -11,7 +11,7 @@ interface RoomParts {
   readonly running: RunningUnits;
   readonly gatherer: Gatherer | undefined;
   /** Claimed units that have not begun. */
-  readonly loop: { readonly following: readonly unknown[]; readonly waiting: readonly unknown[] };
+  readonly loop: { readonly waitingCount: number };
 }
 
 /** How many jobs a worker may claim. */
@@ -31,7 +31,7 @@ export class Room {
   of(prefetch: number): number {
     const { concurrency, holdings, running, gatherer, loop } = this.#parts;
     if (this.setAside > 0) return Math.min(PREFETCH_MAX, concurrency + 2 * this.setAside);
-    const free = Math.max(0, concurrency - running.slotsTaken - loop.following.length - loop.waiting.length);
+    const free = Math.max(0, concurrency - running.slotsTaken - loop.waitingCount);
     if (gatherer !== undefined) return this.#toGather(gatherer, free, prefetch);
     if (holdings.count > concurrency + prefetch / 2) return free;
     return Math.max(free, concurrency + prefetch - holdings.count);
