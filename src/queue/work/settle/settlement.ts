@@ -20,6 +20,11 @@ export class PendingSettlement {
   readonly key: readonly [key: string, epoch: number] | undefined;
   /** True: its text was refused before, and has been removed. */
   readonly isBare: boolean;
+  /**
+   * Numbers of jobs of the same claim that are complete, and nothing more is to be said of them: see {@link join}. Most jobs are. Their
+   * units are forgotten as soon as they end, and no statement can fail because of them.
+   */
+  others: number[] | undefined = undefined;
   /** True: it was sent before without an answer, so its rows may be gone because that statement was carried out. */
   wasSent = false;
   /** How often it got no answer when sent alone, while the database answered another statement. */
@@ -51,6 +56,18 @@ const MOST_TEXT = 4_000_000;
 export function toPending(unit: Unit, outcome: AttemptResult, givesUp: boolean): PendingSettlement {
   const key = givesUp && unit.key !== null && unit.epoch !== null ? ([unit.key, unit.epoch] as const) : undefined;
   return new PendingSettlement(unit, outcome, key);
+}
+
+/** Adds the outcome of a unit to that of one before it, if nothing more is to be said of either. @returns whether it did */
+export function join(before: PendingSettlement | undefined, unit: Unit, outcome: AttemptResult): boolean {
+  const { jobs } = unit;
+  const job = jobs[0];
+  if (before === undefined || job === undefined || jobs.length > 1 || unit.key !== null || unit.isGuarded) return false;
+  if (outcome.failed.length > 0 || outcome.result !== undefined || outcome.complete !== jobs) return false;
+  if (before.complete[0]?.claim !== job.claim || before.unit.jobs.length > 1 || !isPlain(before)) return false;
+  before.others ??= [];
+  before.others.push(job.number);
+  return true;
 }
 
 /** Whether it is too much for one statement. */
@@ -171,7 +188,10 @@ function completed(
     else rest.set(claim, []);
   }
   if (rest.size > 0) {
-    for (const { complete } of settled) for (const { claim, number } of complete) rest.get(claim)?.push(number);
+    for (const { complete, others = [] } of settled) {
+      for (const { claim, number } of complete) rest.get(claim)?.push(number);
+      for (const number of others) rest.get(complete[0]?.claim as Claim)?.push(number);
+    }
   }
   return { whole, part: [...rest].map(([claim, ids]) => ({ claim: claim.id, ids })) };
 }
@@ -184,7 +204,7 @@ function countByClaim(settled: readonly PendingSettlement[]): Map<Claim, number>
   const counts = new Map<Claim, number>();
   let last: Claim | undefined;
   let count = 0;
-  for (const { complete } of settled) {
+  for (const { complete, others } of settled) {
     // An index loop: it avoids an iterator for each unit of one job.
     for (let at = 0; at < complete.length; at += 1) {
       const claim = complete[at]?.claim;
@@ -195,6 +215,7 @@ function countByClaim(settled: readonly PendingSettlement[]): Map<Claim, number>
       }
       count += 1;
     }
+    if (others !== undefined) count += others.length;
   }
   if (last !== undefined) counts.set(last, (counts.get(last) ?? 0) + count);
   return counts;
@@ -214,10 +235,10 @@ function add(ids: Map<Claim, number[]>, claim: Claim, id: number): void {
 }
 
 /** Called when it is written: counts down the jobs that are left in its claims. */
-export function recordSettled({ unit, complete, failed }: PendingSettlement): void {
+export function recordSettled({ unit, complete, failed, others }: PendingSettlement): void {
   for (let at = 0; at < complete.length; at += 1) {
     const claim = complete[at]?.claim;
-    if (claim !== undefined) claim.left -= 1;
+    if (claim !== undefined) claim.left -= 1 + (others?.length ?? 0);
   }
   if (failed.length === 0) return;
   const jobs = new Map(unit.jobs.map((job) => [job.number, job]));

@@ -12,6 +12,7 @@ import {
   countFitting,
   hasText,
   isLarge,
+  join,
   type PendingSettlement,
   recordSettled,
   split,
@@ -92,9 +93,11 @@ export class Settler {
   add(unit: Unit, outcome: AttemptResult, givesUp: boolean): void {
     if (this.#isDropped) return;
     const { shard } = unit.job.claim;
-    const settled = toPending(unit, outcome, givesUp);
-    if (isLarge(settled)) for (const part of split(settled)) append(this.#pending, shard, part);
-    else append(this.#pending, shard, settled);
+    if (!join(this.#pending.get(shard)?.at(-1), unit, outcome)) {
+      const settled = toPending(unit, outcome, givesUp);
+      if (isLarge(settled)) for (const part of split(settled)) append(this.#pending, shard, part);
+      else append(this.#pending, shard, settled);
+    }
     this.#start();
   }
 
