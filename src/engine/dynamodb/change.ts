@@ -28,3 +28,12 @@ export function applied(fields: Fields, { expect, set, add = {} }: Change): Fiel
 export function isApplied(fields: Fields, { set }: Change): boolean {
   return Object.entries(set).every(([name, value]) => (fields[name] ?? null) === value);
 }
+
+/** Two changes of one row, of different fields, as one. */
+export function both(one: Change, other: Change): Change {
+  return {
+    expect: { ...one.expect, ...other.expect },
+    set: { ...one.set, ...other.set },
+    add: { ...one.add, ...other.add },
+  };
+}

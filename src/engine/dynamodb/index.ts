@@ -22,7 +22,7 @@ import { isTransient } from './failure.ts';
 import { ServiceClock } from './service-clock.ts';
 import { createTable, isTableThere, type TableReport, templateOf } from './table.ts';
 
-export { applied, type Change, type Fields, isApplied } from './change.ts';
+export { applied, both, type Change, type Fields, isApplied } from './change.ts';
 export {
   type Attribute,
   type CallLimits,

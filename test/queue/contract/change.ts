@@ -85,6 +85,61 @@ export function changePromises(hold: Fixture['hold'], open: () => Promise<Fixtur
     expect(await runAll(fixture, queue)).toEqual(['first, late']);
   });
 
+  test('retry makes a job that is delayed due now, with a key, without one, and among others of its row', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: KINDS });
+    const runAt = later();
+    const plain = await queue.enqueue('job', 'plain', { runAt });
+    const keyed = await queue.enqueue('job', 'keyed', { runAt, key: 'k' });
+    const ids = await queue.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'job', payload, runAt }) as const));
+    const off = await queue.enqueue('job', 'put off');
+    await queue.update(off.id, { runAt });
+    for (const id of [plain.id, keyed.id, ids[1] ?? '', off.id]) expect(await queue.retry(id)).toBe('new');
+    expect((await queue.explain(keyed.id)).reasons[0]?.code).not.toBe('scheduled');
+    expect(new Set(await runAll(fixture, queue))).toEqual(new Set(['plain', 'keyed', 2, 'put off']));
+    expect((await queue.history(plain.id)).map(({ reason }) => reason)).toEqual([
+      'enqueue',
+      'retry by hand',
+      'claim',
+      'complete',
+    ]);
+    await expect(queue.retry(plain.id)).rejects.toThrow(/only a job that waits, ended in error or was cancelled/);
+    expect((await queue.get(ids[0] ?? '')).status).toBe('new');
+  });
+
+  test('retry makes a job that backs off due now: it keeps its attempts and the place in its key', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({
+      kinds: { job: {} },
+      retry: { attempts: 3, backoff: { kind: 'fixed', min: '1h' } },
+    });
+    const tries: [unknown, number][] = [];
+    const handler = ({ payload, attempt }: { payload: unknown; attempt: number }): void => {
+      tries.push([payload, attempt]);
+      if (attempt === 1 && payload !== 'next') throw new Error('out of paper');
+    };
+    await start(fixture, queue, { job: handler }, { concurrency: 1 });
+    const keyed = await queue.enqueue('job', 'keyed', { key: 'k' });
+    const plain = await queue.enqueue('job', 'plain');
+    const backsOff = ({ id }: { id: string }): Promise<void> =>
+      eventually(async () => expect((await queue.explain(id)).reasons[0]?.code).toBe('backing_off'));
+    await backsOff(keyed);
+    await backsOff(plain);
+    await queue.enqueue('job', 'next', { key: 'k' });
+    for (const { id } of [keyed, plain]) expect(await queue.retry(id)).toBe('new');
+    await queue.drain({ delayed: true });
+    const of = (name: unknown): [unknown, number][] => tries.filter(([payload]) => payload === name);
+    expect(of('plain')).toEqual([
+      ['plain', 1],
+      ['plain', 2],
+    ]);
+    expect(tries.filter(([payload]) => payload !== 'plain')).toEqual([
+      ['keyed', 1],
+      ['keyed', 2],
+      ['next', 1],
+    ]);
+  });
+
   test('a job is named by its key: the newest that has not ended, and by its kind', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: KINDS });

@@ -84,6 +84,21 @@ export function debouncePromises(open: () => Promise<Fixture>): void {
     ]);
   });
 
+  test('retry runs one now that waits for its key to get some rest, and the others wait on', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { save: { debounce: '1h', coalesce: 'all' } } });
+    const seen: unknown[] = [];
+    await start(fixture, queue, { save: ({ jobs }) => void seen.push(...jobs.map(({ payload }) => payload)) });
+    const first = await queue.enqueue('save', 'first', { key: 'k' });
+    const second = await queue.enqueue('save', 'second', { key: 'k' });
+    expect(await queue.retry(second.id)).toBe('new');
+    await eventually(() => expect(seen).toContain('second'));
+    expect((await queue.get(first.id)).status).toBe('new');
+    expect(await queue.retry(first.id)).toBe('new');
+    await eventually(async () => expect((await queue.get(first.id)).status).toBe('complete'));
+    expect(seen).toEqual(['second', 'first']);
+  });
+
   test('it needs a key, and sets the time of its jobs', async () => {
     const fixture = await open();
     const queue = fixture.queue({ kinds: { save: { debounce: '1h' } } });

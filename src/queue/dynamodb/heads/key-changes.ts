@@ -11,17 +11,24 @@ export function jobAdded(head: KeyHead, job: Omit<LeftJob, 'isTaken'>): Change |
 
 /**
  * A job that waits is changed: who has read its row before takes nothing by that. One that is put off and was not tried yet lets the
- * others pass; one that backs off does not. @returns undefined when a worker has it, or it is over
+ * others pass; one that backs off does not. One that is due now brings a poke of its own, which answers for the key from then on unless a worker
+ * has that: see {@link answersForKey}. @returns undefined when a worker has it, or it is over
  */
 export function keyChanged(head: KeyHead, id: number, dueAt: number | undefined): Change | undefined {
   const standing = keyStandingOf(head, id);
   if (standing !== 'later' && standing !== 'left') return undefined;
-  if (dueAt === undefined || (standing === 'later' && dueAt === 0)) return writtenOn(head, {});
+  const guardian = dueAt !== undefined && answersForKey(head, dueAt) ? { guardian: id } : {};
+  if (dueAt === undefined || (standing === 'later' && dueAt === 0)) return writtenOn(head, guardian);
   if (standing === 'later') return jobAdded(head, { id, attempt: 0, dueAt, isScheduled: true });
   const left = head.left.map((job) =>
     job.id === id ? { ...job, dueAt, isScheduled: job.isScheduled || job.attempt === 0 } : job,
   );
-  return writtenOn(head, { left });
+  return writtenOn(head, { left, ...guardian });
+}
+
+/** Whether the poke of a job that was given this time takes the place of the guardian's. That of a holder has it until it is given up. */
+export function answersForKey({ holder }: KeyHead, dueAt: number): boolean {
+  return dueAt === 0 && holder === undefined;
 }
 
 /** Takes a job out that no worker has. @returns undefined when a worker has it, or it is over */

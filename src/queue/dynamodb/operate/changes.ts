@@ -12,7 +12,7 @@ import type { DynamoQueueStore } from '../store.ts';
 import { retryByHand } from './retrying.ts';
 import { findJob, holderOf } from './standing.ts';
 import { cancelWaiting, recordByHand } from './taking-out.ts';
-import { readChange, updateWaiting } from './updating.ts';
+import { newTime, readChange, updateWaiting } from './updating.ts';
 
 const MOST_TRIES = 20;
 
@@ -49,8 +49,11 @@ export class DynamoQueueChanges {
     throw new Conflict(`job ${id} changes all the time; try again`);
   }
 
+  /** One that has ended comes back; one that waits, for its time or its next attempt, is due now. */
   async retry(id: string, kindName: ReadonlyMap<number, string>): Promise<JobStatus> {
-    const job = await retryByHand(this.#rows, this.#definition, id, kindName);
+    const job =
+      (await retryByHand(this.#rows, this.#definition, id, kindName)) ??
+      (await updateWaiting(this.#rows, this.#definition, id, newTime(Math.floor(this.#rows.engine.now())), kindName));
     await recordByHand(this.#rows, this.#definition, job, { to: 'release', reason: 'retry by hand', error: null });
     this.#store.household.notify();
     return 'new';

@@ -12,6 +12,9 @@ import type { DynamoQueueStore } from '../store.ts';
 import { cancelledIn } from '../work/delays.ts';
 import { pieceIn } from '../work/due-rows.ts';
 
+/** Rows of delays that one request reads. */
+const PAGE = 100;
+
 /** How many jobs of a queue are where. */
 export class DynamoQueueCounts {
   readonly #store: DynamoQueueStore;
@@ -85,8 +88,19 @@ export class DynamoQueueCounts {
 
   async #isAnyDelayed(): Promise<boolean> {
     const shards = Array.from({ length: this.#definition.shards }, (_, shard) => this.#rows.shard(shard));
-    const found = await Promise.all(shards.map((pk) => this.#rows.range(pk, DELAYS.first, DELAYS.last, 1)));
-    return found.some((items) => items.length > 0);
+    const found = await Promise.all(shards.map((pk) => this.#isAnyIn(pk)));
+    return found.includes(true);
+  }
+
+  /** A row of which all jobs were taken out stays until its time. */
+  async #isAnyIn(pk: string): Promise<boolean> {
+    for (let from: string = DELAYS.first; ; ) {
+      const { items, isWhole } = await this.#rows.page(pk, from, DELAYS.last, PAGE);
+      if (items.some((item) => cancelledIn(item).length < Number(fieldsOf(item)['n'] ?? 1))) return true;
+      const last = items.at(-1)?.['sk'];
+      if (isWhole || last === undefined || !('S' in last)) return false;
+      from = `${last.S}~`;
+    }
   }
 
   #delays(): Promise<(readonly Item[])[]> {

@@ -118,8 +118,8 @@ export abstract class OperatedDynamoQueue {
   }
 
   /**
-   * Makes a job that ended in error or was cancelled new again, with all its attempts.
-   * @throws Conflict  it is new, in progress or complete; or its kind is unique, and another job has its place
+   * Makes a job that ended in error or was cancelled new again, with all its attempts. A job that is delayed or backs off is due now.
+   * @throws Conflict  it is in progress or complete; or its kind is unique, and another job has its place
    */
   async retry(job: JobTarget): Promise<JobStatus> {
     const ids = await this.registered();

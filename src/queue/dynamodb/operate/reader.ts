@@ -66,8 +66,9 @@ export class DynamoQueueReader {
     const workers = await this.#store.workers.list();
     const last = job.records.at(-1);
     const left = job.keyHead?.left.find((one) => one.id === job.id);
-    const times = [left?.dueAt ?? 0, backUntil(job), job.isDelayed ? job.dueAt : 0];
-    const retryAt = Math.max(...times.filter((time) => time < AFTER_OTHERS));
+    // The head of its key decides, and a poke that comes later does not.
+    const times = left !== undefined ? [left.dueAt] : [backUntil(job), job.isDelayed ? job.dueAt : 0];
+    const retryAt = Math.max(0, ...times.filter((time) => time < AFTER_OTHERS));
     const parents = job.status === 'new' && job.isDelayed ? await this.#waitsFor(job) : null;
     const before = job.keyHead?.left.find((one) => one.id < job.id);
     const at = this.#rows.engine.now();

@@ -28,21 +28,22 @@ import { type FoundJob, findJob } from './standing.ts';
 const MOST_TRIES = 20;
 
 /**
- * @returns the job as it was before
- * @throws Conflict  it has not ended in error, and was not cancelled; or it is unique, and another job has its place
+ * @returns the job as it was before; undefined when it waits, so that it is new already
+ * @throws Conflict  it is in progress or complete; or it is unique, and another job has its place
  */
 export async function retryByHand(
   rows: QueueRows,
   definition: Definition,
   id: string,
   kindName: ReadonlyMap<number, string>,
-): Promise<FoundJob> {
+): Promise<FoundJob | undefined> {
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
     const job = await findJob(rows, definition, id);
+    if (job.status === 'new') return undefined;
     if (job.status !== 'error' && job.status !== 'cancelled') {
-      const why =
-        tries > 0 ? 'it was retried by another call' : 'only a job that ended in error or was cancelled can be retried';
-      throw new Conflict(`job ${id} is ${job.status}: ${why}`);
+      throw new Conflict(
+        `job ${id} is ${job.status}; only a job that waits, ended in error or was cancelled can be retried`,
+      );
     }
     const writes = await comingBack(rows, job, job.status);
     if (writes === undefined) continue;

@@ -5,6 +5,7 @@
 import { Conflict, InvalidInput, NotSupported } from '../../../base/errors.ts';
 import { checkOptions } from '../../../base/options/options.ts';
 import {
+  both,
   Expression,
   fieldsOf,
   num,
@@ -21,10 +22,10 @@ import type { QueueRows } from '../database.ts';
 import { AFTER_OTHERS } from '../enqueue/after.ts';
 import { expiresAt, expiries } from '../enqueue/expiry.ts';
 import { findUnique, placeOfUnique } from '../enqueue/unique.ts';
-import { changedInHead } from '../heads/by-hand.ts';
+import { changedInHead, withdrawn } from '../heads/by-hand.ts';
 import { added, backName, expiryTold } from '../heads/head.ts';
-import { keyChanged } from '../heads/key-changes.ts';
-import { bandOf } from '../heads/place.ts';
+import { answersForKey, keyChanged } from '../heads/key-changes.ts';
+import { bandOf, placeOf } from '../heads/place.ts';
 import { POKE } from '../heads/spans.ts';
 import { delayOf, headOf, keyOf, MOST_PIECE, pieceOf, rowChanged } from '../rows.ts';
 import { cancelledIn, unchanged, withCancelled } from '../work/delays.ts';
@@ -62,6 +63,11 @@ export async function readChange(
   // What was not given is undefined, and stays what it is.
   const set = own === undefined ? undefined : JSON.parse(JSON.stringify(own));
   return { payload: payload === undefined ? undefined : await json(payload), runAt: at, priority, own: set };
+}
+
+/** Another time, and nothing else. */
+export function newTime(runAt: number): WaitingChange {
+  return { payload: undefined, runAt, priority: undefined, own: undefined };
 }
 
 type Writes = (PartialWrite | PartialCondition)[];
@@ -142,11 +148,14 @@ async function movedTo(rows: QueueRows, job: FoundJob, runAt: number | undefined
   if (job.dueAt === AFTER_OTHERS && job.isDelayed) return movedWaiting(rows, job, dueAt);
   if (key !== undefined) {
     const change = keyHead === undefined ? undefined : keyChanged(keyHead, id, dueAt);
-    if (change === undefined) return undefined;
+    if (keyHead === undefined || change === undefined) return undefined;
     const head = { key: headOf(keyOf(pk, key)), written: written(change) };
     if (dueAt === undefined) return [head];
-    const poke = { ...spot, n: 1, attempts: POKE, dueAt };
-    return [head, { key: headOf(pk), written: written(added({ name, spans: [poke] })) }];
+    const poke = added({ name, spans: [{ ...spot, n: 1, attempts: POKE, dueAt }] });
+    const before = answersForKey(keyHead, dueAt) ? withdrawn(job.head, placeOf(keyHead.guardian)) : undefined;
+    const told = { key: headOf(pk), written: written(before === undefined ? poke : both(poke, before)) };
+    const out = job.isDelayed ? await outOfDelay(rows, job) : [];
+    return out && [head, told, ...out];
   }
   const standing = job.isDelayed ? ('delayed' as const) : job.standing;
   if (standing !== 'line' && standing !== 'back' && standing !== 'delayed') return undefined;
@@ -156,10 +165,16 @@ async function movedTo(rows: QueueRows, job: FoundJob, runAt: number | undefined
   if (change === undefined) return undefined;
   const head = { key: headOf(pk), written: written(change) };
   if (standing !== 'delayed' || due === undefined) return [head];
-  const place = delayOf(pk, job.dueAt, spot.piece);
+  const out = await outOfDelay(rows, job);
+  return out && [head, ...out];
+}
+
+/** Its time in the row of its delay does not count any more. @returns undefined when it is due */
+async function outOfDelay(rows: QueueRows, { shard, spot, dueAt }: FoundJob): Promise<PartialWrite[] | undefined> {
+  const place = delayOf(rows.shard(shard), dueAt, spot.piece);
   const delay = await rows.get(place);
   if (delay === undefined || cancelledIn(delay).includes(spot.index)) return undefined;
-  return [head, { key: place, written: withCancelled(delay, [...cancelledIn(delay), spot.index]) }];
+  return [{ key: place, written: withCancelled(delay, [...cancelledIn(delay), spot.index]) }];
 }
 
 /** One that waits for others waits on. Its time is in the row that says what it waits for. */

@@ -40,6 +40,8 @@ export interface ChainJob {
   readonly attempt: number;
   readonly origin: Origin;
   readonly payload: unknown;
+  /** People have given it a time of its own. */
+  readonly isTimed: boolean;
 }
 
 export interface KeyTaken {
@@ -195,7 +197,8 @@ export class KeyTaker {
     const tried = new Set(others.flatMap(({ id }) => jobs.get(id)?.kind ?? []));
     const untried = [...left, ...later.filter((id) => !head.cancelled.includes(id))].flatMap((id) => {
       const job = jobs.get(id);
-      if (job === undefined) return [];
+      // A person who gives it a time wants it to run then.
+      if (job === undefined || job.isTimed) return [];
       const { kind, origin } = job;
       return [{ id, kind, enqueuedAt: typeof origin === 'number' ? origin : origin.enqueuedAt }];
     });
@@ -302,5 +305,6 @@ function jobsOf(shard: number, row: JobRow, now: number): Omit<ChainJob, 'attemp
     kind: row.kinds[at] ?? 0,
     origin: originOf(row, at, now),
     payload: row.payloads[at] ?? null,
+    isTimed: row.times[index] !== undefined,
   }));
 }

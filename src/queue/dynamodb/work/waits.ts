@@ -1,6 +1,7 @@
 /** Looks at the jobs that wait for others, and lets them run, or ends them, once all of those have ended. */
 import { now } from '../../../base/time/clock.ts';
 import {
+  both,
   type Change,
   fieldsOf,
   type Item,
@@ -253,12 +254,4 @@ function keyIn(row: JobRow): string | undefined {
 
 function keyOrLabel({ keys }: JobRow): string | undefined {
   return keys?.[0] === '' ? undefined : keys?.[0];
-}
-
-function both(one: Change, other: Change): Change {
-  return {
-    expect: { ...one.expect, ...other.expect },
-    set: { ...one.set, ...other.set },
-    add: { ...one.add, ...other.add },
-  };
 }
