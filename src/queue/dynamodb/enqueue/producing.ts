@@ -42,7 +42,14 @@ export async function addJobs(
 
 /** A part of a `TransactWriteItems` of the caller's. */
 export interface EnqueueItem {
-  readonly Update: { readonly TableName: string } & Readonly<Record<string, unknown>>;
+  readonly Update: {
+    TableName: string;
+    Key: Record<string, { S: string }>;
+    UpdateExpression: string;
+    ConditionExpression?: string | undefined;
+    ExpressionAttributeNames?: Record<string, string> | undefined;
+    ExpressionAttributeValues?: Record<string, { S: string } | { N: string }> | undefined;
+  };
 }
 
 /**
@@ -64,14 +71,23 @@ export async function partsOf(
   }
   const number = numberOf(band, await takeNumbers(rows, batch.shard, band, [piece]));
   const made = rowsOf(rows, batch.shard, number, piece, trace);
-  const items = [...made.keys, made.piece, ...made.delays, ...made.expiries].map(({ key, written }) => ({
-    Update: {
-      TableName: rows.engine.table,
-      Key: { pk: { S: key.pk }, sk: { S: key.sk } },
-      ...written,
-    },
-  }));
+  const all = [...made.keys, made.piece, ...made.delays, ...made.expiries];
+  const items = all.map((write) => itemOf(rows.engine.table, write));
   return { id: jobNumber(batch.shard, number, 0), items };
+}
+
+/** All that a row of a queue holds is texts and numbers. */
+function itemOf(table: string, { key, written: given }: PartialWrite): EnqueueItem {
+  const { UpdateExpression = '', ExpressionAttributeValues: values, ...rest } = given;
+  const plain = Object.entries(values ?? {}).map(([name, value]): [string, { S: string } | { N: string }] => [
+    name,
+    'N' in value ? { N: value.N } : { S: 'S' in value ? value.S : '' },
+  ]);
+  const Key = { pk: { S: key.pk }, sk: { S: key.sk } };
+  const Update = { TableName: table, Key, UpdateExpression, ...rest };
+  return {
+    Update: values === undefined ? Update : { ...Update, ExpressionAttributeValues: Object.fromEntries(plain) },
+  };
 }
 
 /**
