@@ -74,7 +74,7 @@ export type { HandBatch, HandCallback, HandJob, HandNode, HandOptions } from './
 /** @internal */
 export { checkFlow } from './watch/by-hand.ts';
 /** @internal */
-export { arrangeNodes, readNodeName } from './watch/flow.ts';
+export { arrangeNodes, NAMED_ID, readNodeName } from './watch/flow.ts';
 export type { AnyQueue, BatchCallback, BatchCallbacks, FlowNode, JobOf } from './watch/flows.ts';
 export type { WaitForOptions, WaitTarget } from './watch/wait-for.ts';
 export type { BacklogOptions } from './work/backlog.ts';

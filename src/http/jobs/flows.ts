@@ -1,5 +1,5 @@
-import { arrangeNodes, readNodeName } from '../../queue/index.ts';
-import { anything, id, integer, listOf, maybe, text, type Values } from '../protocol/field.ts';
+import { arrangeNodes, NAMED_ID, readNodeName } from '../../queue/index.ts';
+import { anything, integer, jobId, listOf, maybe, text, type Values } from '../protocol/field.ts';
 import { onceOf } from '../protocol/idempotency.ts';
 import { Reply } from '../protocol/reply.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
@@ -7,7 +7,7 @@ import { traceOf } from '../protocol/telemetry.ts';
 import { check, jobFields, locationOf, requestOf, within } from './enqueue.ts';
 
 const MOST = 1000;
-const batch = { id: id('the id of a batch') };
+const batch = { id: jobId('the id of a batch') };
 const callback = 'a job that is enqueued then: its kind, its payload and so on, and a queue if it is another one';
 
 const { after: _after, ...plain } = jobFields;
@@ -42,7 +42,12 @@ export const flowRoutes: readonly AnyRoute[] = [
         await within(index, check(services, one.queue, { ...one, after: null }));
         readNodeName(one.name, `nodes[${index}]`);
       }
-      return effects.jobs.flow(onceOf(request, who.name, raw), raw, inOrder(nodes), traceOf(request.headers));
+      return effects.jobs.flow(
+        onceOf(request, who.name, raw),
+        raw,
+        inOrder(nodes, services.table === undefined ? undefined : NAMED_ID),
+        traceOf(request.headers),
+      );
     },
   }),
   route({
@@ -55,7 +60,7 @@ export const flowRoutes: readonly AnyRoute[] = [
     permission: 'job:enqueue',
     body: {
       queue: text({ max: 100 }),
-      parent: maybe(id('the batch that it is a member of')),
+      parent: maybe(jobId('the batch that it is a member of')),
       onComplete: anything(callback),
       onError: anything(callback),
       onDone: anything(callback),
@@ -143,8 +148,11 @@ export const flowRoutes: readonly AnyRoute[] = [
 ];
 
 /** Each behind those that it comes after, as `pawl.http_flow()` takes them. */
-function inOrder(nodes: readonly Node[]): object[] {
-  const arranged = arrangeNodes(nodes.map(({ name, after = [] }) => ({ name, after })));
+function inOrder(nodes: readonly Node[], ids: RegExp | undefined): object[] {
+  const arranged = arrangeNodes(
+    nodes.map(({ name, after = [] }) => ({ name, after })),
+    ids,
+  );
   return nodes
     .map(({ name, queue, ...job }, n) => {
       const { after = [], layer = 0, ...others } = arranged[n] ?? { jobs: [], batches: [] };

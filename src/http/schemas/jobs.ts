@@ -1,6 +1,7 @@
 import {
   any,
   digits,
+  jobName,
   jobStatus,
   list,
   listed,
@@ -19,7 +20,7 @@ import {
 } from './parts.ts';
 
 const job = {
-  id: digits,
+  id: jobName,
   queue: text,
   kind: text,
   key: orNull(text),
@@ -41,7 +42,7 @@ const job = {
 };
 
 const bulk = {
-  id: digits,
+  id: jobName,
   who: text,
   action: one('retry', 'cancel', 'finish', 'redrive', 'move', 'erase'),
   to: orNull(text),
@@ -72,7 +73,7 @@ export const JOBS: Schemas = {
         token: digits,
         processId: text,
         expiresAt: time,
-        jobs: list(object({ id: digits, payload: any, attempt: whole, enqueuedAt: time, meta: any })),
+        jobs: list(object({ id: jobName, payload: any, attempt: whole, enqueuedAt: time, meta: any })),
       }),
     ),
   }),
@@ -88,19 +89,19 @@ export const JOBS: Schemas = {
     payloadHidden: yes,
     explanation: ref('JobExplanation'),
     history: list(ref('JobTransition')),
-    unit: list(digits),
+    unit: list(jobName),
     locks: list(ref('JobLock')),
     traceparent: orNull(text),
-    retriedFrom: orNull(digits),
-    retriedAs: list(digits),
+    retriedFrom: orNull(jobName),
+    retriedAs: list(jobName),
     parents: list(ref('RelatedJob')),
     children: list(ref('RelatedJob')),
     afterError: orNull(text),
     afterCancel: orNull(text),
-    afterBatches: list(digits),
-    batches: list(digits),
+    afterBatches: list(jobName),
+    batches: list(jobName),
   }),
-  RelatedJob: object({ id: digits, queue: text, kind: text, status: jobStatus }),
+  RelatedJob: object({ id: jobName, queue: text, kind: text, status: jobStatus }),
   JobLock: object({
     namespace: text,
     name: text,
@@ -120,7 +121,7 @@ export const JOBS: Schemas = {
       object({
         code: text,
         text,
-        'job?': digits,
+        'job?': jobName,
         'kind?': text,
         'until?': time,
         'since?': time,
@@ -142,7 +143,7 @@ export const JOBS: Schemas = {
   JobSiblings: object({
     items: list(
       object({
-        id: digits,
+        id: jobName,
         kind: text,
         status: jobStatus,
         processId: orNull(text),
@@ -151,18 +152,18 @@ export const JOBS: Schemas = {
       }),
     ),
   }),
-  Enqueued: object({ id: digits, status: jobStatus, duplicate: yes }),
+  Enqueued: object({ id: jobName, status: jobStatus, duplicate: yes }),
   EnqueuedList: object({ items: list(ref('Enqueued')) }),
-  JobRetried: object({ id: digits, status: jobStatus, 'duplicate?': yes, 'retriedFrom?': digits }),
-  JobUpdated: object({ id: digits, status: jobStatus }),
-  JobSkipped: object({ id: digits, status: jobStatus }),
-  JobFinished: object({ id: digits, status: jobStatus }),
-  JobRedriven: object({ id: digits, status: jobStatus, letter: digits }),
-  JobErased: object({ id: digits, erased: yes }),
-  FlowAdded: object({ ids: map(digits), duplicate: yes }),
-  BatchMade: object({ id: digits, duplicate: yes }),
+  JobRetried: object({ id: jobName, status: jobStatus, 'duplicate?': yes, 'retriedFrom?': jobName }),
+  JobUpdated: object({ id: jobName, status: jobStatus }),
+  JobSkipped: object({ id: jobName, status: jobStatus }),
+  JobFinished: object({ id: jobName, status: jobStatus }),
+  JobRedriven: object({ id: jobName, status: jobStatus, letter: jobName }),
+  JobErased: object({ id: jobName, erased: yes }),
+  FlowAdded: object({ ids: map(jobName), duplicate: yes }),
+  BatchMade: object({ id: jobName, duplicate: yes }),
   Batch: object({
-    id: digits,
+    id: jobName,
     queue: text,
     total: whole,
     outstanding: whole,
@@ -173,12 +174,12 @@ export const JOBS: Schemas = {
     doneAt: orNull(time),
     problem: orNull(text),
   }),
-  BatchList: object({ items: list(ref('Batch')), after: orNull(digits) }),
+  BatchList: object({ items: list(ref('Batch')), after: orNull(jobName) }),
   TopicList: object({
     items: list(object({ name: text, subscriptions: list(object({ queue: text, kind: text })) })),
   }),
   Published: object({
-    items: list(object({ queue: text, kind: text, id: digits, status: jobStatus, duplicate: yes })),
+    items: list(object({ queue: text, kind: text, id: jobName, status: jobStatus, duplicate: yes })),
     duplicate: yes,
   }),
   QueueRemoved: object({
@@ -191,7 +192,7 @@ export const JOBS: Schemas = {
     batches: whole,
     workers: whole,
   }),
-  JobCancelled: object({ id: digits, status: jobStatus, cancelling: yes }),
+  JobCancelled: object({ id: jobName, status: jobStatus, cancelling: yes }),
   ErrorGroups: object({
     items: list(ref('ErrorGroup')),
     counted: whole,
@@ -205,11 +206,11 @@ export const JOBS: Schemas = {
     count: whole,
     firstAt: time,
     lastAt: time,
-    jobs: list(digits),
+    jobs: list(jobName),
   }),
   Bulk: object(bulk),
   BulkPreview: object({ found: whole, fitting: whole, isAll: yes, sample: list(ref('Job')) }),
   BulkList: listed(ref('Bulk')),
-  BulkResult: object({ job: digits, outcome: one('done', 'refused'), detail: text }),
+  BulkResult: object({ job: jobName, outcome: one('done', 'refused'), detail: text }),
   BulkResultList: listed(ref('BulkResult')),
 };

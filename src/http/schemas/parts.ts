@@ -11,6 +11,8 @@ export const time: JsonSchema = { type: 'string', format: 'date-time' };
 export const any: JsonSchema = true;
 /** Beyond what a JavaScript number holds, so it is a string. */
 export const digits: JsonSchema = { type: 'string', pattern: '^-?\\d+$' };
+/** The id of a job or a batch: on a table of DynamoDB with the queue in front of it. */
+export const jobName: JsonSchema = { type: 'string', pattern: '^(.{1,100}:)?-?\\d+$' };
 
 export const orNull = (schema: JsonSchema): JsonSchema => ({ anyOf: [schema, { type: 'null' }] });
 export const list = (items: JsonSchema): JsonSchema => ({ type: 'array', items });

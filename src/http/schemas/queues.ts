@@ -1,5 +1,6 @@
 import {
   digits,
+  jobName,
   jobStatus,
   list,
   number,
@@ -103,7 +104,7 @@ export const QUEUES: Schemas = {
     ofSet: yes,
     next: list(time),
   }),
-  ScheduleRun: object({ at: time, job: digits, status: orNull(jobStatus) }),
+  ScheduleRun: object({ at: time, job: jobName, status: orNull(jobStatus) }),
   ScheduleRunList: object({ items: list(ref('ScheduleRun')) }),
   WorkerReleased: object({ id: digits, jobs: whole, left: whole }),
   ScheduleList: object({ items: list(ref('Schedule')) }),

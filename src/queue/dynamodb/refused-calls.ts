@@ -1,7 +1,6 @@
 import { NotSupported } from '../../base/errors.ts';
 
 const NO_INDEX = 'DynamoDB has no index of jobs by words, status or kind; name them by their ids, such as "mail:1042"';
-const NO_BATCHES = 'no row leads to the batches that are done; name one by its id, such as "mail:1042"';
 const NO_PULL = 'what a claim has taken is known to the process of its worker alone; use queue.work()';
 
 type Refusal = () => Promise<never>;
@@ -28,8 +27,6 @@ export class RefusedCalls {
   readonly cancelAll: Refusal = refusing(NO_INDEX);
   readonly move: Refusal = refusing(NO_INDEX);
   readonly count: Refusal = refusing(NO_INDEX);
-  readonly batches: Refusal = refusing(NO_BATCHES);
-  readonly flow: Refusal = refusing('a flow there is of one queue, and added by a program that has its declaration');
   readonly topics: Refusal = refusing(
     'a topic enqueues in several queues in one transaction, which a table of queues has not',
   );

@@ -213,6 +213,18 @@ export class DynamoQueueStore implements PortedStore {
     return ids;
   }
 
+  /** Adds one job to an open batch; or finds the one that is there already, like `enqueue`. @throws NotFound, Conflict */
+  async enqueueInto(batch: string, request: object): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
+    for (;;) {
+      const answer = await this.#deciding.enqueueInto(request, (id) => this.batches.membership(batch, id));
+      if (answer !== undefined) {
+        this.household.notify();
+        return answer;
+      }
+      await this.batches.requireOpen(batch);
+    }
+  }
+
   claim(request: ClaimRequest): Promise<ClaimAnswer> {
     return this.#claimer.claim(request, this.#kinds);
   }

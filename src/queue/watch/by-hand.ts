@@ -85,9 +85,10 @@ export async function addFlow(engine: PostgresEngine, nodes: readonly HandNode[]
   });
 }
 
-/** Checks a flow as far as it can be without its queues. @throws InvalidInput */
-export function checkFlow(nodes: readonly HandNode[]): void {
-  arrangeNodes(nodes.map(readNode));
+/** Checks a flow as far as it can be without its queues. @param ids  what the id of a job looks like @throws InvalidInput */
+export function checkFlow(nodes: readonly HandNode[], ids?: RegExp): void {
+  if (!Array.isArray(nodes)) throw new InvalidInput('flow takes an array of nodes', { field: 'nodes' });
+  arrangeNodes(nodes.map(readNode), ids);
 }
 
 function readNode(node: HandNode, nth: number): { name: string; after: readonly unknown[]; request: object } {

@@ -1,5 +1,8 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createQueue, createQueueAdmin } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
@@ -49,7 +52,27 @@ describe.skipIf(local.kind === 'dynalite')('queues on DynamoDB', () => {
     await queue.cancel(job?.id.replace('batches:', '') ?? '');
     expect(await json('batch', 'seal', id)).toMatchObject({ total: 1, cancelled: 1, outstanding: 0 });
     expect(await queue.stats()).toMatchObject({ ready: 1 });
-    expect((await warmPawl(['batch', 'list', ...at])).stderr).toContain('not on DynamoDB');
+    expect(await json('batch', 'list', 'batches')).toMatchObject([{ id, cancelled: 1, doneAt: expect.any(String) }]);
+  });
+
+  test('a graph of jobs is added as a whole', async () => {
+    const queue = createQueue(engine, 'flows', { kinds: { send: {} } });
+    await queue.register();
+    const folder = await mkdtemp(join(tmpdir(), 'pawl-test-flow-'));
+    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    const file = join(folder, 'flow.json');
+    const node = { queue: 'flows', kind: 'send' };
+    await writeFile(
+      file,
+      JSON.stringify([
+        { ...node, name: 'b', after: ['a'] },
+        { ...node, name: 'a' },
+      ]),
+    );
+    const ids = (await json('flow', 'add', file)) as readonly { name: string; id: string }[];
+    expect(ids.map(({ name }) => name).toSorted()).toEqual(['a', 'b']);
+    for (const { id } of ids) expect(id).toMatch(/^flows:\d+$/);
+    expect(await queue.stats()).toMatchObject({ ready: 1, delayed: 1 });
   });
 
   test('a job is added, shown, cancelled and retried by its queue and id', async () => {

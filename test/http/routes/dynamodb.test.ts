@@ -4,6 +4,7 @@ import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.
 import { createHttp, type HttpHandler } from '../../../src/http/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
+import { eventually } from '../../support/eventually.ts';
 
 const local = await sharedDynamo();
 const TABLE = 'http-queues';
@@ -132,6 +133,21 @@ describe.skipIf(local.kind === 'dynalite')('the API on DynamoDB', () => {
     expect(await add('fourth', { n: 1 }, 'once')).toMatchObject({ body: { id: found.body.id, duplicate: true } });
   });
 
+  test('the jobs of a key are shown around one of them, in order', async () => {
+    const queue = createQueue(engine, 'neighbours', { kinds: { send: {} }, shards: 2 });
+    const jobs = Array.from({ length: 40 }, (_, n) => ({ kind: 'send' as const, payload: n, key: `k${n % 2}` }));
+    const ids = await queue.enqueueMany(jobs);
+    const last = await queue.enqueue('send', 40, { key: 'k0' });
+    await queue.cancel(last.id);
+    const ofKey = [...ids.filter((_, n) => n % 2 === 0), last.id].map((id) => `neighbours:${id}`);
+    const { body } = await ask('GET', `/jobs/${encodeURIComponent(ofKey[2] ?? '')}/siblings`);
+    expect(body.items.map((one) => Object(one).id)).toEqual([...ofKey.slice(0, 2), ...ofKey.slice(3, 18)]);
+    const end = await ask('GET', `/jobs/${encodeURIComponent(ofKey[19] ?? '')}/siblings`);
+    expect(end.body.items.at(-1)).toMatchObject({ id: `neighbours:${last.id}`, status: 'cancelled', processId: null });
+    const plain = await queue.enqueue('send', 41);
+    expect((await ask('GET', `/jobs/neighbours:${plain.id}/siblings`)).body.items).toEqual([]);
+  });
+
   test('jobs are listed by status, kind and key, page by page', async () => {
     const queue = createQueue(engine, 'listed', { kinds: { send: {}, sweep: {} }, shards: 2 });
     const ids = await queue.enqueueMany([
@@ -158,6 +174,122 @@ describe.skipIf(local.kind === 'dynalite')('the API on DynamoDB', () => {
     expect(set(await list('key=k1&limit=1'))).toEqual(set([ids[1], ids[3]]));
     expect(await list('status=error')).toEqual([]);
     expect(await ask('GET', '/jobs?queue=listed&after=x')).toMatchObject({ status: 400 });
+  });
+
+  test('a job shows what it comes after, what waits for it, and the batch that does', async () => {
+    const mail = createQueue(engine, 'related', { kinds: { send: {}, sum: {} }, shards: 2 });
+    const other = createQueue(engine, 'related too', { kinds: { bill: {} } });
+    await other.register();
+    const batch = await mail.batch();
+    const first = await batch.enqueue({ kind: 'send', payload: 1, key: 'a' });
+    const second = await mail.enqueue('send', {});
+    const child = await mail.enqueue('sum', {}, { after: [first, second.id], afterError: 'run', key: 'b' });
+    const far = await other.enqueue('bill', {}, { after: [`related:${first}`] });
+    const last = await mail.enqueue('sum', {}, { after: [batch] });
+    const shown = async (id: string): Promise<unknown> => (await ask('GET', `/jobs/${encodeURIComponent(id)}`)).body;
+    const job = (id: string, kind: string, queue = 'related'): object => ({ id, queue, kind, status: 'new' });
+    const none = { parents: [], children: [], afterError: null, afterCancel: null, afterBatches: [], batches: [] };
+    expect(await shown(`related:${first}`)).toMatchObject({
+      ...none,
+      children: [job(`related:${child.id}`, 'sum'), job(`related too:${far.id}`, 'bill', 'related too')],
+      batches: [`related:${batch.id}`],
+    });
+    expect(await shown(`related:${child.id}`)).toMatchObject({
+      ...none,
+      parents: [job(`related:${first}`, 'send'), job(`related:${second.id}`, 'send')],
+      afterError: 'run',
+      afterCancel: 'cancel',
+    });
+    expect(await shown(`related too:${far.id}`)).toMatchObject({ parents: [job(`related:${first}`, 'send')] });
+    expect(await shown(`related:${last.id}`)).toMatchObject({
+      ...none,
+      afterBatches: [`related:${batch.id}`],
+      afterError: 'error',
+      afterCancel: 'cancel',
+    });
+    await mail.cancel(first);
+    expect(await shown(`related:${first}`)).toMatchObject({ ...none, status: 'cancelled' });
+  });
+
+  test('batches are made, filled, sealed, shown and listed, each request once for its Idempotency-Key', async () => {
+    const queue = createQueue(engine, 'batched', { kinds: { send: {}, report: {} }, shards: 2 });
+    await queue.register();
+    const callback = { kind: 'report', payload: { done: true }, runAt: '2020-01-01T00:00:00Z' };
+    const make = (key: string): ReturnType<typeof ask> =>
+      ask('POST', '/batches', { queue: 'batched', onDone: callback }, key);
+    const made = await make('batch-1');
+    expect(made).toMatchObject({ status: 201, body: { duplicate: false } });
+    expect(await make('batch-1')).toMatchObject({ body: { id: made.body.id, duplicate: true } });
+    const path = `/batches/${encodeURIComponent(made.body.id)}`;
+    const one = { kind: 'send', payload: 1, key: 'k' };
+    const added = await ask('POST', `${path}/jobs`, one, 'one');
+    expect(added).toMatchObject({ status: 201, body: { status: 'new', duplicate: false } });
+    expect(await ask('POST', `${path}/jobs`, one, 'one')).toMatchObject({
+      body: { id: added.body.id, duplicate: true },
+    });
+    const later = { kind: 'send', payload: 2, after: [added.body.id] };
+    expect(await ask('POST', `${path}/jobs`, later)).toMatchObject({ status: 201 });
+    expect((await ask('POST', `${path}/jobs`, [one, one])).body.items).toHaveLength(2);
+    expect(await ask('POST', `${path}/jobs`, [one, one], 'two')).toMatchObject({ status: 501 });
+    const nested = await ask('POST', '/batches', { queue: 'batched', parent: made.body.id });
+    const list = async (query = ''): Promise<unknown[]> =>
+      (await ask('GET', `/batches?queue=batched${query}`)).body.items.map((item) => Object(item).id);
+    expect(await list()).toEqual([nested.body.id, made.body.id]);
+    expect(await ask('GET', path)).toMatchObject({ body: { total: 5, outstanding: 5, sealedAt: null } });
+    for (const id of [made.body.id, nested.body.id]) {
+      expect(await ask('POST', `/batches/${encodeURIComponent(id)}/seal`, {})).toMatchObject({ status: 200 });
+    }
+    expect(await ask('POST', `${path}/jobs`, one)).toMatchObject({ status: 409 });
+    const ran: unknown[] = [];
+    const note = ({ payload }: { payload: unknown }): void => void ran.push(payload);
+    const worker = queue.work({ send: note, report: note }, { poll: '100ms' });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    await eventually(() => expect(ran).toHaveLength(5));
+    expect(ran.at(-1)).toEqual({ done: true });
+    expect(await ask('GET', path)).toMatchObject({ body: { outstanding: 0, complete: 5, problem: null } });
+    // Both are done, and are listed as before.
+    expect(await list()).toEqual([nested.body.id, made.body.id]);
+    expect(await list('&limit=1')).toEqual([nested.body.id]);
+    expect(await list(`&limit=1&after=${nested.body.id}`)).toEqual([made.body.id]);
+    expect(await ask('GET', '/batches/batched:1')).toMatchObject({ status: 404 });
+    expect(await ask('POST', '/batches', { queue: 'batched', onDone: { kind: 'sned' } })).toMatchObject({
+      status: 400,
+    });
+  });
+
+  test('a graph of jobs of several queues is added as a whole, and comes after what is there', async () => {
+    const one = createQueue(engine, 'flow one', { kinds: { step: {} } });
+    const two = createQueue(engine, 'flow two', { kinds: { step: {} } });
+    await two.register();
+    const first = await one.enqueue('step', 'first');
+    const node = (name: string, after?: unknown[], queue = 'flow one'): object => ({
+      name,
+      queue,
+      kind: 'step',
+      payload: name,
+      after,
+    });
+    const before = `flow one:${first.id}`;
+    const graph = [node('last', ['left', 'right']), node('right', [before], 'flow two'), node('left', [before])];
+    const added = await ask('POST', '/flows', graph);
+    expect(added).toMatchObject({ status: 201, body: { duplicate: false } });
+    const ids: Record<string, string> = Object(added.body).ids;
+    expect(ids).toEqual({
+      last: expect.stringMatching(/^flow one:/),
+      left: expect.any(String),
+      right: expect.stringMatching(/^flow two:/),
+    });
+    const last = (await ask('GET', `/jobs/${encodeURIComponent(ids['last'] ?? '')}`)).body;
+    expect(last).toMatchObject({ payload: 'last', parents: [{ id: ids['right'] }, { id: ids['left'] }] });
+    const ran: unknown[] = [];
+    const workers = [one, two].map((queue) =>
+      queue.work({ step: ({ payload }) => void ran.push(payload) }, { poll: '100ms' }),
+    );
+    onTestFinished(async () => void (await Promise.all(workers.map((worker) => worker.stop({ timeout: '1s' })))));
+    await eventually(() => expect(ran).toHaveLength(4));
+    expect([ran[0], ran[3]]).toEqual(['first', 'last']);
+    expect(await ask('POST', '/flows', [node('a', ['b']), node('b', ['a'])])).toMatchObject({ status: 400 });
+    expect(await ask('POST', '/flows', [node('a')], 'once')).toMatchObject({ status: 501 });
   });
 
   test('what people did is in the audit, newest first', async () => {

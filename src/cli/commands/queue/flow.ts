@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { isObject } from '../../../base/options/shape.ts';
 import type { HandNode } from '../../../queue/index.ts';
 import { EXIT } from '../../output/failure.ts';
+import { addDynamoFlagsToAll } from '../../setup/dynamo-table.ts';
 import { examples } from '../../setup/help.ts';
 import { type Cli, run } from '../../setup/run.ts';
 import { readJobs } from './json-jobs.ts';
@@ -20,6 +21,7 @@ export function addFlow(program: Command): void {
   add.action((file: string | undefined, { queue }: { queue?: string }, self: Command) =>
     run(self, (cli) => addAll(cli, file, queue), { writes: true, queue }),
   );
+  addDynamoFlagsToAll(flow, 'the queues are in this table');
 }
 
 async function addAll(cli: Cli, file: string | undefined, queue: string | undefined): Promise<number> {

@@ -8,12 +8,17 @@ import type { BatchRecord } from '../../watch/batch.ts';
 import type { QueueRows } from '../database.ts';
 import { piecesOf } from '../enqueue/pieces.ts';
 import { addPiece } from '../enqueue/producing.ts';
+import { findUnique, type OnceRequest, placeOfOnce } from '../enqueue/unique.ts';
+import { type EndedCounts, noneEnded } from '../heads/ended.ts';
 import { jobNumber, placeOf } from '../heads/place.ts';
 import { headOf } from '../rows.ts';
 import {
   BATCH,
+  type BatchHead,
   batchesOpen,
   batchKey,
+  doneOf,
+  idIn,
   memberAdded,
   memberOf,
   nestedOf,
@@ -45,7 +50,18 @@ export class Batches {
    * @param callbacks  checked requests, by their names @throws NotFound, Conflict  of the batch that it is a member of
    */
   async make(callbacks: Readonly<Record<string, object>>, parent: string | undefined): Promise<string> {
+    return (await this.makeOnce(undefined, callbacks, parent)).id;
+  }
+
+  /** The same, or that of the first request of this name: one row more. @throws Conflict  the name was used for something else */
+  async makeOnce(
+    once: OnceRequest | undefined,
+    callbacks: Readonly<Record<string, object>>,
+    parent: string | undefined,
+  ): Promise<{ readonly id: string; readonly isDuplicate: boolean }> {
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      const found = once === undefined ? undefined : await findUnique(this.#rows, this.#definition, placeOfOnce(once));
+      if (found?.there !== undefined) return { id: String(found.there.id), isDuplicate: true };
       const id = String((Math.floor(this.#rows.engine.now()) - EPOCH) * RANDOM + randomInt(RANDOM));
       const shard = this.#rows.shard(shardOfBatch(id, this.#definition.shards));
       const all = Object.keys(callbacks).length === 0 ? null : JSON.stringify(callbacks);
@@ -55,9 +71,10 @@ export class Batches {
         { key: watchOf(shard, id), written: newMember(0) },
         { key: headOf(shard), written: written(batchesOpen(1)) },
         ...(parent === undefined ? [] : this.#joining(parent, (pk) => nestedOf(pk, id), 1)),
+        ...(found === undefined ? [] : [found.mark(Number(id))]),
       ]);
-      if (isDone) return id;
-      if (parent !== undefined) await this.#requireOpen(parent);
+      if (isDone) return { id, isDuplicate: false };
+      if (parent !== undefined) await this.requireOpen(parent);
     }
     throw new Throttled('no batch could be made; try again');
   }
@@ -72,12 +89,33 @@ export class Batches {
       let first: number | undefined;
       for (let tries = 0; first === undefined && tries < MOST_TRIES; tries += 1) {
         first = await addPiece(this.#rows, { shard, piece, trace: undefined }, member);
-        if (first === undefined) await this.#requireOpen(batch);
+        if (first === undefined) await this.requireOpen(batch);
       }
       if (first === undefined) throw new Throttled(`batch ${batch} changes too often; try again`);
       for (const [index, { at }] of piece.jobs.entries()) ids[at] = jobNumber(shard, placeOf(first).piece, index);
     }
     return ids;
+  }
+
+  /** What makes a job a member, in the transaction that adds it. */
+  membership(batch: string, id: number): PartialWrite[] {
+    const { shard, piece } = placeOf(id);
+    return this.#joining(batch, (pk) => memberOf(pk, shard, piece), 1);
+  }
+
+  /** The newest batches, by their ids: two requests for each shard. @param before  the last one of the page before */
+  async newest(before: number | undefined, limit: number): Promise<number[]> {
+    const to = before === undefined ? Number.MAX_SAFE_INTEGER : before - 1;
+    const found: number[] = [];
+    for (let shard = 0; shard < this.#definition.shards; shard += 1) {
+      const pk = this.#rows.shard(shard);
+      for (const placed of [watchOf, doneOf]) {
+        const [first, last] = [placed(pk, '0').sk, placed(pk, String(to)).sk];
+        const { items } = await this.#rows.page(pk, first, last, limit, 'newest first');
+        found.push(...items.map(idIn));
+      }
+    }
+    return found.sort((a, b) => b - a).slice(0, limit);
   }
 
   /** @throws NotFound */
@@ -95,6 +133,15 @@ export class Batches {
   /** Counts what has ended, and looks at all other members. For people. @throws NotFound */
   async progress(batch: string): Promise<BatchRecord> {
     const { head, ended } = await this.#watch.count(batch);
+    return this.#recordOf(batch, head, ended);
+  }
+
+  /** How far it was found to be: one request. @throws NotFound */
+  async counted(batch: string): Promise<BatchRecord> {
+    return this.#recordOf(batch, await readBatchHead(this.#rows, batch), noneEnded());
+  }
+
+  #recordOf(batch: string, head: BatchHead, ended: EndedCounts): BatchRecord {
     const { total, sealedAt, doneAt, problem } = head;
     const errors = head.errors + ended.error;
     const cancelled = head.cancelled + ended.cancelled;
@@ -126,7 +173,7 @@ export class Batches {
   }
 
   /** @throws NotFound, Conflict */
-  async #requireOpen(batch: string): Promise<void> {
+  async requireOpen(batch: string): Promise<void> {
     const { sealedAt } = await readBatchHead(this.#rows, batch);
     if (sealedAt === undefined) return;
     const at = new Date(sealedAt).toISOString();

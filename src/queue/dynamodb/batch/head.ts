@@ -4,7 +4,15 @@
  * A row in a shard of the queue leads workers to each batch that is not done, and the head of that shard says how many there are.
  */
 import { NotFound } from '../../../base/errors.ts';
-import { type Change, creation, digits, type Fields, fieldsOf, type Key } from '../../../engine/dynamodb/index.ts';
+import {
+  type Change,
+  creation,
+  digits,
+  type Fields,
+  fieldsOf,
+  type Item,
+  type Key,
+} from '../../../engine/dynamodb/index.ts';
 import type { JobStatus } from '../../job.ts';
 import type { QueueRows } from '../database.ts';
 import { headOf, queueKey } from '../rows.ts';
@@ -63,6 +71,16 @@ export function watchOf(shard: string, id: string): Key {
 }
 
 export const WATCHES = { first: 'w#', last: 'w#~' } as const;
+
+/** Leads people to a batch that is done, as long as its history is kept. */
+export function doneOf(shard: string, id: string): Key {
+  return { pk: shard, sk: `v#${digits(Number(id), 16)}` };
+}
+
+/** The batch that such a row leads to. */
+export function idIn({ sk }: Item): number {
+  return sk !== undefined && 'S' in sk ? Number(sk.S.slice(WATCHES.first.length)) : 0;
+}
 
 /** How many batches of the shard are not done: a field of its head. */
 const OPEN = 'v';

@@ -1,7 +1,7 @@
 /** Counts the members of batches that have ended, and enqueues the callbacks of a batch once all have. */
 import { InvalidInput, NotFound, NotSupported } from '../../../base/errors.ts';
 import { isObject } from '../../../base/options/shape.ts';
-import { type Change, Expression, type PartialWrite, TTL, written } from '../../../engine/dynamodb/index.ts';
+import { type Change, creation, Expression, type PartialWrite, TTL, written } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueIds } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
@@ -17,6 +17,8 @@ import {
   type BatchHead,
   batchesOpen,
   batchKey,
+  doneOf,
+  idIn,
   isWholeComplete,
   MEMBERS,
   readBatchHead,
@@ -71,10 +73,7 @@ export class BatchWatch {
     if (isWhole || last === undefined || !('S' in last)) this.#from.delete(shard);
     else this.#from.set(shard, `${last.S}~`);
     let isMoved = false;
-    for (const { sk } of items) {
-      const id = sk !== undefined && 'S' in sk ? String(Number(sk.S.slice(WATCHES.first.length))) : '';
-      isMoved = (await this.lookAt(id, awaited)) || isMoved;
-    }
+    for (const item of items) isMoved = (await this.lookAt(String(idIn(item)), awaited)) || isMoved;
     return isMoved;
   }
 
@@ -200,6 +199,7 @@ export class BatchWatch {
     return this.#rows.together([
       { key: headOf(pk), written: written({ expect, set: { [BATCH.doneAt]: at, ...ttl } }) },
       { key: watchOf(shard, id), removed: IS_THERE },
+      { key: doneOf(shard, id), written: creation({ t: at }, Number.isFinite(keptMs) ? at + keptMs : undefined) },
       { key: headOf(shard), written: written(batchesOpen(-1)) },
     ]);
   }

@@ -41,7 +41,7 @@ export function readTerms(
   if (after.length === 0) return undefined;
   const parents = new Set<JobRef>();
   for (const one of after) {
-    parents.add(typeof one === 'string' ? refOf(queue, one) : batchRef(one));
+    parents.add(typeof one === 'string' ? refOf(queue, one) : batchRef(queue, one));
   }
   if (parents.size > MOST_PARENTS) {
     throw new NotSupported(

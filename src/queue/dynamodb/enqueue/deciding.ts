@@ -15,7 +15,15 @@ import type { Waits } from '../work/waits.ts';
 import { AFTER_OTHERS, endsOf, readTerms, type WaitTerms } from './after.ts';
 import { Homes } from './homes.ts';
 import { addJobs, addWith } from './producing.ts';
-import { addUnique, findUnique, type OnceRequest, placeOfOnce, placeOfUnique, type UniquePlace } from './unique.ts';
+import {
+  addUnique,
+  findUnique,
+  type OnceRequest,
+  placeOfOnce,
+  placeOfUnique,
+  type UniqueFound,
+  type UniquePlace,
+} from './unique.ts';
 
 /** A request as a producer makes it: see `requestOptions` in job-options.ts. */
 interface JobRequest extends OwnOptions {
@@ -79,9 +87,7 @@ export class Deciding {
   async enqueueWith(request: object, others: readonly PartialWrite[]): Promise<string | undefined> {
     const given: JobRequest = request;
     const batch = await this.#batchOf(given, undefined);
-    const found = await Promise.all(
-      this.#placesOf(given).map((place) => findUnique(this.#rows, this.#definition, place)),
-    );
+    const found = await this.#found(given);
     const there = found.find((one) => one.there !== undefined)?.there;
     if (there !== undefined) return (await this.#rows.together(others)) ? String(there.id) : undefined;
     const id = await addWith(this.#rows, batch, undefined, this.#definition.keyed, (added) => [
@@ -89,6 +95,30 @@ export class Deciding {
       ...others,
     ]);
     return id === undefined ? undefined : String(id);
+  }
+
+  /**
+   * Adds a job together with what another row says of it, or finds the one that is there already, and writes nothing.
+   * @returns undefined when the condition of another write did not hold, or something has changed meanwhile: look again
+   */
+  async enqueueInto(
+    request: object,
+    others: (id: number) => readonly PartialWrite[],
+  ): Promise<EnqueueAnswer | undefined> {
+    const given: JobRequest = request;
+    const terms = readTerms(this.#rows.queue, given, this.#timeOf(given));
+    const batch = await this.#batchOf(given, terms);
+    const found = await this.#found(given);
+    const there = found.find((one) => one.there !== undefined)?.there;
+    if (there !== undefined) return { id: String(there.id), status: there.status, duplicate: true };
+    if (terms !== undefined) await endsOf(this.#homes, terms.parents);
+    const marks = (added: number): PartialWrite[] => [...found.map(({ mark }) => mark(added)), ...others(added)];
+    const id = await addWith(this.#rows, batch, undefined, this.#definition.keyed, marks, terms);
+    return id === undefined ? undefined : { id: String(id), status: 'new', duplicate: false };
+  }
+
+  #found(given: JobRequest): Promise<UniqueFound[]> {
+    return Promise.all(this.#placesOf(given).map((place) => findUnique(this.#rows, this.#definition, place)));
   }
 
   #placesOf(given: JobRequest): UniquePlace[] {

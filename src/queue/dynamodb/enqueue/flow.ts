@@ -55,7 +55,7 @@ export async function addFlow(
   const outside = new Set(
     planned.flatMap(({ node }) => [
       ...node.jobs.map((job) => refOf(rows.queue, job)),
-      ...node.batches.map((batch) => batchRef({ batch })),
+      ...node.batches.map((batch) => batchRef(rows.queue, { batch })),
     ]),
   );
   await endsOf(homes, [...outside]);
@@ -173,7 +173,15 @@ function termsOf(
   const runAt = row.runAt?.getTime() ?? delay;
   return readTerms(
     home.rows.queue,
-    { after: [...nodes, ...others, ...batches.map((batch) => ({ batch }))], afterError, afterCancel },
+    {
+      after: [
+        ...nodes,
+        ...others,
+        ...batches.map((batch) => ({ batch: batch.includes(':') ? batch : `${queue}:${batch}` })),
+      ],
+      afterError,
+      afterCancel,
+    },
     runAt,
   );
 }

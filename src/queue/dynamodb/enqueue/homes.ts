@@ -1,4 +1,5 @@
 /** Jobs of any queue of the table: of the queue itself by their numbers, of others by names such as `mail:1042`. */
+import { NotSupported } from '../../../base/errors.ts';
 import { isObject } from '../../../base/options/shape.ts';
 import type { Definition } from '../../definition.ts';
 import type { JobStatus } from '../../job.ts';
@@ -27,13 +28,26 @@ export function refOf(queue: string, name: string): JobRef {
 
 const BATCH = 'b#';
 
-/** A batch of the same queue, as what others come after. The name of a job of another queue has a colon. */
-export function batchRef(given: unknown): JobRef {
-  return `${BATCH}${isObject(given) ? String(given['batch']) : ''}`;
+/**
+ * A batch of the same queue, as what others come after. The name of a job of another queue has a colon.
+ * @param queue  of the one who names it @throws NotSupported  it is one of another queue
+ */
+export function batchRef(queue: string, given: unknown): JobRef {
+  const name = isObject(given) ? String(given['batch']) : '';
+  const ref = refOf(queue, name);
+  if (typeof ref === 'number') return `${BATCH}${ref}`;
+  throw new NotSupported(
+    `on DynamoDB a job comes after batches of its own queue alone, which is "${queue}": let batch ${name} enqueue it, as a callback`,
+  );
 }
 
 export function isBatchRef(ref: JobRef): ref is string {
   return typeof ref === 'string' && ref.startsWith(BATCH) && !ref.includes(':');
+}
+
+/** The id of such a batch. */
+export function batchIn(ref: string): string {
+  return ref.slice(BATCH.length);
 }
 
 /** Finds the rows of jobs of other queues: a read for each queue, once. */
@@ -50,7 +64,7 @@ export class Homes {
   /** @throws NotFound  there is no such queue, or no such job */
   async statusOf(ref: JobRef): Promise<JobStatus> {
     if (typeof ref === 'number') return statusOfJob(this.#rows, this.#definition, ref);
-    if (isBatchRef(ref)) return batchStatusOf(await readBatchHead(this.#rows, ref.slice(BATCH.length)));
+    if (isBatchRef(ref)) return batchStatusOf(await readBatchHead(this.#rows, batchIn(ref)));
     const { rows, definition, id } = await this.of(ref);
     return statusOfJob(rows, definition, id);
   }
@@ -58,7 +72,7 @@ export class Homes {
   /** Whether a record says that it is over: one request. @throws NotFound  there is no such queue */
   async isRecorded(ref: JobRef): Promise<boolean> {
     if (typeof ref === 'number') return isRecorded(this.#rows, placeOf(ref).shard, ref);
-    if (isBatchRef(ref)) return (await readBatchHead(this.#rows, ref.slice(BATCH.length))).doneAt !== undefined;
+    if (isBatchRef(ref)) return (await readBatchHead(this.#rows, batchIn(ref))).doneAt !== undefined;
     const { rows, id } = await this.of(ref);
     return isRecorded(rows, placeOf(id).shard, id);
   }

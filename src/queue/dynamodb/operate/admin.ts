@@ -13,23 +13,25 @@ import type { ScheduleRunsOptions } from '../../operate/schedule-admin.ts';
 import type { SearchOptions, SearchPage } from '../../operate/search.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../../operate/stats.ts';
 import type { PartOptions } from '../../paused-part.ts';
+import type { JobRelations } from '../../postgres/operate/overview.ts';
 import type { ScheduleRun } from '../../postgres/operate/schedules.ts';
 import type { ChangedJob } from '../../postgres/reader.ts';
-import type { BatchRecord } from '../../watch/batch.ts';
-import { type HandBatch, type HandJob, type HandOptions, readHandCallbacks, readHandJob } from '../../watch/by-hand.ts';
+import { type HandOptions, readHandJob } from '../../watch/by-hand.ts';
 import type { WaitForOptions } from '../../watch/wait-for.ts';
+import { type OpenQueue, TableBatchAdmin } from '../batch/admin.ts';
 import { QueueRows, unlessMissing } from '../database.ts';
-import { type DeclarationRow, declaredOf, definitionOf, queueNames } from '../declaration.ts';
+import { declaredOf, definitionOf, queueNames } from '../declaration.ts';
 import type { OnceRequest } from '../enqueue/unique.ts';
 import { pausedAt } from '../heads/by-hand.ts';
 import { refusePart } from '../limits.ts';
 import { DynamoQueue } from '../queue.ts';
-import { RefusedCalls } from '../refused-calls.ts';
 import { DynamoQueueStore } from '../store.ts';
 import { listJobs } from './listing.ts';
+import { type QueueHome, relationsOf, siblingsOf } from './relations.ts';
 
 /** What operates all queues of a table of DynamoDB. */
-export type TableQueueAdmin = AnyQueueAdmin & Pick<DynamoQueueAdmin, 'enqueueOnce'>;
+export type TableQueueAdmin = AnyQueueAdmin &
+  Pick<DynamoQueueAdmin, 'addOneToBatch' | 'enqueueOnce' | 'newBatchOnce' | 'relations' | 'siblings'>;
 
 /** What operates all queues of an engine: the calls of {@link QueueAdmin}. */
 export type AnyQueueAdmin = Pick<QueueAdmin, keyof QueueAdmin>;
@@ -37,18 +39,11 @@ export type AnyQueueAdmin = Pick<QueueAdmin, keyof QueueAdmin>;
 const TIMEOUT_MS = 30_000;
 const runsShape = { limit: integer({ min: 1, max: 100, default: 10 }) };
 
-/** A queue as it was declared, opened without its program. */
-interface OpenQueue {
-  readonly declared: DeclarationRow;
-  readonly queue: DynamoQueue;
-  readonly store: DynamoQueueStore;
-}
-
 /**
  * Operates all queues of a table of DynamoDB, for tools. Each queue there has ids of its own, so a job is named by both:
  * `mail:1042`. What a queue on DynamoDB cannot do is refused.
  */
-export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
+export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
   readonly #engine: DynamoEngine;
 
   /** @internal */
@@ -66,18 +61,18 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
 
   /** @throws NotFound */
   async stats(queue: string): Promise<QueueStats> {
-    return (await this.#open(queue)).queue.stats();
+    return (await this.open(queue)).queue.stats();
   }
 
   async workers(queue?: string): Promise<WorkerRecord[]> {
     const names = queue === undefined ? await queueNames(this.#engine) : [queue];
-    const found = await Promise.all(names.map(async (name) => (await this.#open(name)).store.workers.records()));
+    const found = await Promise.all(names.map(async (name) => (await this.open(name)).store.workers.records()));
     return found.flat();
   }
 
   async schedules(queue?: string): Promise<ScheduleRecord[]> {
     const names = queue === undefined ? await queueNames(this.#engine) : [queue];
-    const found = await Promise.all(names.map(async (name) => (await this.#open(name)).store.schedules.list()));
+    const found = await Promise.all(names.map(async (name) => (await this.open(name)).store.schedules.list()));
     return found.flat();
   }
 
@@ -90,7 +85,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
   /** The newest twenty jobs are kept. @throws NotFound */
   async scheduleRuns(queue: string, name: string, options: ScheduleRunsOptions = {}): Promise<ScheduleRun[]> {
     const { limit } = checkOptions('scheduleRuns', options, runsShape);
-    const { store } = await this.#open(queue);
+    const { store } = await this.open(queue);
     await this.schedule(queue, name);
     const runs = await store.schedules.runs(name, limit);
     return runs.map((run) => ({ ...run, job: `${queue}:${run.job}` }));
@@ -98,13 +93,13 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
 
   /** @throws NotFound */
   async pauseSchedule(queue: string, name: string): Promise<void> {
-    const { store } = await this.#open(queue);
+    const { store } = await this.open(queue);
     if (!(await store.schedules.pause(name))) await this.schedule(queue, name);
   }
 
   /** @throws NotFound */
   async resumeSchedule(queue: string, name: string): Promise<void> {
-    const { schedules } = (await this.#open(queue)).store;
+    const { schedules } = (await this.open(queue)).store;
     const now = await schedules.now();
     const isThere = await schedules.resume(name, ({ cron, timezone }) => nextTick(cron, timezone, now) ?? null);
     if (!isThere) await this.schedule(queue, name);
@@ -112,7 +107,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
 
   /** @throws NotFound */
   async runSchedule(queue: string, name: string): Promise<EnqueueResult> {
-    const { store } = await this.#open(queue);
+    const { store } = await this.open(queue);
     const added = await store.schedules.run(name);
     if (added === undefined) return refuseSchedule(queue, name, await store.schedules.list());
     return { ...added, id: `${queue}:${added.id}` };
@@ -120,30 +115,30 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
 
   /** @throws NotFound  no such queue or kind @throws InvalidInput */
   async setSchedule(queue: string, name: string, options: ScheduleOptions): Promise<void> {
-    await (await this.#open(queue)).queue.schedule(name, options as never);
+    await (await this.open(queue)).queue.schedule(name, options as never);
   }
 
   /** @throws NotFound */
   async unschedule(queue: string, name: string): Promise<void> {
-    const { store } = await this.#open(queue);
+    const { store } = await this.open(queue);
     if (!(await store.schedules.remove(name))) refuseSchedule(queue, name, await store.schedules.list());
   }
 
   /** @throws NotFound @throws NotSupported  with a part */
   async pause(queue: string, part?: PartOptions): Promise<void> {
     refusePart(part);
-    await (await this.#open(queue)).queue.pause();
+    await (await this.open(queue)).queue.pause();
   }
 
   /** @throws NotFound @throws NotSupported  with a part */
   async resume(queue: string, part?: PartOptions): Promise<void> {
     refusePart(part);
-    await (await this.#open(queue)).queue.resume();
+    await (await this.open(queue)).queue.resume();
   }
 
   /** @param job  such as `mail:1042`, or its queue and key @throws NotFound, InvalidInput @throws NotSupported  a key that is only a label */
   async get(job: AnyJobTarget, options: TxOptions = {}): Promise<JobRecord> {
-    const { queue, id } = await this.#job(job, options);
+    const { queue, id } = await this.jobOf(job, options);
     return { ...(await queue.get(id)), id: `${queue.name}:${id}` };
   }
 
@@ -154,46 +149,63 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
   }
 
   async history(job: string): Promise<JobTransition[]> {
-    const { queue, id } = await this.#job(job);
+    const { queue, id } = await this.jobOf(job);
     return queue.history(id);
   }
 
   async explain(job: string): Promise<Explanation> {
-    const { queue, id } = await this.#job(job);
+    const { queue, id } = await this.jobOf(job);
     return queue.explain(id);
   }
 
+  /**
+   * What a job comes after, and what waits for it: fifty of each at most. It reads the head of each shard of each queue, and the rows of jobs
+   * that wait and of batches that are not done, where there are any. @throws NotFound, InvalidInput
+   */
+  async relations(job: string): Promise<JobRelations> {
+    const { queue, id } = await this.jobOf(job);
+    const all = await Promise.all((await queueNames(this.#engine)).map((name) => this.#homeOf(name)));
+    return relationsOf(await this.#homeOf(queue.name), all, id);
+  }
+
+  /** The jobs of the key of a job, fifteen before and fifteen after it; none where keys have no order. @throws NotFound, InvalidInput */
+  async siblings(job: string): Promise<JobRecord[]> {
+    const { queue, id } = await this.jobOf(job);
+    return this.getMany(await siblingsOf(await this.#homeOf(queue.name), id));
+  }
+
   async cancel(job: AnyJobTarget, { tx, ...options }: CancelOptions = {}): Promise<JobStatus> {
-    const { queue, id } = await this.#job(job, { tx });
+    const { queue, id } = await this.jobOf(job, { tx });
     return queue.cancel(id, options);
   }
 
   /** The payload is checked when the job runs, since only the program has its schema. @throws NotFound, Conflict, InvalidInput, NotSupported */
   async update(job: AnyJobTarget, { tx, ...change }: JobChange): Promise<ChangedJob> {
-    const { queue, id } = await this.#job(job, { tx });
+    const { queue, id } = await this.jobOf(job, { tx });
     return { ...(await queue.update(id, change)), id: `${queue.name}:${id}` };
   }
 
   async retry(job: AnyJobTarget, options: TxOptions = {}): Promise<JobStatus> {
-    const { queue, id } = await this.#job(job, options);
+    const { queue, id } = await this.jobOf(job, options);
     return queue.retry(id);
   }
 
   async redrive(letter: AnyJobTarget, options: TxOptions = {}): Promise<ChangedJob> {
-    const { queue, id } = await this.#job(letter, options);
+    const { queue, id } = await this.jobOf(letter, options);
     const job = await queue.redrive(id);
     return { ...job, id: `${queue.name}:${job.id}` };
   }
 
   /** Like {@link DynamoQueue.waitFor}. @throws NotFound, JobFailed, Cancelled, TimedOut, InvalidInput */
   async waitFor(job: string, options: WaitForOptions = {}): Promise<unknown> {
-    const { queue, id } = await this.#job(job);
+    const { queue, id } = await this.jobOf(job);
     return queue.waitFor(id, options);
   }
 
   /**
    * One page of the jobs of a queue, or of all, that filters name, newest first in each shard and band of priority. It reads the rows from
-   * the newest on, and what a filter of status, tag or time cannot tell by the row as a whole job: some read units each.
+   * the newest on, and what a filter of status, tag or time cannot tell by the row as a whole job: some read units each. With a key that has
+   * an order it reads the rows of that key alone.
    * @throws InvalidInput, NotFound @throws NotSupported  the query has words
    */
   search(query: string, options: SearchOptions & { readonly queue?: string | undefined } = {}): Promise<SearchPage> {
@@ -202,10 +214,10 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
       options,
       () => queueNames(this.#engine),
       async (name) => {
-        const { queue, store, declared } = await this.#open(name);
+        const { queue, store, declared } = await this.open(name);
         const get = async (id: string): Promise<JobRecord> => ({ ...(await queue.get(id)), id: `${name}:${id}` });
-        const { kinds, shards } = declared;
-        return { rows: store.rows, shards, kindId: new Map(kinds.map((kind, id) => [kind, id])), get };
+        const { kinds, shards, keyed } = declared;
+        return { rows: store.rows, shards, keyed, kindId: new Map(kinds.map((kind, id) => [kind, id])), get };
       },
     );
   }
@@ -221,49 +233,20 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     payload: unknown,
     options: HandOptions = {},
   ): Promise<EnqueueResult> {
-    const { store } = await this.#open(queue);
+    const { store } = await this.open(queue);
     const request = { ...readHandJob(queue, { ...options, kind, payload }), once };
     const added = await store.enqueue(request, undefined);
     return { ...added, id: `${queue}:${added.id}` };
   }
 
-  /** How far a batch is. @param batch  such as `mail:1042` @throws NotFound, InvalidInput */
-  async batch(batch: string): Promise<BatchRecord> {
-    const { queue, id } = await this.#job(batch);
-    return { id: batch, queue: queue.name, ...(await queue.openBatch(id).progress()) };
-  }
-
-  /** Does nothing if it is sealed. @throws NotFound, InvalidInput */
-  async sealBatch(batch: string): Promise<void> {
-    const { queue, id } = await this.#job(batch);
-    await queue.openBatch(id).seal();
-  }
-
-  /** Makes an open batch, and then adds its first jobs, each row of them as a whole. @returns its id @throws NotFound, InvalidInput, Conflict */
-  async newBatch(queue: string, batch: HandBatch = {}, jobs: readonly HandJob[] = []): Promise<string> {
-    const opened = await this.#open(queue);
-    const callbacks = readHandCallbacks(queue, batch);
-    const parent = batch.parent === undefined ? undefined : (await this.#job(batch.parent)).id;
-    const id = `${queue}:${await opened.store.batches.make(callbacks, parent)}`;
-    if (jobs.length > 0) await this.addToBatch(id, jobs);
-    return id;
-  }
-
-  /** Adds jobs to an open batch, each row of them as a whole. @throws Conflict  it is sealed @throws NotFound, InvalidInput */
-  async addToBatch(batch: string, jobs: readonly HandJob[]): Promise<EnqueueResult[]> {
-    const { queue, id } = await this.#job(batch);
-    const added = await queue.openBatch(id).enqueueMany(jobs as never);
-    return added.map((job) => ({ id: `${queue.name}:${job}`, status: 'new', duplicate: false }));
-  }
-
   async drain(queue: string, options: DrainOptions = {}): Promise<void> {
-    await (await this.#open(queue)).queue.drain(options);
+    await (await this.open(queue)).queue.drain(options);
   }
 
   /** The payload is checked when the job runs, since only the program has its schema. @throws NotFound, InvalidInput, NotSupported */
   async enqueue(queue: string, kind: string, payload: unknown, options: HandOptions = {}): Promise<EnqueueResult> {
     const { unique, ...given } = options;
-    const opened = await this.#open(queue);
+    const opened = await this.open(queue);
     // With a rule of its own the table decides, as for a kind that has one.
     const added =
       unique === undefined
@@ -272,8 +255,13 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     return { ...added, id: `${queue}:${added.id}` };
   }
 
+  /** @internal */
+  protected names(): Promise<readonly string[]> {
+    return queueNames(this.#engine);
+  }
+
   async #recordOf(name: string): Promise<QueueRecord[]> {
-    const { declared, store } = await this.#open(name);
+    const { declared, store } = await this.open(name);
     const [workers, head] = await Promise.all([store.workers.list(), store.rows.head(0)]);
     const paused = pausedAt(head);
     const { shards, keyed, attempts, historyMs, kinds, declaredAt } = declared;
@@ -289,19 +277,29 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
     return [{ name, shards, keyed, perGroup: null, attempts, historyMs: kept, ...rest }];
   }
 
-  async #open(name: string): Promise<OpenQueue> {
+  async #homeOf(name: string): Promise<QueueHome> {
+    const { declared, store } = await this.open(name);
+    return { rows: store.rows, definition: definitionOf(declared), kindName: new Map(declared.kinds.entries()) };
+  }
+
+  /** @internal */
+  protected async open(name: string): Promise<OpenQueue> {
     const declared = await declaredOf(new QueueRows(this.#engine, name, TIMEOUT_MS));
     const definition = definitionOf(declared);
     const queue = new DynamoQueue(this.#engine, definition);
     return { declared, queue, store: new DynamoQueueStore(this.#engine, definition) };
   }
 
-  async #job(job: AnyJobTarget, { tx }: TxOptions = {}): Promise<{ readonly queue: DynamoQueue; readonly id: string }> {
+  /** @internal */
+  protected async jobOf(
+    job: AnyJobTarget,
+    { tx }: TxOptions = {},
+  ): Promise<{ readonly queue: DynamoQueue; readonly id: string }> {
     if (tx !== undefined)
       throw new InvalidInput('on DynamoDB there is no transaction to join: leave out tx', { field: 'tx' });
     if (isObject(job)) {
       const { queue: name, ...target } = job;
-      const { queue } = await this.#open(name);
+      const { queue } = await this.open(name);
       return { queue, id: (await queue.get(target)).id };
     }
     const at = job.lastIndexOf(':');
@@ -309,7 +307,7 @@ export class DynamoQueueAdmin extends RefusedCalls implements AnyQueueAdmin {
       throw new InvalidInput(`on DynamoDB a job is named "queue:id", such as "mail:1042", not "${job}"`, {
         field: 'id',
       });
-    return { queue: (await this.#open(job.slice(0, at))).queue, id: job.slice(at + 1) };
+    return { queue: (await this.open(job.slice(0, at))).queue, id: job.slice(at + 1) };
   }
 }
 

@@ -3,13 +3,23 @@ import { InvalidInput, NotSupported } from '../../../base/errors.ts';
 import { checkOptions, custom, duration, integer, optional, text } from '../../../base/options/options.ts';
 import { show } from '../../../base/options/refusal.ts';
 import { now } from '../../../base/time/clock.ts';
+import { shardOf } from '../../enqueue.ts';
 import type { JobRecord } from '../../job.ts';
 import { parseQuery, type SearchPage, type SearchQuery } from '../../operate/search.ts';
 import { type QueueRows, unlessMissing } from '../database.ts';
 import { type ShardHead, standingOf } from '../heads/head.ts';
-import { BANDS, bandOfPiece, JOBS, jobNumber, pieceOf as numberOf, placeOf, sequenceOf } from '../heads/place.ts';
+import {
+  BANDS,
+  bandOfPiece,
+  JOBS,
+  jobNumber,
+  type KeyPlace,
+  pieceOf as numberOf,
+  placeOf,
+  sequenceOf,
+} from '../heads/place.ts';
 import { readRecords } from '../records.ts';
-import { type JobRow, pieceOf, readJobRow } from '../rows.ts';
+import { type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
 
 /** Rows that one request reads of a shard. */
 const PAGE = 25;
@@ -33,6 +43,8 @@ interface Cursor {
 export interface ListedQueue {
   readonly rows: QueueRows;
   readonly shards: number;
+  /** Each key has a partition of its own, with its jobs. */
+  readonly keyed: boolean;
   readonly kindId: ReadonlyMap<string, number>;
   readonly get: (id: string) => Promise<JobRecord>;
 }
@@ -83,6 +95,12 @@ class Listing {
   /** @returns whether it came to the end of the queue */
   async list(name: string, queue: ListedQueue, after: number | undefined): Promise<boolean> {
     const place = after === undefined ? undefined : placeOf(after);
+    const { key } = this.#filter;
+    if (queue.keyed && key !== undefined) {
+      const isWhole = await this.#listKey(name, queue, key, place);
+      if (isWhole) this.at = undefined;
+      return isWhole;
+    }
     for (let shard = place?.shard ?? 0; shard < queue.shards; shard += 1) {
       const head = await queue.rows.head(shard);
       const isFirst = place !== undefined && shard === place.shard;
@@ -96,6 +114,27 @@ class Listing {
     }
     this.at = undefined;
     return true;
+  }
+
+  /** The jobs of a key alone, whatever else is in the queue. @param before  the last one that was looked at */
+  async #listKey(name: string, queue: ListedQueue, key: string, before: KeyPlace | undefined): Promise<boolean> {
+    const shard = shardOf(key, queue.shards);
+    const pk = keyOf(queue.rows.shard(shard), key);
+    const from = pieceOf(pk, 0).sk;
+    for (let to = before === undefined ? 'j#~' : pieceOf(pk, before.piece).sk; ; ) {
+      const { items, isWhole } = await queue.rows.page(pk, from, to, PAGE, 'newest first');
+      for (const row of items.map(readJobRow)) {
+        for (const [at, index] of [...row.indexes.entries()].toReversed()) {
+          if (row.piece === before?.piece && index >= before.index) continue;
+          const id = jobNumber(shard, row.piece, index);
+          this.at = { queue: name, id };
+          if (this.#mayBe(queue, row, at)) await this.#add(queue, id);
+          if (this.jobs.length >= this.#limit || now() > this.#until) return false;
+        }
+        to = pieceOf(pk, row.piece - 1).sk;
+      }
+      if (isWhole) return true;
+    }
   }
 
   /** @param start  the place of the first job that it looks at: piece × 64 + index */
@@ -122,11 +161,22 @@ class Listing {
   }
 
   async #look(queue: ListedQueue, head: ShardHead, row: JobRow, index: number, id: number): Promise<void> {
-    const { kind, key, status } = this.#filter;
-    if (kind !== undefined && row.kinds[index] !== queue.kindId.get(kind)) return;
+    const { key, status } = this.#filter;
+    if (!this.#mayBe(queue, row, index)) return;
     if (key !== undefined && row.keys?.[index] !== key) return;
-    if (!this.#isInTime(row.enqueuedAt, queue.rows.engine.now())) return;
     if (status !== undefined && !(await mayBe(queue.rows, head, row, index, id, status))) return;
+    await this.#add(queue, id);
+  }
+
+  /** By what the row tells. @param at  the place of the job in it */
+  #mayBe(queue: ListedQueue, row: JobRow, at: number): boolean {
+    const { kind } = this.#filter;
+    if (kind !== undefined && row.kinds[at] !== queue.kindId.get(kind)) return false;
+    return this.#isInTime(row.enqueuedAt, queue.rows.engine.now());
+  }
+
+  async #add(queue: ListedQueue, id: number): Promise<void> {
+    const { status } = this.#filter;
     const job = await queue.get(String(id)).catch(unlessMissing);
     if (job === undefined) return;
     if (status !== undefined && job.status !== status) return;
