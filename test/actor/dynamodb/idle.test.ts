@@ -5,25 +5,21 @@ import { createActors } from '../../../src/actor/index.ts';
 import { dynamodb, workerOf } from '../../../src/engine/dynamodb/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
 import { until } from '../../support/eventually.ts';
-import { faultyClient, type Request } from '../../support/failing/dynamodb-faults.ts';
+import { faultyClient, partitionsOf } from '../../support/failing/dynamodb-faults.ts';
 import { start } from '../contract/open.ts';
 import { Tally } from './tally.ts';
 
 const local = await sharedDynamo();
-
-/** The partitions that a request reads or writes. */
-function partitionsOf({ input }: Request): readonly string[] {
-  const found = JSON.stringify(input).matchAll(/"pk":\{"S":"([^"]*)"\}|":pk":\{"S":"([^"]*)"\}/g);
-  return [...found].map(([, inKey, inQuery]) => inKey ?? inQuery ?? '');
-}
 
 test('a dispatcher asks nothing about actors that hibernate, however many there are', async ({ skip }) => {
   skip(local.kind === 'dynalite', 'the stand-in has no transactions');
   const client = dynamoClient(local.endpoint);
   onTestFinished(() => client.destroy());
   const sent: string[] = [];
+  const operations = new Set<string>();
   const watched = faultyClient(client, (request) => {
     sent.push(...partitionsOf(request));
+    operations.add('IndexName' in request.input ? 'index' : request.operation);
     return 'pass';
   });
   const engine = dynamodb(watched, { table: 'actor-idle' });
@@ -41,6 +37,7 @@ test('a dispatcher asks nothing about actors that hibernate, however many there 
   sent.length = 0;
   await until('it has polled', () => sent.filter((pk) => pk.startsWith('actors:line:')).length >= 10);
   const others = new Set(sent.map((pk) => pk.replace(/:\d.*/, '')));
+  for (const operation of ['Scan', 'index']) expect(operations).not.toContain(operation);
   for (const pk of others)
     expect(['actors', 'actors:line', 'actors:alone', 'actors:workers', 'actors:notes']).toContain(pk);
 });

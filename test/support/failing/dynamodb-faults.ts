@@ -33,6 +33,12 @@ export interface Request {
   readonly text: string;
 }
 
+/** The partitions that a request reads or writes. */
+export function partitionsOf({ input }: Request): readonly string[] {
+  const found = JSON.stringify(input).matchAll(/"pk":\{"S":"([^"]*)"\}|":pk":\{"S":"([^"]*)"\}/g);
+  return [...found].map(([, inKey, inQuery]) => inKey ?? inQuery ?? '');
+}
+
 /** A client that fails the way networks and services do. */
 export function faultyClient(client: DynamoDBClient, choose: (request: Request) => Fault): DynamoClient {
   const send = async (command: { readonly input: Record<string, unknown> }, options: unknown): Promise<unknown> => {
