@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { eventually } from '../../support/eventually.ts';
+import { eventually, until } from '../../support/eventually.ts';
 import { LONG } from '../../support/long.ts';
 import { AT_ONCE, type Fixture, gate, type Lacks, start } from './fixture.ts';
 
@@ -94,6 +94,20 @@ export function keyPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): vo
     });
     await eventually(() => expect(ran).toHaveLength(5));
     expect(ran).toEqual(['b1', 'b2', 'a1', 'a2', 'a3']);
+  });
+
+  test('a job of a key that was enqueued for later, and is due, has its place in the order of the enqueues', async () => {
+    const fixture = await open();
+    const queue = fixture.queue({ kinds: { job: {} } });
+    const seen: unknown[] = [];
+    await queue.enqueue('job', 'first', { key: 'k' });
+    const runAt = new Date(Date.now() + 50);
+    await queue.enqueue('job', 'second', { key: 'k', runAt });
+    await queue.enqueue('job', 'third', { key: 'k' });
+    await until('its time has come', () => Date.now() > runAt.getTime() + 1);
+    await start(fixture, queue, { job: ({ payload }) => void seen.push(payload) }, { concurrency: 1 });
+    await queue.drain({ delayed: true });
+    expect(seen).toEqual(['first', 'second', 'third']);
   });
 
   test('the next jobs of a key run after one of them has ended in error', async () => {

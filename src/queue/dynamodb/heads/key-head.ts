@@ -201,7 +201,10 @@ function gapsUpTo({ gaps }: KeyHead, { missing, filled }: TakeWish, upto: number
   return [...new Set([...gaps, ...open])].sort((a, b) => a - b).slice(-MOST_GAPS);
 }
 
-/** The jobs that may run now, in order. A retry that is not due yet holds up all that are behind it. */
+/**
+ * The jobs that may run now, in the order of their enqueue: one that was enqueued for later and is due has its place there, too. A retry that is
+ * not due yet holds up all that are behind it.
+ */
 function chosen(
   head: KeyHead,
   { later, limit, now, resting }: TakeWish,
@@ -213,10 +216,11 @@ function chosen(
   let retryAt: number | undefined;
   let restUntil = Infinity;
   let isClosed = false;
-  for (const job of head.left) {
+  let isFirstTaken = true;
+  for (const { job, isLater } of inOrder(head, later)) {
     const until = job.attempt === 0 && !job.isTaken ? resting.get(job.id) : undefined;
     if (until !== undefined && !isClosed) {
-      rest.push({ ...job, dueAt: until, isScheduled: true });
+      (isLater ? passed : rest).push({ ...job, dueAt: until, isScheduled: true });
       restUntil = Math.min(restUntil, until);
       continue;
     }
@@ -224,24 +228,29 @@ function chosen(
     if (!isDue && !job.isScheduled && !isClosed) retryAt = job.dueAt;
     isClosed ||= jobs.length >= limit || !(isDue || job.isScheduled);
     if (isClosed || !isDue) {
-      rest.push({ ...job, isTaken: false });
+      // Later ones are outstanding anyway.
+      if (!isLater) rest.push({ ...job, isTaken: false });
       continue;
     }
     // The answer to its own request was lost: nothing has begun. Of a chain that was lost with its worker, only the first job can have.
-    const isCharged = !job.isTaken || (wasLost && jobs.length === 0);
+    const isCharged = !job.isTaken || (wasLost && isFirstTaken);
+    if (job.isTaken) isFirstTaken = false;
     jobs.push({ ...job, attempt: isCharged ? job.attempt + 1 : job.attempt, dueAt: 0, isTaken: true });
   }
-  for (const id of isClosed ? [] : later) {
-    if (jobs.length >= limit) break;
-    if (id <= head.upto || head.cancelled.includes(id) || head.left.some((job) => job.id === id)) continue;
-    const until = resting.get(id);
-    if (until === undefined) jobs.push({ id, attempt: 1, dueAt: 0, isScheduled: false, isTaken: true });
-    else passed.push({ id, attempt: 0, dueAt: until, isScheduled: true, isTaken: false });
-  }
-  for (const { dueAt } of passed) restUntil = Math.min(restUntil, dueAt);
   const upto = Math.max(0, ...jobs.map(({ id }) => id));
   // Those before the newest that is taken are left; the others are outstanding anyway.
   return { jobs, rest: [...rest, ...passed.filter(({ id }) => id < upto)], retryAt, restUntil };
+}
+
+/** The jobs that are left, and the later ones that were not tried, cancelled or put off. */
+function inOrder(head: KeyHead, later: readonly number[]): { readonly job: LeftJob; readonly isLater: boolean }[] {
+  const known = new Set([...head.cancelled, ...head.left.map(({ id }) => id)]);
+  const untried = later.filter((id) => id > head.upto && !known.has(id));
+  const all = [
+    ...head.left.map((job) => ({ job, isLater: false })),
+    ...untried.map((id) => ({ job: { id, attempt: 0, dueAt: 0, isScheduled: false, isTaken: false }, isLater: true })),
+  ];
+  return all.sort((a, b) => a.job.id - b.job.id);
 }
 
 /** What became of a job that its holder had. */

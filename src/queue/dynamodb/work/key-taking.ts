@@ -27,9 +27,10 @@ const AT_ONCE = 8;
 const MOST_TRIES = 20;
 /** Rows of a key that one request reads. */
 const PAGE = 200;
-const NONE: ReadonlyMap<number, number> = new Map();
 /** Rows of the line that are read for one unit of jobs that coalesce. */
 const MOST_AHEAD = 100;
+/** A job that was enqueued for later, and whose place is further ahead than that, is looked at again so soon. */
+const AHEAD_MS = 250;
 /** No producer tries for as long. */
 const ENDED_MS = 600_000;
 
@@ -122,8 +123,10 @@ export class KeyTaker {
       if (isHeldHere && !isLate) return 'over';
       const isPokeOver = isLate && (await isRecorded(this.#rows, claim.shard, id));
       if (isHeldHere && isPokeOver) return 'over';
-      const line = coalescing.size === 0 ? claim : await this.#lineAhead(claim);
-      const { jobs, isWhole } = await this.#outstanding(pk, claim.shard, head, coalescing.size > 0);
+      const aheadOf = (of: Line): number[] => dueAhead(head, of, this.#rows.engine.now());
+      const line = coalescing.size === 0 && aheadOf(claim).length === 0 ? claim : await this.#lineAhead(claim);
+      const late = isLate && !isPokeOver ? [id] : [];
+      const { jobs, isWhole } = await this.#outstanding(pk, claim.shard, head, late, coalescing.size > 0);
       const later = [...jobs.keys()].filter((job) => job > head.upto && isPassed(line, job)).sort((a, b) => a - b);
       const limit = [...jobs.values()].some(({ kind }) => coalescing.has(kind)) ? MOST_COALESCED : chain;
       // After the jobs: a job that is seen there was enqueued after the answer to no producer whose job is not seen here.
@@ -131,6 +134,8 @@ export class KeyTaker {
       const { holder } = head;
       const isLost = holder !== undefined && !(await this.#liveness.isAlive(holder.worker, 'now'));
       const now = this.#rows.engine.now();
+      const resting = debounced.size === 0 ? new Map<number, number>() : this.#resting(head, later, jobs, debounced);
+      for (const job of aheadOf(line)) resting.set(job, now + AHEAD_MS);
       // Held here under this claim already: for a job that comes late it is a holder like any other.
       const token = isHeldHere ? -1 : claim.claim.token;
       const found = taking(head, {
@@ -142,7 +147,7 @@ export class KeyTaker {
         limit,
         now,
         filled,
-        resting: debounced.size === 0 ? NONE : this.#resting(head, later, jobs, debounced),
+        resting,
         missing: line.missing,
         isMore: !isWhole,
         isLost: () => isLost,
@@ -263,11 +268,12 @@ export class KeyTaker {
     return { key, jobs: chain };
   }
 
-  /** The jobs of the key after the last that was taken, and those up to it that are left. */
+  /** The jobs of the key after the last that was taken, and those up to it that are left. @param late  one that may join these */
   async #outstanding(
     pk: string,
     shard: number,
     { upto, left }: KeyHead,
+    late: readonly number[],
     isUnit: boolean,
   ): Promise<{ readonly jobs: Map<number, Omit<ChainJob, 'attempt'>>; readonly isWhole: boolean }> {
     const rows: JobRow[] = [];
@@ -279,7 +285,8 @@ export class KeyTaker {
       from = (rows.at(-1)?.piece ?? from) + 1;
     }
     const there = new Set(rows.map(({ piece }) => piece));
-    const others = [...new Set(left.map(({ id }) => placeOf(id).piece))].filter((piece) => !there.has(piece));
+    const known = [...left.map(({ id }) => id), ...late];
+    const others = [...new Set(known.map((id) => placeOf(id).piece))].filter((piece) => !there.has(piece));
     const more = await Promise.all(others.map((piece) => this.#rows.get(pieceOf(pk, piece))));
     for (const item of more) if (item !== undefined) rows.push(readJobRow(item));
     const now = this.#rows.engine.now();
@@ -291,6 +298,18 @@ export class KeyTaker {
     }
     return { jobs, isWhole };
   }
+}
+
+/**
+ * Jobs that were enqueued for later and are due, in places that the line has not passed: older jobs of the key may stand before them there, and
+ * come first.
+ */
+function dueAhead({ left, upto }: KeyHead, line: Line, now: number): number[] {
+  const ahead = left.filter(
+    ({ id, attempt, dueAt, isScheduled, isTaken }) =>
+      isScheduled && !isTaken && attempt === 0 && dueAt <= now && id > upto && !isPassed(line, id),
+  );
+  return ahead.map(({ id }) => id);
 }
 
 /** Whether the line had passed the job when the claim was made. */
