@@ -3,7 +3,7 @@ import { stopWhenTold, tellParent } from '../child-process.ts';
 import { create, type Desk, update, type Written } from './handlers.ts';
 import { sheetQueue } from './queue.ts';
 import { readBackEnd } from './settings.ts';
-import { createTables } from './table.ts';
+import { createTables } from './postgres/table.ts';
 import { makeFolder } from './workbook.ts';
 
 // node dist-examples/spreadsheets/back-end.js, as often as you like

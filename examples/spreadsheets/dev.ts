@@ -12,10 +12,10 @@ import type { Written } from './handlers.ts';
 import { inspect } from './inspection.ts';
 import { Ledger } from './ledger.ts';
 import { sheetQueue } from './queue.ts';
-import { countDoubleRuns, interruptedBy } from './run-log.ts';
+import { countDoubleRuns, interruptedBy } from './postgres/run-log.ts';
 import { readSamples } from './samples.ts';
 import { type Exit, Staff } from './staff.ts';
-import { createTables } from './table.ts';
+import { createTables } from './postgres/table.ts';
 import { signToken } from './token.ts';
 
 const BACK_ENDS = 2;

@@ -4,7 +4,7 @@ import { postgres } from 'pawl/postgres';
 import { stopWhenTold, tellParent } from '../child-process.ts';
 import { routes } from './routes.ts';
 import { readFrontEnd } from './settings.ts';
-import { createTables } from './table.ts';
+import { createTables } from './postgres/table.ts';
 import { makeFolder } from './workbook.ts';
 
 // node dist-examples/spreadsheets/front-end.js

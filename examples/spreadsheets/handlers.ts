@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { PostgresEngine } from 'pawl/postgres';
 import { NoRetry, type Unit } from 'pawl/queue';
-import { applyRun, beginRun } from './run-log.ts';
+import { applyRun, beginRun } from './postgres/run-log.ts';
 import { applyChange, type Change, type Row } from './sheet.ts';
-import { lock, type Spreadsheet, save } from './table.ts';
+import { lock, type Spreadsheet, save } from './postgres/table.ts';
 import { fileName, sweep, writeWorkbook } from './workbook.ts';
 
 /** What a back end needs to do its work. */

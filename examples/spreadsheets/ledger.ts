@@ -1,5 +1,5 @@
 import type { PostgresEngine } from 'pawl/postgres';
-import { statusesOf } from './jobs.ts';
+import { statusesOf } from './postgres/jobs.ts';
 
 /** What became of every job that the front end took. */
 export class Ledger {

@@ -5,10 +5,10 @@ import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import type { PostgresEngine } from 'pawl/postgres';
 import { readCreate, readUpdate } from './body.ts';
-import { latestRequests, movesOf } from './jobs.ts';
+import { latestRequests, movesOf } from './postgres/jobs.ts';
 import { type SheetQueue, sheetQueue } from './queue.ts';
 import { Refusal } from './refusal.ts';
-import { find, gather, insert, type Spreadsheet } from './table.ts';
+import { find, gather, insert, type Spreadsheet } from './postgres/table.ts';
 import { verifyToken } from './token.ts';
 
 /** What the front end works with. It never speaks to a back end: the database is all they share. */

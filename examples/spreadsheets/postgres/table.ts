@@ -1,5 +1,5 @@
 import { type PostgresEngine, statement, type Transaction } from 'pawl/postgres';
-import type { Row } from './sheet.ts';
+import type { Row } from '../sheet.ts';
 
 /** A spreadsheet, as its table has it. */
 export interface Spreadsheet {
