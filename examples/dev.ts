@@ -8,7 +8,7 @@ export type DevSummary = Figures;
 
 /** The first is the main one. Loaded when needed. */
 const EXAMPLES: readonly ((context: DevContext) => Promise<DevExample>)[] = [
-  async (context) => new (await import('./spreadsheets/dev.ts')).SpreadsheetsDev(context),
+  async (context) => (await import('./spreadsheets/dev.ts')).SpreadsheetsDev.onPostgres(context),
   async (context) => new (await import('./nightly/dev.ts')).NightlyDev(context),
   async (context) => new (await import('./ledger/dev.ts')).LedgerDev(context),
   async (context) => new (await import('./cloud/dev.ts')).CloudDev(context),
@@ -27,7 +27,10 @@ export async function runDev(context: DevContext): Promise<DevSummary> {
 }
 
 /** The first example is the main one: its figures stand next to the names of the others. */
-export async function runExamples(made: readonly DevExample[], context: DevContext): Promise<DevSummary> {
+export async function runExamples(
+  made: readonly DevExample[],
+  context: Pick<DevContext, 'exitAfterMs' | 'signal' | 'log'>,
+): Promise<DevSummary> {
   const stray: string[] = [];
   const forget = catchStray((what) => {
     context.log(`problem: ${what}`);
@@ -60,7 +63,10 @@ function catchStray(tell: (what: string) => void): () => void {
   };
 }
 
-async function feed(examples: readonly DevExample[], { exitAfterMs, signal }: DevContext): Promise<void> {
+async function feed(
+  examples: readonly DevExample[],
+  { exitAfterMs, signal }: Pick<DevContext, 'exitAfterMs' | 'signal'>,
+): Promise<void> {
   const ending = new AbortController();
   const end = (): void => ending.abort();
   signal.addEventListener('abort', end, { once: true });

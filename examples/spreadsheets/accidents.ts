@@ -1,22 +1,19 @@
-import type { PostgresEngine } from 'pawl/postgres';
-import { createQueueAdmin, type QueueAdmin } from 'pawl/queue';
 import type { DevContext } from '../dev-example.ts';
 import type { Staff } from './staff.ts';
-
-const QUEUE = 'spreadsheets';
+import type { ObservedStore } from './store.ts';
 
 /** What can be done to this example from the dashboard. */
 export class Accidents {
-  readonly #admin: QueueAdmin;
+  readonly #queue: ObservedStore['queue'];
   readonly #staff: Staff;
   #isPaused = false;
 
-  constructor(engine: PostgresEngine, staff: Staff) {
-    this.#admin = createQueueAdmin(engine);
+  constructor({ queue }: Pick<ObservedStore, 'queue'>, staff: Staff) {
+    this.#queue = queue;
     this.#staff = staff;
   }
 
-  offer(context: DevContext): void {
+  offer(context: Pick<DevContext, 'offer'>): void {
     context.offer?.({
       id: 'kill-worker',
       title: 'Kill a worker',
@@ -32,21 +29,21 @@ export class Accidents {
       title: 'Pause a consumer',
       undo: 'Let the consumer go on',
       about: 'No back end takes requests any more. They pile up, and when it goes on, those of one file are one unit.',
-      look: `queues/${QUEUE}`,
+      look: `queues/${this.#queue.name}`,
       isOn: () => this.#isPaused,
       run: async () => {
         if (this.#isPaused) return this.undo();
-        await this.#admin.pause(QUEUE);
+        await this.#queue.pause();
         this.#isPaused = true;
-        return `queue "${QUEUE}" is paused: watch it grow`;
+        return `queue "${this.#queue.name}" is paused: watch it grow`;
       },
     });
   }
 
   /** What is still to be done could not be, else. */
   async undo(): Promise<string> {
-    if (this.#isPaused) await this.#admin.resume(QUEUE);
+    if (this.#isPaused) await this.#queue.resume();
     this.#isPaused = false;
-    return `queue "${QUEUE}" goes on`;
+    return `queue "${this.#queue.name}" goes on`;
   }
 }

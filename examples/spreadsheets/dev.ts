@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { statement } from 'pawl/postgres';
 import { Child } from '../child.ts';
 import type { DevContext, DevExample, Figures } from '../dev-example.ts';
 import { Folder } from '../folder.ts';
@@ -11,11 +10,10 @@ import { Feed } from './feed.ts';
 import type { Written } from './handlers.ts';
 import { inspect } from './inspection.ts';
 import { Ledger } from './ledger.ts';
-import { sheetQueue } from './queue.ts';
-import { countDoubleRuns, interruptedBy } from './postgres/run-log.ts';
+import { PostgresStore } from './postgres/store.ts';
 import { readSamples } from './samples.ts';
 import { type Exit, Staff } from './staff.ts';
-import { createTables } from './postgres/table.ts';
+import type { ObservedStore } from './store.ts';
 import { signToken } from './token.ts';
 
 const BACK_ENDS = 2;
@@ -25,7 +23,8 @@ const DRAIN_MS = 60_000;
 /** From how many requests in one file on it is worth a line. */
 const WORTH_TELLING = 5;
 
-const COUNT = statement('spreadsheet.count', 'select count(*)::integer as n from spreadsheet');
+/** How it is run; the store takes the place of the database. */
+export type SpreadsheetsContext = Omit<DevContext, 'engine' | 'url'>;
 
 /** What `start` sets up. */
 interface Running {
@@ -38,7 +37,9 @@ interface Running {
 /** A front end and two back ends as processes of their own, a stream of requests, and somebody who kills back ends. */
 export class SpreadsheetsDev implements DevExample {
   readonly name = 'spreadsheets';
-  readonly #context: DevContext;
+  readonly #context: SpreadsheetsContext;
+  readonly #store: ObservedStore;
+  readonly #env: Readonly<Record<string, string>>;
   readonly #random: Random;
   readonly #ledger: Ledger;
   readonly #problems: string[] = [];
@@ -50,18 +51,28 @@ export class SpreadsheetsDev implements DevExample {
   #files = 0;
   #accidents: Accidents | undefined;
 
-  constructor(context: DevContext) {
+  /** @param env  by which its processes find the store */
+  constructor(context: SpreadsheetsContext, store: ObservedStore, env: Readonly<Record<string, string>>) {
     this.#context = context;
+    this.#store = store;
+    this.#env = env;
     this.#random = new Random(context.seed);
-    this.#ledger = new Ledger(context.engine);
+    this.#ledger = new Ledger(store);
+  }
+
+  static onPostgres(context: DevContext): SpreadsheetsDev {
+    const store = new PostgresStore(context.engine);
+    context.show?.({ queues: [store.queue] });
+    return new SpreadsheetsDev(context, store, { DATABASE_URL: context.url });
   }
 
   async start(): Promise<void> {
-    const { engine, url, port = 0 } = this.#context;
+    const { port = 0 } = this.#context;
+    await this.#store.prepare();
     this.#folder = await Folder.open(this.#context, 'spreadsheets');
     const secret = randomBytes(32).toString('hex');
     const env = {
-      DATABASE_URL: url,
+      ...this.#env,
       SPREADSHEETS_DIR: this.#folder.path,
       SPREADSHEETS_SECRET: secret,
       PORT: String(port),
@@ -77,12 +88,7 @@ export class SpreadsheetsDev implements DevExample {
       onWritten: (written) => this.#onWritten(written),
       onGone: (gone) => void this.#onGone(gone),
     });
-    const [ready, samples] = await Promise.all([
-      this.#frontEnd.ready,
-      this.#samples(),
-      createTables(engine),
-      this.#staff.start(),
-    ]);
+    const [ready, samples] = await Promise.all([this.#frontEnd.ready, this.#samples(), this.#staff.start()]);
     const address = 'url' in ready ? String(ready.url) : '';
     const client = new Client(address, await signToken(secret, 'pawl dev'));
     const feed = new Feed({
@@ -93,9 +99,8 @@ export class SpreadsheetsDev implements DevExample {
       log: (line) => this.#log(line),
     });
     this.#running = { frontEnd: this.#frontEnd, staff: this.#staff, client, feed };
-    this.#accidents = new Accidents(engine, this.#staff);
+    this.#accidents = new Accidents(this.#store, this.#staff);
     this.#accidents.offer(this.#context);
-    this.#context.show?.({ queues: [sheetQueue(engine)] });
     this.#welcome(address, await signToken(secret, 'you'));
   }
 
@@ -116,7 +121,7 @@ export class SpreadsheetsDev implements DevExample {
     this.#log(`no more requests; ${this.#ledger.outstanding} are still to be done`);
     await this.#drain();
     const wrong = await inspect(client, feed.expected);
-    const doubleRuns = await countDoubleRuns(this.#context.engine);
+    const doubleRuns = await this.#store.countDoubleRuns();
     const { enqueued, complete, error, outstanding: lost } = this.#ledger;
     this.#problems.push(...wrong);
     // A run that was to prove something must have had something to do.
@@ -144,11 +149,8 @@ export class SpreadsheetsDev implements DevExample {
 
   /** Where spreadsheets of an earlier run are kept, new ones get names that say which run they are of. */
   async #samples(): ReturnType<typeof readSamples> {
-    const { engine } = this.#context;
-    await createTables(engine);
-    const [row] = await engine.query<{ n: number }>(COUNT);
     const samples = await readSamples();
-    if (row?.n === 0) return samples;
+    if (await this.#store.isEmpty()) return samples;
     const run = Date.now().toString(36);
     return samples.map((sample) => ({ ...sample, id: `${sample.id}-${run}` }));
   }
@@ -195,7 +197,7 @@ export class SpreadsheetsDev implements DevExample {
       this.#problems.push(`back end ${pid} ended by itself: ${lastWords}`);
       return;
     }
-    const ids = await interruptedBy(this.#context.engine, pid).catch(() => []);
+    const ids = await this.#store.interruptedBy(pid).catch(() => []);
     const middle = ids.length === 0 ? 'between two files' : `in the middle of ${ids.join(', ')}`;
     this.#log(`killed back end ${pid} (SIGKILL) ${middle}; starting another`);
   }

@@ -1,20 +1,17 @@
 import type { AddressInfo } from 'node:net';
 import { serve } from '@hono/node-server';
-import { postgres } from 'pawl/postgres';
 import { stopWhenTold, tellParent } from '../child-process.ts';
+import { openStore } from './open-store.ts';
 import { routes } from './routes.ts';
 import { readFrontEnd } from './settings.ts';
-import { createTables } from './postgres/table.ts';
 import { makeFolder } from './workbook.ts';
 
 // node dist-examples/spreadsheets/front-end.js
-const { databaseUrl, port, ...settings } = readFrontEnd();
-const engine = postgres(databaseUrl, { applicationName: 'spreadsheets front end' });
-await engine.migrate();
-await createTables(engine);
+const { place, port, ...settings } = readFrontEnd();
+const store = await openStore(place, 'spreadsheets front end');
 await makeFolder(settings.folder);
 
-const app = routes({ engine, ...settings });
+const app = routes({ store, ...settings });
 const server = serve({ fetch: app.fetch, hostname: '127.0.0.1', port }, onListening);
 
 function onListening({ port: listening }: AddressInfo): void {
@@ -28,5 +25,5 @@ stopWhenTold(async () => {
     server.close(() => resolve());
     if ('closeIdleConnections' in server) server.closeIdleConnections();
   });
-  await engine.stop();
+  await store.stop();
 });

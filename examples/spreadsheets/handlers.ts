@@ -1,14 +1,13 @@
 import { join } from 'node:path';
-import type { PostgresEngine } from 'pawl/postgres';
 import { NoRetry, type Unit } from 'pawl/queue';
-import { applyRun, beginRun } from './postgres/run-log.ts';
-import { applyChange, type Change, type Row } from './sheet.ts';
-import { lock, type Spreadsheet, save } from './postgres/table.ts';
+import type { Create, Update } from './payload.ts';
+import { applyChange, type Row } from './sheet.ts';
+import type { SheetHandlers, SheetStore, Spreadsheet } from './store.ts';
 import { fileName, sweep, writeWorkbook } from './workbook.ts';
 
 /** What a back end needs to do its work. */
 export interface Desk {
-  readonly engine: PostgresEngine;
+  readonly store: SheetStore;
   /** Where the files are. */
   readonly folder: string;
   /** A pause in the middle of each file, in ms. */
@@ -25,42 +24,47 @@ export interface Written {
   readonly tookMs: number;
 }
 
-export interface Outcome {
-  readonly version: number;
-}
-
-/** The first version of a spreadsheet. */
-export function create(desk: Desk, unit: Unit<{ readonly rows: readonly Row[] }>): Promise<Outcome> {
-  return writeNext(desk, unit, () => unit.payload.rows);
-}
-
-/** The next version: one, for all the updates of this unit. */
-export function update(desk: Desk, unit: Unit<Change>): Promise<Outcome> {
-  return writeNext(desk, unit, (sheet) => unit.jobs.reduce((rows, job) => applyChange(rows, job.payload), sheet.rows));
+/** What a back end does with each request. */
+export function handlersOf(desk: Desk): SheetHandlers {
+  return {
+    /** The first version of a spreadsheet. */
+    create: (unit: Unit<Create>) => writeNext(desk, unit, () => unit.payload.rows),
+    /** The next version: one, for all the updates of this unit. */
+    update: (unit: Unit<Update>) =>
+      writeNext(desk, unit, (sheet, jobs) =>
+        jobs.reduce<readonly Row[]>((rows, { payload }) => applyChange(rows, payload), sheet.rows),
+      ),
+  };
 }
 
 /**
- * The new rows, the name of the new file and the outcome of the jobs are committed together. Until then the old file is the
- * current one; a crash at any point leaves at most a file without a reference, which the next run sweeps away.
+ * Until the new version is saved, the old file is the current one; a crash at any point leaves at most a file without a reference,
+ * which the next run sweeps away. A job that comes again after its version was saved, since its back end was killed between that and
+ * the outcome of the job, is done already.
  */
-async function writeNext(desk: Desk, unit: Unit, rowsAfter: (sheet: Spreadsheet) => readonly Row[]): Promise<Outcome> {
+async function writeNext<P>(
+  desk: Desk,
+  unit: Unit<P>,
+  rowsAfter: (sheet: Spreadsheet, jobs: Unit<P>['jobs']) => readonly Row[],
+): Promise<{ readonly version: number }> {
   const begun = performance.now();
-  await beginRun(desk.engine, unit);
-  const sheet = await lock(unit.tx, unit.key ?? '');
+  const { store, folder, pauseMs } = desk;
+  const sheet = await store.begin(unit);
   if (sheet === undefined) throw new NoRetry(`there is no spreadsheet "${unit.key}"`);
-  await sweep(desk.folder, sheet.id, sheet.file);
-  const rows = rowsAfter(sheet);
+  if (unit.kind === 'update' && sheet.version === 0) throw new NoRetry(`"${sheet.id}" could not be created`);
+  const jobs = unit.jobs.filter(({ id }) => !sheet.jobs.includes(id));
+  if (jobs.length === 0) return { version: sheet.version };
+  await sweep(folder, sheet.id, sheet.file, unit.token);
+  const rows = rowsAfter(sheet, jobs);
   const version = sheet.version + 1;
   const file = fileName(sheet.id, version, unit.token);
-  const { pauseMs } = desk;
-  await writeWorkbook(join(desk.folder, file), sheet.columns, rows, { pauseMs, signal: unit.signal });
-  await save(unit.tx, { id: sheet.id, rows, version, file });
-  await applyRun(unit);
+  await writeWorkbook(join(folder, file), sheet.columns, rows, { pauseMs, signal: unit.signal });
+  await store.save(unit, sheet, { rows, version, file, jobs: unit.jobs.map(({ id }) => id) });
   desk.onWritten({
     id: sheet.id,
     version,
     rows: rows.length,
-    requests: unit.jobs.length,
+    requests: jobs.length,
     tookMs: performance.now() - begun,
   });
   return { version };

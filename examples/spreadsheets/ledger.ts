@@ -1,16 +1,15 @@
-import type { PostgresEngine } from 'pawl/postgres';
-import { statusesOf } from './postgres/jobs.ts';
+import type { ObservedStore } from './store.ts';
 
 /** What became of every job that the front end took. */
 export class Ledger {
-  readonly #engine: PostgresEngine;
+  readonly #store: Pick<ObservedStore, 'statuses'>;
   readonly #outstanding = new Set<string>();
   #enqueued = 0;
   #complete = 0;
   #error = 0;
 
-  constructor(engine: PostgresEngine) {
-    this.#engine = engine;
+  constructor(store: Pick<ObservedStore, 'statuses'>) {
+    this.#store = store;
   }
 
   get enqueued(): number {
@@ -38,7 +37,7 @@ export class Ledger {
 
   /** Looks up what was outstanding. A job that the database does not know stays so. */
   async refresh(): Promise<void> {
-    const statuses = await statusesOf(this.#engine, [...this.#outstanding]);
+    const statuses = await this.#store.statuses([...this.#outstanding]);
     for (const [job, status] of statuses) {
       if (status === 'new' || status === 'in-progress') continue;
       if (!this.#outstanding.delete(job)) continue;

@@ -3,17 +3,15 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
-import type { PostgresEngine } from 'pawl/postgres';
+import { InvalidInput } from 'pawl/errors';
 import { readCreate, readUpdate } from './body.ts';
-import { latestRequests, movesOf } from './postgres/jobs.ts';
-import { type SheetQueue, sheetQueue } from './queue.ts';
 import { Refusal } from './refusal.ts';
-import { find, gather, insert, type Spreadsheet } from './postgres/table.ts';
+import type { SheetStore, Spreadsheet } from './store.ts';
 import { verifyToken } from './token.ts';
 
 /** What the front end works with. It never speaks to a back end: the database is all they share. */
 export interface FrontEnd {
-  readonly engine: PostgresEngine;
+  readonly store: SheetStore;
   readonly folder: string;
   readonly secret: string;
   readonly maxBody: number;
@@ -27,7 +25,6 @@ const XLSX = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet'
 const SHOWN = 20;
 
 export function routes(front: FrontEnd): Hono<Env> {
-  const sheets = sheetQueue(front.engine);
   const app = new Hono<Env>();
   app.get('/healthz', (c) => healthz(c, front));
   app.use('/spreadsheets/*', async (c, next) => {
@@ -35,8 +32,8 @@ export function routes(front: FrontEnd): Hono<Env> {
     await next();
   });
   app.use('/spreadsheets/*', bodyLimit({ maxSize: front.maxBody, onError: () => tooLarge(front.maxBody) }));
-  app.post('/spreadsheets', (c) => postSpreadsheet(c, front, sheets));
-  app.post('/spreadsheets/:id/updates', (c) => postUpdate(c, front, sheets));
+  app.post('/spreadsheets', (c) => postSpreadsheet(c, front));
+  app.post('/spreadsheets/:id/updates', (c) => postUpdate(c, front));
   app.get('/spreadsheets/:id', (c) => getSpreadsheet(c, front));
   app.get('/spreadsheets/:id/file', (c) => getFile(c, front));
   app.notFound((c) => c.json(new Refusal(404, 'no_route', `there is no ${c.req.method} ${c.req.path}`).body, 404));
@@ -44,9 +41,8 @@ export function routes(front: FrontEnd): Hono<Env> {
   return app;
 }
 
-async function healthz(c: Context<Env>, { engine }: FrontEnd): Promise<Response> {
-  const { serverVersion } = await engine.describe();
-  return c.json({ ok: true, postgres: serverVersion });
+async function healthz(c: Context<Env>, { store }: FrontEnd): Promise<Response> {
+  return c.json({ ok: true, ...(await store.describe()) });
 }
 
 async function authenticate(c: Context<Env>, secret: string): Promise<string> {
@@ -60,32 +56,25 @@ function tooLarge(maxBody: number): never {
   throw new Refusal(413, 'too_large', `the body is larger than ${maxBody} bytes; send the rest as updates`);
 }
 
-/** The spreadsheet's row and its job are written in one transaction: there is never one without the other. */
-async function postSpreadsheet(c: Context<Env>, { engine }: FrontEnd, sheets: SheetQueue): Promise<Response> {
+/** The spreadsheet and its job are written together: there is never one without the other. */
+async function postSpreadsheet(c: Context<Env>, { store }: FrontEnd): Promise<Response> {
   const { id, ...payload } = await readCreate(c.req);
-  const job = await engine.transaction(async (tx) => {
-    const enqueued = await sheets.enqueue('create', payload, { key: id, tx });
-    if (!enqueued.duplicate) await insert(tx, id, payload.columns, c.get('subject'));
-    return enqueued;
-  });
+  const { job, duplicate } = await store.create(id, payload, c.get('subject'));
   const self = `/spreadsheets/${id}`;
-  return c.json({ id, job: job.id, duplicate: job.duplicate, self }, job.duplicate ? 200 : 201, { Location: self });
+  return c.json({ id, job, duplicate, self }, duplicate ? 200 : 201, { Location: self });
 }
 
 /** The first update of a quiet spreadsheet waits a second for others; all that come meanwhile are one unit, and one file. */
-async function postUpdate(c: Context<Env>, { engine, gatherMs }: FrontEnd, sheets: SheetQueue): Promise<Response> {
-  const { id, columns } = await findOr404(c, engine);
+async function postUpdate(c: Context<Env>, { store, gatherMs }: FrontEnd): Promise<Response> {
+  const { id, columns } = await findOr404(c, store);
   const payload = await readUpdate(c.req, columns);
-  const job = await engine.transaction(async (tx) => {
-    const runAt = gatherMs === 0 ? undefined : await gather(tx, id, gatherMs);
-    return sheets.enqueue('update', payload, { key: id, runAt, tx });
-  });
-  return c.json({ id, job: job.id, self: `/spreadsheets/${id}` }, 202);
+  const { job } = await store.update(id, payload, gatherMs);
+  return c.json({ id, job, self: `/spreadsheets/${id}` }, 202);
 }
 
-async function getSpreadsheet(c: Context<Env>, { engine }: FrontEnd): Promise<Response> {
-  const sheet = await findOr404(c, engine);
-  const requests = await latestRequests(engine, sheet.id, SHOWN);
+async function getSpreadsheet(c: Context<Env>, { store }: FrontEnd): Promise<Response> {
+  const sheet = await findOr404(c, store);
+  const requests = await store.requests(sheet.id, SHOWN);
   const outstanding = requests.filter(({ status }) => status === 'new' || status === 'in-progress').length;
   const { id, columns, version, createdBy, createdAt, writtenAt } = sheet;
   const failed = version === 0 && outstanding === 0;
@@ -101,7 +90,7 @@ async function getSpreadsheet(c: Context<Env>, { engine }: FrontEnd): Promise<Re
     file: sheet.file === null ? null : `/spreadsheets/${id}/file`,
     outstanding,
     requests,
-    history: await movesOf(engine, requests),
+    history: await store.moves(requests),
   });
 }
 
@@ -121,10 +110,10 @@ async function getFile(c: Context<Env>, front: FrontEnd): Promise<Response> {
 
 async function openFile(
   c: Context<Env>,
-  { engine, folder }: FrontEnd,
+  { store, folder }: FrontEnd,
 ): Promise<{ file: string; bytes: Readable; sheet: Spreadsheet }> {
   for (let attempt = 1; ; attempt += 1) {
-    const sheet = await findOr404(c, engine);
+    const sheet = await findOr404(c, store);
     if (sheet.file === null)
       throw new Refusal(404, 'not_written', `"${sheet.id}" is still to be written; try again soon`);
     try {
@@ -137,15 +126,15 @@ async function openFile(
   }
 }
 
-async function findOr404(c: Context<Env>, engine: PostgresEngine): Promise<Spreadsheet> {
+async function findOr404(c: Context<Env>, store: SheetStore): Promise<Spreadsheet> {
   const id = c.req.param('id') ?? '';
-  const sheet = await find(engine, id);
+  const sheet = await store.find(id);
   if (sheet === undefined) throw new Refusal(404, 'unknown_id', `there is no spreadsheet "${id}"`);
   return sheet;
 }
 
-function answer(c: Context<Env>, { engine }: FrontEnd, error: unknown): Response {
-  const refused = error instanceof Refusal ? error : asRefused(engine, error);
+function answer(c: Context<Env>, { store }: FrontEnd, error: unknown): Response {
+  const refused = error instanceof Refusal ? error : asRefused(store, error);
   if (refused === undefined) {
     console.error(error);
     return c.json({ error: { code: 'internal', message: 'something is broken here; it has been logged' } }, 500);
@@ -155,7 +144,9 @@ function answer(c: Context<Env>, { engine }: FrontEnd, error: unknown): Response
   return c.json(refused.body, refused.status);
 }
 
-function asRefused(engine: PostgresEngine, error: unknown): Refusal | undefined {
-  if (!engine.isTransient(error)) return undefined;
+function asRefused(store: SheetStore, error: unknown): Refusal | undefined {
+  // What is wrong with a body has been said by now: the database has no room for it.
+  if (error instanceof InvalidInput) return new Refusal(413, 'too_large', error.message);
+  if (!store.isTransient(error)) return undefined;
   return new Refusal(503, 'unavailable', 'the database cannot be reached just now; try again');
 }

@@ -61,11 +61,19 @@ export function fileName(id: string, version: number, token: bigint): string {
   return `${id}.v${version}.${token}.xlsx`;
 }
 
-/** Removes what is no longer needed of a spreadsheet: old versions, and what killed processes left behind. */
-export async function sweep(folder: string, id: string, keep: string | null): Promise<void> {
+/**
+ * Removes what is no longer needed of a spreadsheet: old versions, and what killed processes left behind. What has a later token is
+ * of a successor, which this process does not know yet that it has.
+ */
+export async function sweep(folder: string, id: string, keep: string | null, token: bigint): Promise<void> {
   for (const name of await filesOf(folder, id)) {
-    if (name !== keep) await rm(join(folder, name), { force: true });
+    if (name !== keep && tokenIn(name) < token) await rm(join(folder, name), { force: true });
   }
+}
+
+/** Of "id.v3.17.xlsx", and of what is to become that: 17. */
+function tokenIn(name: string): bigint {
+  return BigInt(/\.v\d+\.(\d+)\./.exec(name)?.[1] ?? 0);
 }
 
 export async function makeFolder(folder: string): Promise<void> {

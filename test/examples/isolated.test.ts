@@ -1,6 +1,5 @@
 import { execFile as execFileOf } from 'node:child_process';
 import { promisify } from 'node:util';
-import type * as Postgres from 'pawl/postgres';
 import { expect, test } from 'vitest';
 import type * as Cloud from '../../examples/cloud/provider.ts';
 import type * as Dev from '../../examples/dev.ts';
@@ -10,7 +9,6 @@ import { compiled } from './processes.ts';
 
 const { runExamples } = await compiled<typeof Dev>('dev.js');
 const { Provider } = await compiled<typeof Cloud>('cloud/provider.js');
-const { postgres } = await compiled<typeof Postgres>('../dist/engine/postgres/index.js');
 
 const execFile = promisify(execFileOf);
 
@@ -60,20 +58,10 @@ async function run(
 ): Promise<{ summary: Figures; log: string }> {
   const stop = new AbortController();
   const lines: string[] = [];
-  const engine = postgres('postgres://nobody@127.0.0.1:1/none');
-  try {
-    const running = runExamples(examples, {
-      engine,
-      url: '',
-      signal: stop.signal,
-      log: (line) => lines.push(line),
-    });
-    await until('it is over', () => isOver(lines));
-    stop.abort();
-    return { summary: await running, log: lines.join('\n') };
-  } finally {
-    await engine.stop();
-  }
+  const running = runExamples(examples, { signal: stop.signal, log: (line) => lines.push(line) });
+  await until('it is over', () => isOver(lines));
+  stop.abort();
+  return { summary: await running, log: lines.join('\n') };
 }
 
 test.each(['start', 'feed', 'finish', 'stop'] as const)(
@@ -131,20 +119,16 @@ test('an error that an example throws outside of any awaited call does not end t
 test('examples that broke off do not end a run that was to go on', async () => {
   const bad = new Example('bad', { feed: fail('out of paper') });
   const stop = new AbortController();
-  const engine = postgres('postgres://nobody@127.0.0.1:1/none');
   const lines: string[] = [];
   let isOver = false;
-  const running = runExamples([bad], { engine, url: '', signal: stop.signal, log: (line) => lines.push(line) }).finally(
-    () => {
-      isOver = true;
-    },
-  );
+  const running = runExamples([bad], { signal: stop.signal, log: (line) => lines.push(line) }).finally(() => {
+    isOver = true;
+  });
   await until('it broke off', () => lines.length > 0);
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
   expect(isOver).toBe(false);
   stop.abort();
   expect(await running).toMatchObject({ ok: false });
-  await engine.stop();
 });
 
 test('an instance that ended by itself just now is not killed again, nor is another process with its number', async () => {

@@ -1,27 +1,5 @@
 import { type PostgresEngine, statement } from 'pawl/postgres';
-
-/** One request for a spreadsheet, as the queue knows it. */
-export interface Request {
-  readonly id: string;
-  readonly kind: string;
-  readonly status: 'new' | 'in-progress' | 'complete' | 'error' | 'cancelled';
-  readonly attempt: number;
-  readonly enqueuedAt: Date;
-  readonly settledAt: Date | null;
-  readonly error: string | null;
-}
-
-/** One move of one request. */
-export interface Move {
-  readonly job: string;
-  readonly at: Date;
-  readonly from: string | null;
-  readonly to: string;
-  readonly attempt: number;
-  readonly processId: string | null;
-  readonly reason: string;
-  readonly error: string | null;
-}
+import type { Move, Request } from '../store.ts';
 
 // The views are there for everyone to read. This queue has one shard, number 0; naming it lets the index on keys be used.
 const REQUESTS = statement(

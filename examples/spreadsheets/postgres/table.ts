@@ -1,19 +1,5 @@
 import { type PostgresEngine, statement, type Transaction } from 'pawl/postgres';
-import type { Row } from '../sheet.ts';
-
-/** A spreadsheet, as its table has it. */
-export interface Spreadsheet {
-  readonly id: string;
-  readonly columns: readonly string[];
-  readonly rows: readonly Row[];
-  /** How often its file has been written; 0 before the first time. */
-  readonly version: number;
-  /** The current file's name in the folder, once there is one. */
-  readonly file: string | null;
-  readonly createdBy: string;
-  readonly createdAt: Date;
-  readonly writtenAt: Date | null;
-}
+import type { Spreadsheet, Version } from '../store.ts';
 
 const CREATE_TABLES = `
 select pg_advisory_xact_lock(hashtext('spreadsheets.tables'));
@@ -41,8 +27,9 @@ create table if not exists spreadsheet_run (
   primary key (job, token)
 )`;
 
+// A version and the outcome of its jobs are committed together: none of them comes again.
 const COLUMNS = `
-  id, columns, rows, version, file, created_by as "createdBy", created_at as "createdAt", written_at as "writtenAt"`;
+  id, columns, rows, '[]'::json as jobs, version, file, created_by as "createdBy", created_at as "createdAt", written_at as "writtenAt"`;
 
 const INSERT = statement(
   'spreadsheet.insert',
@@ -60,6 +47,7 @@ const GATHER = statement(
    set until = case when g.until > clock_timestamp() + $3::integer * interval '1 millisecond' then g.until else excluded.until end
    returning until`,
 );
+const IS_EMPTY = statement('spreadsheet.is_empty', 'select not exists (select from spreadsheet) as is_empty');
 const FIND = statement('spreadsheet.find', `select ${COLUMNS} from spreadsheet where id = $1`);
 const LOCK = statement('spreadsheet.lock', `select ${COLUMNS} from spreadsheet where id = $1 for update`);
 const SAVE = statement(
@@ -85,6 +73,11 @@ export async function gather(tx: Transaction, id: string, ms: number): Promise<D
   return row?.until;
 }
 
+export async function isEmpty(engine: PostgresEngine): Promise<boolean> {
+  const [row] = await engine.query<{ is_empty: boolean }>(IS_EMPTY);
+  return row?.is_empty === true;
+}
+
 export async function find(engine: PostgresEngine, id: string): Promise<Spreadsheet | undefined> {
   const [row] = await engine.query<Spreadsheet>(FIND, [id]);
   return row;
@@ -97,9 +90,6 @@ export async function lock(tx: Transaction, id: string): Promise<Spreadsheet | u
 }
 
 /** Makes a file that has been written the current one, with the rows that are in it. */
-export async function save(
-  tx: Transaction,
-  sheet: Pick<Spreadsheet, 'id' | 'rows' | 'version' | 'file'>,
-): Promise<void> {
-  await tx.query(SAVE, [sheet.id, JSON.stringify(sheet.rows), sheet.version, sheet.file]);
+export async function save(tx: Transaction, id: string, { rows, version, file }: Version): Promise<void> {
+  await tx.query(SAVE, [id, JSON.stringify(rows), version, file]);
 }
