@@ -304,6 +304,8 @@ test('a job that waits for a place is changed, cancelled, retried, moved and era
   await start(queue, ({ payload }) => void ran.push(payload));
   await queue.drain();
   await queue.retry(three);
+  // Of two that wait for the place, the older one would have it first.
+  await eventually(() => expect(ran).toEqual(['urgent', 3]));
   await queue.retry(two);
   await eventually(() => expect(ran).toEqual(['urgent', 3, 2]));
   await expectWhole();
