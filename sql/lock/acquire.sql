@@ -208,7 +208,8 @@ begin
         perform set_config('synchronous_commit', 'off', true);
       end if;
       place_ms := floor(extract(epoch from v_place - clock_timestamp()) * 1000);
-      select a.ahead, a.retry_ms into ahead, retry_ms from pawl.lock_ahead(p_space, p_names, ticket, v_now) a;
+      select a.n into ahead from pawl.lock_ahead(p_space, p_names, ticket) a;
+      select r.ms into retry_ms from pawl.lock_retry(p_space, p_names, ticket, v_now) r;
     end if;
   end if;
 
@@ -300,24 +301,27 @@ begin
   end if;
 end $$;
 
--- How many waiters (up to 8 for each name) are ahead of this place, and in how many milliseconds the lease of a holder, or the place of the
--- next waiter, may have run out.
-create or replace function pawl.lock_ahead(p_space text, p_names text[], p_ticket bigint, p_now timestamptz)
-returns table (ahead bigint, retry_ms numeric)
+-- How many waiters (up to 8 for each name) are ahead of this place.
+create or replace function pawl.lock_ahead(p_space text, p_names text[], p_ticket bigint) returns table (n numeric)
 language sql stable as $$
-  select
-    (select sum(f.n)::bigint from unnest(p_names) n
-      cross join lateral (
-        select count(*) as n from (
-          select from pawl.lock_waiter w where w.space = p_space and w.name = n and w.ticket < p_ticket limit 8
-        ) l
-      ) f),
-    (select ceil(extract(epoch from nullif(min(greatest(o.expires_at, p_now)), 'infinity') - p_now) * 1000)
-      from unnest(p_names) n
-      cross join lateral (
-        (select g.expires_at from pawl.lock_grant g where g.space = p_space and g.name = n and g.token is not null limit 100)
-        union all
-        (select w.expires_at from pawl.lock_waiter w
-          where w.space = p_space and w.name = n and w.ticket < p_ticket order by w.ticket limit 1)
-      ) o)
+  select sum(f.n) from unnest(p_names) n
+  cross join lateral (
+    select count(*) as n from (
+      select from pawl.lock_waiter w where w.space = p_space and w.name = n and w.ticket < p_ticket limit 8
+    ) l
+  ) f
+$$;
+
+-- In how many milliseconds the lease of a holder, or the place of the next waiter, may have run out. A statement of its own:
+-- one for both costs 45 us more.
+create or replace function pawl.lock_retry(p_space text, p_names text[], p_ticket bigint, p_now timestamptz) returns table (ms numeric)
+language sql stable as $$
+  select ceil(extract(epoch from nullif(min(greatest(o.expires_at, p_now)), 'infinity') - p_now) * 1000)
+  from unnest(p_names) n
+  cross join lateral (
+    (select g.expires_at from pawl.lock_grant g where g.space = p_space and g.name = n and g.token is not null limit 100)
+    union all
+    (select w.expires_at from pawl.lock_waiter w
+      where w.space = p_space and w.name = n and w.ticket < p_ticket order by w.ticket limit 1)
+  ) o
 $$;
