@@ -1,7 +1,4 @@
-/**
- * Unique jobs. A row says which job is the one of its kind and value. Enqueues write it together with their job, and judge it by the state
- * of the job that it names; so a settlement never touches it, and every end of a job frees its place.
- */
+/** Unique jobs: enqueues that find the one job of a kind and value, or add it. See `heads/unique.ts` for the row that says which it is. */
 import { createHash } from 'node:crypto';
 import { Conflict } from '../../../base/errors.ts';
 import { isObject } from '../../../base/options/shape.ts';
@@ -11,12 +8,14 @@ import type { Definition } from '../../definition.ts';
 import type { JobStatus } from '../../job.ts';
 import type { NewJobs } from '../../store.ts';
 import { type QueueRows, unlessMissing } from '../database.ts';
+import { isTheOne, jobIn, placeTaken } from '../heads/unique.ts';
 import { statusOfJob } from '../operate/standing.ts';
 import { uniqueOf } from '../rows.ts';
 import type { WaitTerms } from './after.ts';
 import { addWith } from './producing.ts';
 
-const F = { job: 'j', version: 'v', at: 't', digest: 'd' } as const;
+/** Of a request that is answered once. */
+const DIGEST = 'd';
 
 /** The row of a value, and how long its job counts. */
 export interface UniquePlace {
@@ -78,23 +77,19 @@ export async function findUnique(
   { key, rule, digest }: UniquePlace,
 ): Promise<UniqueFound> {
   const fields = fieldsOf(await rows.get(key));
-  const [job, version] = [fields[F.job] ?? null, fields[F.version] ?? null];
   const now = Math.floor(rows.engine.now());
   const mark = (id: number): PartialWrite => {
-    const own = digest === undefined ? {} : { [F.digest]: digest, [TTL]: Math.ceil((now + 2 * DAY_MS) / 1000) };
-    const set = { [F.job]: id, [F.version]: Number(version ?? 0) + 1, [F.at]: now, ...own };
-    return { key, written: written({ expect: { [F.job]: job, [F.version]: version }, set }) };
+    const own = digest === undefined ? {} : { [DIGEST]: digest, [TTL]: Math.ceil((now + 2 * DAY_MS) / 1000) };
+    const change = placeTaken(fields, id, now);
+    return { key, written: written({ ...change, set: { ...change.set, ...own } }) };
   };
-  if (job === null) return { there: undefined, mark };
-  const perMs = rule.per === undefined ? Infinity : Number.parseFloat(rule.per);
-  if (Number(fields[F.at]) + perMs <= now) return { there: undefined, mark };
-  if (digest !== undefined && fields[F.digest] !== digest) {
+  const job = jobIn(fields, rule, now);
+  if (job === undefined) return { there: undefined, mark };
+  if (digest !== undefined && fields[DIGEST] !== digest) {
     throw new Conflict('the same key was used for another request within a day; each request needs one of its own');
   }
-  const status = await statusOfJob(rows, definition, Number(job)).catch(unlessMissing);
-  const counts =
-    rule.while === 'ever' || status === 'new' || (rule.while === 'outstanding' && status === 'in-progress');
-  return { there: counts ? { id: Number(job), status: status ?? 'complete' } : undefined, mark };
+  const status = await statusOfJob(rows, definition, job).catch(unlessMissing);
+  return { there: isTheOne(rule, status) ? { id: job, status: status ?? 'complete' } : undefined, mark };
 }
 
 /** Adds the one job of all these places, or finds the one of the first place that has one. */

@@ -6,10 +6,11 @@ import type { Definition } from '../../definition.ts';
 import type { JobStatus } from '../../job.ts';
 import type { OwnOptions } from '../../job-options.ts';
 import type { QueueRows } from '../database.ts';
-import { type ShardHead, type Standing, standingOf } from '../heads/head.ts';
+import { type ShardHead, type Standing } from '../heads/head.ts';
 import { type KeyHead, type KeyStanding, keyStandingOf, readKeyHead } from '../heads/key-head.ts';
 import { jobNumber, placeOf } from '../heads/place.ts';
 import { isIn, POKE, type Spot } from '../heads/spans.ts';
+import { standingIn, statusOf } from '../heads/status.ts';
 import { type JobRecordEntry, readRecords } from '../records.ts';
 import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
 import { cancelledIn } from '../work/delays.ts';
@@ -62,7 +63,6 @@ export async function findJob(rows: QueueRows, { shards }: Definition, id: strin
   const records = await readRecords(rows, number);
   const at = body.indexes.indexOf(index);
   const spot = { piece, index };
-  const standing = standingOf(head, spot);
   const found = {
     id: number,
     shard,
@@ -79,8 +79,7 @@ export async function findJob(rows: QueueRows, { shards }: Definition, id: strin
     body,
     at,
     head,
-    // A delayed piece is passed over by the line, whether it has come to it or not.
-    standing: row.dueAt > 0 && standing === 'line' ? ('gone' as const) : standing,
+    standing: standingIn(head, spot, row.dueAt),
     keyHead,
     keyStanding: keyHead === undefined ? undefined : keyStandingOf(keyHead, number),
     isDelayed: delay !== undefined && !cancelledIn(delay).includes(index),
@@ -128,9 +127,8 @@ export async function statusesOf(
   return Array.from({ length: row.n }, (_, index) => {
     const id = jobNumber(shard, piece, index);
     const keyHead = row.isLabelled ? undefined : heads.get(row.keys?.[index] ?? '');
-    const standing = standingOf(head, { piece, index });
     return statusOf({
-      standing: row.dueAt > 0 && standing === 'line' ? 'gone' : standing,
+      standing: standingIn(head, { piece, index }, row.dueAt),
       keyStanding: keyHead === undefined ? undefined : keyStandingOf(keyHead, id),
       isDelayed: delay !== undefined && !cancelledIn(delay).includes(index),
       records: records.filter((record) => record.id === id),
@@ -141,24 +139,6 @@ export async function statusesOf(
 /** @throws NotFound */
 export async function statusOfJob(rows: QueueRows, definition: Definition, id: number): Promise<JobStatus> {
   return (await findJob(rows, definition, String(id))).status;
-}
-
-function statusOf({
-  standing,
-  keyStanding,
-  isDelayed,
-  records,
-}: Pick<FoundJob, 'standing' | 'keyStanding' | 'isDelayed' | 'records'>): JobStatus {
-  const last = records.findLast(({ to }) => to === 'complete' || to === 'error' || to === 'cancelled');
-  const over: JobStatus = last === undefined || last.to === 'retry' || last.to === 'release' ? 'new' : last.to;
-  if (keyStanding !== undefined) {
-    if (keyStanding === 'held') return 'in-progress';
-    return keyStanding === 'over' || keyStanding === 'cancelled' ? over : 'new';
-  }
-  if (standing === 'claimed') return 'in-progress';
-  // One that was put off by hand is left out of the line, too: what was said last about it counts.
-  if (standing === 'cancelled') return over;
-  return standing !== 'gone' || isDelayed ? 'new' : over;
 }
 
 export function attemptOf({ head, spot, keyHead, id, records, status }: FoundJob): number {

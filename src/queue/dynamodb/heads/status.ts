@@ -1,0 +1,37 @@
+/**
+ * The status of a job, out of what was read about it, in this order: its delay, the head of its shard, the head of its key, its records. A job
+ * moves along these rows in the same order, and its record comes before a head lets go of it; so one that moves meanwhile is found.
+ */
+import type { JobStatus } from '../../job.ts';
+import { type ShardHead, type Standing, standingOf } from './head.ts';
+import type { KeyStanding } from './key-head.ts';
+import type { Spot } from './spans.ts';
+
+/** What says where a job is. */
+export interface JobPlaces {
+  readonly standing: Standing;
+  /** Undefined: it has no key by which it is ordered. */
+  readonly keyStanding: KeyStanding | undefined;
+  readonly isDelayed: boolean;
+  /** What was written about it, oldest first. */
+  readonly records: readonly { readonly to: 'complete' | 'retry' | 'release' | 'error' | 'cancelled' }[];
+}
+
+/** @param dueAt  of its piece: a delayed one is passed over by the line, whether that has come to it or not */
+export function standingIn(head: ShardHead, spot: Spot, dueAt: number): Standing {
+  const standing = standingOf(head, spot);
+  return dueAt > 0 && standing === 'line' ? 'gone' : standing;
+}
+
+export function statusOf({ standing, keyStanding, isDelayed, records }: JobPlaces): JobStatus {
+  const last = records.findLast(({ to }) => to === 'complete' || to === 'error' || to === 'cancelled');
+  const over: JobStatus = last === undefined || last.to === 'retry' || last.to === 'release' ? 'new' : last.to;
+  if (keyStanding !== undefined) {
+    if (keyStanding === 'held') return 'in-progress';
+    return keyStanding === 'over' || keyStanding === 'cancelled' ? over : 'new';
+  }
+  if (standing === 'claimed') return 'in-progress';
+  // One that was put off by hand is left out of the line, too: what was said last about it counts.
+  if (standing === 'cancelled') return over;
+  return standing !== 'gone' || isDelayed ? 'new' : over;
+}
