@@ -1,6 +1,6 @@
 // States of the model that are alike: they have one name, and are explored once.
 import type { Fields } from '../../../src/engine/dynamodb/index.ts';
-import { carriedOut, HEAD, type QueueState, RESTING, type Worker, wasCarriedOut } from './model.ts';
+import { carriedOut, HEAD, type QueueState, RESTING, type Worker, type Write, wasCarriedOut } from './model.ts';
 
 /**
  * The text of a state. Alike are states that differ
@@ -8,7 +8,8 @@ import { carriedOut, HEAD, type QueueState, RESTING, type Worker, wasCarriedOut 
  * - in which worker is which, since all run the same program
  * - in how large fences, versions and epochs are: they are only compared for being equal, and the next one is made by adding 1
  * - in what the dead were doing
- * - in a write whose condition does not hold: no field that a condition names ever has an old value again, so it is refused for good
+ * - in a write whose condition does not hold: no field that a condition names ever has an old value again, so it is refused for good; but
+ *   where heads of keys are removed, that is for the model to show
  */
 export function nameOfState(state: QueueState): string {
   const rows = Object.fromEntries(Object.entries(state.rows).map(([name, fields]) => [name, sorted(fields)]));
@@ -17,7 +18,9 @@ export function nameOfState(state: QueueState): string {
     .map((worker) => ({ worker, order: orderOf(state, worker) }))
     .sort((a, b) => (a.order < b.order ? -1 : Number(a.order > b.order)))
     .map(({ worker }) => worker);
-  const flying = state.flying.filter((request) => carriedOut(state, request) !== undefined);
+  const flying = state.flying.filter(
+    (request) => carriedOut(state, request) !== undefined || mayComeAgain(state, request),
+  );
   const producers = state.producers.map((each) => (each.isDead ? { ...each, at: 'begin', after: [] } : each));
   const text = JSON.stringify({ ...state, rows, workers, flying, producers, alive: [] });
   const ids = new Map([...new Set(text.match(ID))].map((id, index) => [id, String(FIRST + index + 1)]));
@@ -28,15 +31,19 @@ export function nameOfState(state: QueueState): string {
   ).replace('"alive":[]', `"alive":${JSON.stringify(alive)}`);
 }
 
+function mayComeAgain({ pruner }: QueueState, { row }: Write): boolean {
+  return pruner !== null && row !== HEAD;
+}
+
 const FIRST = 7000;
 /** The id of a worker, wherever it stands: no other number of a state is as large, except places of jobs, which are larger or 64 × n. */
 const ID = /(?<![\d.])70\d\d(?![\d.])/g;
 
 /** Where each counter stands: what comes before its number. */
 const COUNTERS: readonly RegExp[] = [
-  /("f":|"[cb]:|"t":|"token":|"w":"\d+ )(\d+)/g,
+  // The epoch of a key is compared to tokens of claims.
+  /("f":|"[cb]:|"t":|"token":|"w":"\d+ |"e":|"epoch":)(\d+)/g,
   /("v":)(\d+)/g,
-  /("e":|"epoch":)(\d+)/g,
 ];
 
 /** Makes the distances between values as small as they can be: 1 stays 1, larger ones are 2. */

@@ -3,8 +3,9 @@ import { type DynamoClient, type DynamoEngine, dynamodb } from '../../../src/eng
 import { createQueue, type DynamoQueue, type Unit } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
 import { eventually, until } from '../../support/eventually.ts';
-import { type Fault, faultyClient } from '../../support/failing/dynamodb-faults.ts';
+import { type Fault, faultyClient, type Request } from '../../support/failing/dynamodb-faults.ts';
 import { type Child, spawnChild } from '../../support/process.ts';
+import { gate } from '../contract/fixture.ts';
 import { KINDS, readOrders } from './orders.ts';
 
 const local = await sharedDynamo();
@@ -149,6 +150,30 @@ describe.skipIf(local.kind === 'dynalite')('requests', () => {
     expect(ran).not.toContain('never');
     const completions = await Promise.all(ends.map((id) => watching.history(id)));
     for (const history of completions) expect(history.filter(({ to }) => to === 'complete')).toHaveLength(1);
+  });
+
+  // Invariants Q1, Q2.
+  test('a key is free again whose worker could not read the rest of its claim, and gave that back', async () => {
+    const name = fresh();
+    const watching = queueOn(name);
+    const jobs = ['a', 'b'].map((key) => ({ kind: 'job' as const, payload: { name: key }, key }));
+    const all = await watching.enqueueMany(jobs);
+    const taken = gate();
+    let isRead = false;
+    const unreadable = { answer: { Items: [{ sk: { S: 'j#1' }, n: { N: '1' }, c: { S: '{' } }] } };
+    const choose = ({ operation, input }: Request): Fault => {
+      const text = JSON.stringify(input);
+      if (operation === 'UpdateItem' && text.includes(':k:a"')) taken.open();
+      if (!text.includes(':k:b"') || isRead) return 'pass';
+      if (operation !== 'Query') return { after: taken.opened };
+      isRead = true;
+      return unreadable;
+    };
+    const ran = await workHere(queueOn(name, dynamodb(faultyClient(client, choose), { table: TABLE })));
+    await watching.drain({ timeout: '50s' });
+    expect(isRead).toBe(true);
+    expect(ran.toSorted()).toEqual(['a', 'b']);
+    for (const id of all) expect(await watching.get(id)).toMatchObject({ status: 'complete', attempt: 1 });
   });
 
   // Invariant Q2.

@@ -22,11 +22,13 @@ import {
   type KeyOutcome,
   keySettled,
   readKeyHead,
+  type TakeWish,
   taking,
 } from '../../../src/queue/dynamodb/heads/key-head.ts';
 import { JOBS } from '../../../src/queue/dynamodb/heads/place.ts';
-import { isIn, POKE, type Span } from '../../../src/queue/dynamodb/heads/spans.ts';
+import { isIn, POKE, plain, type Span } from '../../../src/queue/dynamodb/heads/spans.ts';
 import type { Protocol, Step } from '../../support/history/explore.ts';
+import { IDLE, isAllPruned, type Pruner, pruneSteps } from './prune-steps.ts';
 
 export interface QueueModelOptions {
   /** One job each, with the key or without. */
@@ -45,6 +47,8 @@ export interface QueueModelOptions {
   readonly voids?: number;
   /** Whether the job of each producer rests until younger ones of its kind can come no more: a while for each producer. */
   readonly rests?: readonly boolean[];
+  /** Jobs that are over are removed, and the heads of their keys with the last one. */
+  readonly isPruned?: boolean;
   readonly plant?: Plant;
 }
 
@@ -62,7 +66,12 @@ export type Plant =
   | 'an old claim takes a key'
   | 'the living are rescued without a sign'
   | 'an empty piece replaces what is there'
-  | 'the poke of those that rest is over';
+  | 'the poke of those that rest is over'
+  | 'a claim that was given back still holds its key'
+  | 'the epoch of a key begins anew'
+  | 'the version of a key begins anew'
+  | 'heads of keys go first'
+  | 'heads of keys go whatever has changed';
 
 interface Producer {
   readonly at: 'begin' | 'numbered' | 'rowed' | 'revived' | 'done';
@@ -94,6 +103,8 @@ export interface Worker {
   /** How far its claim has found the line claimed, and the pieces before that were missing. */
   readonly frontier: number;
   readonly missing: readonly number[];
+  /** The claims that there were then, besides its own. */
+  readonly claims: readonly { readonly token: number; readonly pieces: readonly number[] }[];
   /** It was taken for dead and has claimed since. */
   readonly isTired: boolean;
 }
@@ -124,6 +135,9 @@ export interface QueueState {
   readonly records: readonly number[];
   readonly flying: readonly Write[];
   readonly now: number;
+  readonly pruner: Pruner | null;
+  /** The greatest epoch that a worker was given of each key. */
+  readonly given: Readonly<Record<string, { readonly epoch: number }>>;
   readonly left: Readonly<Record<'crashes' | 'losses' | 'doubles' | 'suspicions' | 'failures' | 'voids', number>>;
   readonly problem?: string;
 }
@@ -150,19 +164,23 @@ export function queueModel(options: QueueModelOptions): Protocol<QueueState> {
       records: [],
       flying: [],
       now: 0,
+      pruner: options.isPruned === true ? IDLE : null,
+      given: {},
       left: { crashes, losses, doubles, suspicions, failures, voids },
     },
     steps: (state) => [
       ...state.producers.flatMap((_, index) => producerSteps(state, index, options)),
       ...state.workers.flatMap((_, index) => workerSteps(state, index, options)),
       ...flyingSteps(state),
+      ...pruneSteps(state, options.producers, options.plant),
       ...(state.now < whiles ? [{ what: 'time passes', state: { ...state, now: state.now + 1 } }] : []),
     ],
     fault: (state) => state.problem ?? faultOf(state, options),
     isOver: (state) =>
       state.producers.every(({ at, isDead }, index) => isDead || (at === 'done' && state.over[index] === 1)) &&
       state.workers.every(({ at, isDead }) => isDead || at === 'rest') &&
-      isQuietButForGaps(state),
+      isQuietButForGaps(state) &&
+      (options.isPruned !== true || isAllPruned(state, doubles + suspicions === 0)),
   };
 }
 
@@ -180,6 +198,7 @@ export const RESTING = {
   chain: null,
   frontier: 0,
   missing: [],
+  claims: [],
 } as const;
 
 /** Nothing is claimed, given back or in the line, except numbers of dead producers. */
@@ -386,9 +405,13 @@ function restSteps(
   return all;
 }
 
-function lineAfter({ next, missing }: ShardHead, { set }: Change): Pick<Worker, 'frontier' | 'missing'> {
+function lineAfter(
+  { next, missing, claims }: ShardHead,
+  { set }: Change,
+): Pick<Worker, 'frontier' | 'missing' | 'claims'> {
   const { s0 = next[0] ?? JOBS, m } = set;
-  return { frontier: Number(s0), missing: m === undefined ? missing : JSON.parse(String(m ?? '[]')) };
+  const then = claims.map(({ token, spans }) => ({ token, pieces: spans.map(({ piece }) => piece) }));
+  return { frontier: Number(s0), missing: m === undefined ? missing : JSON.parse(String(m ?? '[]')), claims: then };
 }
 
 function gapsAtTheEnd(state: QueueState): number[] {
@@ -425,15 +448,39 @@ function writeSteps(state: QueueState, request: Write, me: Worker, become: Becom
     if (me.at === 'take') return [become('is refused by the key', { at: 'next', request: null })];
     return retriedOnKey(state, request, me, become);
   }
-  const done: Partial<QueueState> = { rows: { ...state.rows, [request.row]: after }, over: counted(state, request) };
+  const done: Partial<QueueState> = {
+    rows: { ...state.rows, [request.row]: after },
+    over: counted(state, request),
+    ...givenBy(state, me, request),
+  };
   const what = `writes ${me.at}`;
+  // Its lease is over by its own clock: it begins nothing.
+  if (isTakenAnew(before, request, me) && !state.alive.includes(me.id))
+    return [become(`${what}, too late`, RESTING, done)];
   const steps = [become(what, request.next, done)];
   if (state.left.losses > 0) steps.push(become(`${what}, unheard`, {}, { ...done, ...spend(state, 'losses') }));
+  if (state.left.losses > 0 && me.at === 'take') {
+    steps.push(become(`${what}, and cannot read its claim`, RESTING, { ...done, ...spend(state, 'losses') }));
+  }
   if (state.left.doubles > 0) {
     const flying = { ...done, flying: [...state.flying, request], ...spend(state, 'doubles') };
     steps.push(become(`${what}, and a copy stays under way`, request.next, flying));
   }
   return steps;
+}
+
+/** It takes a key, or tells others about it, by the first change of a head. */
+function isTakenAnew({ v }: Fields, { row }: Write, { at }: Worker): boolean {
+  return row !== HEAD && at === 'take' && v === undefined;
+}
+
+/** A living worker is given a key: its token is greater than all before. */
+function givenBy(state: QueueState, me: Worker, { next }: Write): Partial<QueueState> {
+  const { chain } = next;
+  if (me.at !== 'take' || chain === null || chain === undefined || !state.alive.includes(me.id)) return {};
+  const isFallen = chain.epoch <= (state.given[chain.key]?.epoch ?? 0);
+  const given = { ...state.given, [chain.key]: { epoch: chain.epoch } };
+  return { given, ...(isFallen && { problem: 'the token of a key fell' }) };
 }
 
 /** The row after a write; undefined when its condition does not hold. */
@@ -503,6 +550,8 @@ function nextSteps(
     isMore: false,
     now: state.now,
     isLost: (other) => !state.alive.includes(other),
+    claims: claimsThen(me, head, options.plant),
+    hasRow: (job) => state.later[key]?.includes(job) === true,
   });
   const isOver = (backUntil: number | undefined): Write => settledSpan(me, claim, span, [], backUntil, POKE);
   if (found.kind === 'rests') {
@@ -531,12 +580,31 @@ function nextSteps(
       }),
     ];
   }
-  const { m: _, ...untold } = found.change.set;
+  const planted = plantedTake(head, found, options.plant);
+  const { m: _, ...untold } = planted.change.set;
   const change =
-    options.plant === 'a taker forgets pokes' ? { ...found.change, set: { ...untold, m: null } } : found.change;
-  const chain: Chain = { key, epoch: found.epoch, jobs: found.jobs.map((job) => job.id), poke: span };
+    options.plant === 'a taker forgets pokes' ? { ...planted.change, set: { ...untold, m: null } } : planted.change;
+  const chain: Chain = { key, epoch: planted.epoch, jobs: found.jobs.map((job) => job.id), poke: span };
   const next: Partial<Worker> = { at: 'run', request: null, chain, running: producerOf(state, chain.jobs[0]) };
   return [become('takes the key', { at: 'take', request: { row: key, change, over: [], next } })];
+}
+
+function claimsThen({ claims }: Worker, { holder, guardian }: KeyHead, plant: Plant | undefined): TakeWish['claims'] {
+  const held = { token: holder?.token ?? 0, spans: [plain({ piece: guardian / JOBS, index: 0, n: 1 })] };
+  if (plant === 'a claim that was given back still holds its key') return [held];
+  return claims.map(({ token, pieces }) => ({ token, spans: pieces.map((piece) => plain({ piece, index: 0, n: 1 })) }));
+}
+
+function plantedTake(
+  head: KeyHead,
+  { change, epoch }: { readonly change: Change; readonly epoch: number },
+  plant: Plant | undefined,
+): { readonly change: Change; readonly epoch: number } {
+  if (plant === 'the epoch of a key begins anew')
+    return { change: { ...change, set: { ...change.set, e: head.epoch + 1 } }, epoch: head.epoch + 1 };
+  if (plant === 'the version of a key begins anew')
+    return { change: { ...change, set: { ...change.set, v: head.version + 1 } }, epoch };
+  return { change, epoch };
 }
 
 /** Jobs of other kinds do not wait for those that rest. */

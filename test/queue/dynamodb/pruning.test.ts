@@ -1,6 +1,8 @@
+import { GetItemCommand } from '@aws-sdk/client-dynamodb';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { NotFound } from '../../../src/base/errors.ts';
 import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { keyOf, shardKey } from '../../../src/queue/dynamodb/rows.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -48,6 +50,35 @@ describe.skipIf(local.kind === 'dynalite')('history on DynamoDB', () => {
     await queue.enqueueMany(jobs);
     await queue.drain({ timeout: '50s' });
     expect(ran).toEqual([0, 1, 2, 3, 4]);
+    await worker.stop();
+  });
+
+  // Invariants Q2, Q4.
+  test('the head of a key goes with the last job of the key, and the tokens of the key go on rising', async () => {
+    const queue = createQueue(engine, 'forgotten', { kinds: { send: { attempts: 1 } }, history: '1s' });
+    const tokens: bigint[] = [];
+    const head = { pk: { S: keyOf(shardKey('forgotten', 0), 'k') }, sk: { S: 'head' } };
+    const rowOf = async (): Promise<unknown> =>
+      (
+        await dynamoClient(local.endpoint).send(
+          new GetItemCommand({ TableName: TABLE, Key: head, ConsistentRead: true }),
+        )
+      ).Item;
+    const { id } = await queue.enqueue('send', {}, { key: 'k' });
+    expect(await queue.cancel(id)).toBe('cancelled');
+    const worker = queue.work({ send: ({ token }) => void tokens.push(token) }, { poll: '200ms' });
+    await worker.started;
+    // No job of the key was ever taken.
+    await eventually(async () => expect(await rowOf()).toBeUndefined());
+    for (let round = 1; round <= 2; round += 1) {
+      for (let nth = 0; nth < 3; nth += 1) await queue.enqueue('send', {}, { key: 'k' });
+      await queue.drain({ timeout: '50s' });
+      expect(await rowOf()).toBeDefined();
+      await eventually(async () => expect(await rowOf()).toBeUndefined());
+      expect(tokens).toHaveLength(3 * round);
+    }
+    expect(tokens).toEqual(tokens.toSorted((a, b) => Number(a - b)));
+    expect(tokens[3]).toBeGreaterThan(tokens[2] ?? 0n);
     await worker.stop();
   });
 });

@@ -9,7 +9,7 @@ import {
 import type { NewJobs } from '../../store.ts';
 import type { QueueRows } from '../database.ts';
 import { added, backName, delayTold, lastNumber, numbersTaken } from '../heads/head.ts';
-import { jobAdded } from '../heads/key-changes.ts';
+import { jobsAdded } from '../heads/key-changes.ts';
 import { readKeyHead } from '../heads/key-head.ts';
 import { jobNumber, pieceOf as numberOf } from '../heads/place.ts';
 import { POKE } from '../heads/spans.ts';
@@ -250,22 +250,11 @@ export async function keyHeads(rows: QueueRows, timed: readonly TimedJob[]): Pro
   const places = new Map(timed.map(({ shard, key }) => [keyOf(rows.shard(shard), key), { shard, key }]));
   return Promise.all(
     [...places].map(async ([pk, place]): Promise<PartialWrite> => {
-      const row: Key = headOf(pk);
-      let fields = fieldsOf(await rows.get(row));
-      const before = fields['v'] ?? null;
-      for (const { shard, key, id, dueAt } of timed) {
-        if (key !== place.key || shard !== place.shard) continue;
-        const change = jobAdded(readKeyHead(fields), { id, attempt: 0, dueAt, isScheduled: true });
-        if (change !== undefined) fields = { ...fields, ...definedOf(change.set) };
-      }
-      const { v: _, ...set } = fields;
-      return { key: row, written: written({ expect: { v: before }, set: { ...set, v: Number(before ?? 0) + 1 } }) };
+      const head = readKeyHead(fieldsOf(await rows.get(headOf(pk))));
+      const jobs = timed
+        .filter(({ shard, key }) => key === place.key && shard === place.shard)
+        .map(({ id, dueAt }) => ({ id, attempt: 0, dueAt, isScheduled: true }));
+      return { key: headOf(pk), written: written(jobsAdded(head, jobs)) };
     }),
   );
-}
-
-function definedOf(set: Readonly<Record<string, string | number | null>>): Record<string, string | number> {
-  const defined: Record<string, string | number> = {};
-  for (const [name, value] of Object.entries(set)) if (value !== null) defined[name] = value;
-  return defined;
 }

@@ -1,12 +1,19 @@
 /** What people and times change in the head of a key: jobs that are added, put off, or taken out. */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { type KeyHead, keyStandingOf, type LeftJob, writtenOn } from './key-head.ts';
+import { versionFor } from './key-version.ts';
 
 /** Adds a job that was enqueued for later, or is retried by hand. @returns undefined when it is there already */
 export function jobAdded(head: KeyHead, job: Omit<LeftJob, 'isTaken'>): Change | undefined {
-  if (head.left.some(({ id }) => id === job.id)) return undefined;
-  const left = [...head.left, { ...job, isTaken: false }].sort((a, b) => a.id - b.id);
-  return writtenOn(head, { left, cancelled: head.cancelled.filter((id) => id !== job.id) });
+  return head.left.some(({ id }) => id === job.id) ? undefined : jobsAdded(head, [job]);
+}
+
+/** Adds those of the jobs that are not there already. */
+export function jobsAdded(head: KeyHead, jobs: readonly Omit<LeftJob, 'isTaken'>[]): Change {
+  const added = jobs.filter((job) => !head.left.some(({ id }) => id === job.id));
+  const left = [...head.left, ...added.map((job) => ({ ...job, isTaken: false }))].sort((a, b) => a.id - b.id);
+  const cancelled = head.cancelled.filter((id) => !added.some((job) => job.id === id));
+  return writtenOn(head, { left, cancelled }, versionFor(versionIn(head), jobs[0]?.id ?? 0));
 }
 
 /**
@@ -18,7 +25,9 @@ export function keyChanged(head: KeyHead, id: number, dueAt: number | undefined)
   const standing = keyStandingOf(head, id);
   if (standing !== 'later' && standing !== 'left') return undefined;
   const guardian = dueAt !== undefined && answersForKey(head, dueAt) ? { guardian: id } : {};
-  if (dueAt === undefined || (standing === 'later' && dueAt === 0)) return writtenOn(head, guardian);
+  if (dueAt === undefined || (standing === 'later' && dueAt === 0)) {
+    return writtenOn(head, guardian, versionFor(versionIn(head), id));
+  }
   if (standing === 'later') return jobAdded(head, { id, attempt: 0, dueAt, isScheduled: true });
   const left = head.left.map((job) =>
     job.id === id ? { ...job, dueAt, isScheduled: job.isScheduled || job.attempt === 0 } : job,
@@ -36,5 +45,13 @@ export function keyCancelled(head: KeyHead, id: number): Change | undefined {
   const standing = keyStandingOf(head, id);
   if (standing !== 'later' && standing !== 'left') return undefined;
   const cancelled = id > head.upto ? [...head.cancelled, id].sort((a, b) => a - b) : head.cancelled;
-  return writtenOn(head, { left: head.left.filter((job) => job.id !== id), cancelled });
+  return writtenOn(
+    head,
+    { left: head.left.filter((job) => job.id !== id), cancelled },
+    versionFor(versionIn(head), id),
+  );
+}
+
+function versionIn({ fields, version }: KeyHead): number | undefined {
+  return fields['v'] === undefined ? undefined : version;
 }

@@ -13,6 +13,9 @@
  *   has passed, and notes in `gaps` the numbers below them that were missing: each later taker looks there first.
  * - A claim older than that of the last taker takes nothing: it may have been given back and used up by another worker, so nothing that it
  *   wrote into the head of the shard would count. Its pokes go back, and come again in a younger claim.
+ * - A holder keeps the guardian's poke in its claim as long as it holds the key. So one whose claim had that no more when a younger one was
+ *   made holds nothing, though its worker lives: that worker could not read the answer to its claim, and has given it back.
+ * - The row is removed when no job of the key is left: see `key-removal.ts`.
  * - While a retry is awaited, one poke answers for the key: that of the worker which wrote the retry, `guardian`. It goes back until the
  *   retry is due; every other poke is over. Each later job of the key would else leave a poke that waits.
  * - Jobs that rest, since younger ones of their kind may come (`debounce`), are passed by others, and answered for by one poke likewise: `rests`
@@ -20,7 +23,10 @@
  *   follows it. Another poke that finds it so sets `more`, and is over; the guardian's looks again before it is over itself.
  */
 import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
+import type { ShardClaim } from './head.ts';
+import { versionTaken } from './key-version.ts';
 import { placeOf } from './place.ts';
+import { isIn } from './spans.ts';
 
 /** Producers of one key that die between two requests, or are that slow, are few: a head has room for the newest of their numbers. */
 const MOST_GAPS = 16;
@@ -126,8 +132,12 @@ export interface TakeWish extends KeyHolder {
   /** There are more such jobs, which were not read. */
   readonly isMore: boolean;
   readonly now: number;
+  /** All claims that the head of the shard had when this one was made. */
+  readonly claims: readonly Pick<ShardClaim, 'token' | 'spans'>[];
   /** Whether the holder has no row any more. */
   readonly isLost: (worker: number) => boolean;
+  /** Whether a job up to `upto` has a row, read after that of the key: one without was removed, since its history is over. */
+  readonly hasRow: (job: number) => boolean;
 }
 
 /** A number that was missing once, and is not any more. */
@@ -142,20 +152,21 @@ export function taking(before: KeyHead, wish: TakeWish): Taking {
   const head = withLate(before, wish);
   const { holder } = head;
   const isMine = holder?.worker === worker && holder.token === token;
-  if (holder !== undefined && !isMine && !wish.isLost(holder.worker)) {
+  const isLost = holder !== undefined && wish.isLost(holder.worker);
+  if (holder !== undefined && !isMine && !isLost && !isGivenBack(head, holder, wish)) {
     const isTold = head.left === before.left && head.more;
     return { kind: 'held', change: isTold ? undefined : writtenOn(head, { more: true }) };
   }
   if (token < head.token) return { kind: 'nothing', backUntil: 0 };
-  const { jobs, rest, retryAt, restUntil } = chosen(head, wish, holder !== undefined && !isMine);
+  const { jobs, rest, retryAt, restUntil } = chosen(head, wish, isLost && !isMine);
   if (jobs.length === 0) {
     if (head.left !== before.left) return { kind: 'held', change: writtenOn(head, {}) };
-    if (retryAt === undefined && (head.rests || restUntil < Infinity)) return resting(head, poke, restUntil);
+    if (retryAt === undefined && (head.rests || restUntil < Infinity)) return resting(head, wish, restUntil);
     return { kind: 'nothing', backUntil: poke === head.guardian ? retryAt : undefined };
   }
   const upto = Math.max(head.upto, ...jobs.map(({ id }) => id));
-  const epoch = head.epoch + 1;
-  const change = writtenOn(head, {
+  const epoch = Math.max(head.epoch + 1, token);
+  const taken = {
     epoch,
     upto,
     left: [...jobs, ...rest].sort((a, b) => a.id - b.id),
@@ -167,32 +178,43 @@ export function taking(before: KeyHead, wish: TakeWish): Taking {
     token,
     gaps: gapsUpTo(head, wish, upto),
     cancelled: head.cancelled.filter((id) => id > upto),
-  });
-  return { kind: 'taken', change, jobs, epoch };
+  };
+  return { kind: 'taken', change: writtenOn(head, taken, versionTaken(head.version, token)), jobs, epoch };
+}
+
+/** Whether its claim had let go of the poke when a younger one was made. */
+function isGivenBack({ guardian }: KeyHead, holder: KeyHolder, { token, claims }: TakeWish): boolean {
+  if (holder.token >= token) return false;
+  return !claims.some((claim) => claim.token === holder.token && isIn(claim.spans, placeOf(guardian)));
 }
 
 /** Nothing may run now. @param until  when the first of the jobs that rest may; Infinity: there are none */
-function resting(head: KeyHead, poke: number, until: number): Taking {
+function resting(head: KeyHead, { poke, token }: TakeWish, until: number): Taking {
   const isGuardian = head.rests && poke === head.guardian;
   // Those of another poke are answered for: it looks again, if it has not been told already.
   if (head.rests && !isGuardian)
     return { kind: 'held', change: head.more ? undefined : writtenOn(head, { more: true }) };
   if (until < Infinity) {
     if (isGuardian) return { kind: 'nothing', backUntil: until };
-    return { kind: 'rests', change: writtenOn(head, { guardian: poke, rests: true }), backUntil: until };
+    return {
+      kind: 'rests',
+      change: writtenOn(head, { guardian: poke, rests: true }, versionTaken(head.version, token)),
+      backUntil: until,
+    };
   }
   if (!head.more) return { kind: 'held', change: writtenOn(head, { rests: false }) };
   return { kind: 'rests', change: writtenOn(head, { more: false }), backUntil: 0 };
 }
 
-/** With the jobs that came late: that of the poke, and those that were found in gaps. */
-function withLate(head: KeyHead, { poke, isPokeOver, filled }: TakeWish): KeyHead {
+/** With the jobs that came late, that of the poke and those that were found in gaps; and without those that were removed. */
+function withLate(head: KeyHead, { poke, isPokeOver, filled, hasRow }: TakeWish): KeyHead {
   const found = [...(isPokeOver ? [] : [poke]), ...filled.flatMap(({ jobs }) => jobs)];
-  const late = [...new Set(found)].filter((id) => keyStandingOf(head, id) === 'over');
+  const late = [...new Set(found)].filter((id) => keyStandingOf(head, id) === 'over' && hasRow(id));
   const gaps = head.gaps.filter((piece) => !filled.some((one) => one.piece === piece));
-  if (late.length === 0) return { ...head, gaps };
+  const there = head.left.filter(({ id }) => hasRow(id));
+  if (late.length === 0 && there.length === head.left.length) return { ...head, gaps };
   const jobs = late.map((id) => ({ id, attempt: 0, dueAt: 0, isScheduled: false, isTaken: false }));
-  return { ...head, gaps, left: [...head.left, ...jobs].sort((a, b) => a.id - b.id) };
+  return { ...head, gaps, left: [...there, ...jobs].sort((a, b) => a.id - b.id) };
 }
 
 /** The gaps below the newest job that is taken. What was missing and is there now is among the later jobs, or of other keys. */
@@ -308,11 +330,11 @@ export function keyStandingOf(head: KeyHead, id: number): KeyStanding {
 
 type Written = Omit<KeyHead, 'version' | 'fields'>;
 
-/** A change of what is named, on the version that was read. */
-export function writtenOn(head: KeyHead, what: Partial<Written>): Change {
+/** A change of what is named, on the version that was read. @param version  that of the head after it */
+export function writtenOn(head: KeyHead, what: Partial<Written>, version: number = head.version + 1): Change {
   const { epoch, upto, left, holder, guardian, more, rests, cancelled, token, gaps } = { ...head, ...what };
   const set: Record<string, string | number | null> = {
-    [F.version]: head.version + 1,
+    [F.version]: version,
     [F.epoch]: epoch,
     [F.upto]: upto,
     [F.left]: left.length === 0 ? null : JSON.stringify(left.map(fromLeft)),

@@ -146,9 +146,10 @@ export class Claimer {
     if (bandsWithWork(head).length > 0) this.#known.set(shard, head);
   }
 
-  #hold(shard: number, claim: ShardClaim, claimedAt: number, { next, missing, last }: ShardHead): HeldClaim {
+  #hold(shard: number, claim: ShardClaim, claimedAt: number, head: ShardHead): HeldClaim {
     const id = claimId(shard, claim.token);
-    const line = { frontier: next[0] ?? JOBS, missing, last: last[0] ?? 0 };
+    const { next, missing, last, claims } = head;
+    const line = { frontier: next[0] ?? JOBS, missing, last: last[0] ?? 0, claims };
     const held: HeldClaim = {
       id,
       shard,

@@ -14,6 +14,8 @@ export interface HeldClaim {
   readonly missing: readonly number[];
   /** The last number that was taken then. */
   readonly last: number;
+  /** All claims of the shard then. */
+  readonly claims: readonly ShardClaim[];
   /** As it stands in the head. */
   claim: ShardClaim;
   /** How often something went back from it: each time under a name of its own. */

@@ -151,6 +151,8 @@ export class KeyTaker {
         missing: line.missing,
         isMore: !isWhole,
         isLost: () => isLost,
+        claims: claim.claims,
+        hasRow: (job) => jobs.has(job),
       });
       if (found.kind === 'nothing') {
         return found.backUntil === undefined ? 'over' : { ...poke, attempts: POKE, dueAt: found.backUntil };
