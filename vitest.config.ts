@@ -44,7 +44,7 @@ const LONG = [
   'capture/copy/step-back',
   'queue/schedules',
   'queue/dynamodb/contract',
-  'queue/dynamodb/model',
+  'queue/dynamodb/model/model',
   'queue/flow/moving-children',
   'queue/flow/killed',
   'cli/commands/worker-health',

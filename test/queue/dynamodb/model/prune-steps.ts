@@ -1,10 +1,10 @@
 // The steps of a process that removes jobs that are over, and the heads of keys with the last one.
-import { applied, type Fields } from '../../../src/engine/dynamodb/index.ts';
-import { readHead, standingOf } from '../../../src/queue/dynamodb/heads/head.ts';
-import { keyStandingOf, readKeyHead } from '../../../src/queue/dynamodb/heads/key-head.ts';
-import { keyForgotten } from '../../../src/queue/dynamodb/heads/key-removal.ts';
-import { JOBS } from '../../../src/queue/dynamodb/heads/place.ts';
-import type { Step } from '../../support/history/explore.ts';
+import { applied, type Fields } from '../../../../src/engine/dynamodb/index.ts';
+import { readHead, standingOf } from '../../../../src/queue/dynamodb/heads/head.ts';
+import { keyStandingOf, readKeyHead } from '../../../../src/queue/dynamodb/heads/key-head.ts';
+import { keyForgotten } from '../../../../src/queue/dynamodb/heads/key-removal.ts';
+import { JOBS } from '../../../../src/queue/dynamodb/heads/place.ts';
+import type { Step } from '../../../support/history/explore.ts';
 
 export interface Pruner {
   /** The fence of the shard, as it was read first. */

@@ -1,5 +1,5 @@
 // States of the model that are alike: they have one name, and are explored once.
-import type { Fields } from '../../../src/engine/dynamodb/index.ts';
+import type { Fields } from '../../../../src/engine/dynamodb/index.ts';
 import { carriedOut, HEAD, type QueueState, RESTING, type Worker, type Write, wasCarriedOut } from './model.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { explore } from '../../support/history/explore.ts';
-import { LONG, MODELS } from '../../support/long.ts';
+import { explore } from '../../../support/history/explore.ts';
+import { LONG, MODELS } from '../../../support/long.ts';
 import { nameOfState } from './alike.ts';
 import { type Plant, type QueueModelOptions, queueModel } from './model.ts';
 

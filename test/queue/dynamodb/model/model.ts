@@ -1,7 +1,7 @@
 // Explores every order of the requests of producers and workers of one shard, with crashes, lost and doubled answers, and the living
 // taken for dead. Every decision is made by the functions of the library, and every write is one of their changes.
-import { applied, type Change, type Fields, isApplied } from '../../../src/engine/dynamodb/index.ts';
-import { claimDecided, type SeenPiece } from '../../../src/queue/dynamodb/heads/claim.ts';
+import { applied, type Change, type Fields, isApplied } from '../../../../src/engine/dynamodb/index.ts';
+import { claimDecided, type SeenPiece } from '../../../../src/queue/dynamodb/heads/claim.ts';
 import {
   added,
   backName,
@@ -15,7 +15,7 @@ import {
   type ShardHead,
   settledFrom,
   writeClaim,
-} from '../../../src/queue/dynamodb/heads/head.ts';
+} from '../../../../src/queue/dynamodb/heads/head.ts';
 import {
   type FilledGap,
   type KeyHead,
@@ -24,10 +24,10 @@ import {
   readKeyHead,
   type TakeWish,
   taking,
-} from '../../../src/queue/dynamodb/heads/key-head.ts';
-import { JOBS } from '../../../src/queue/dynamodb/heads/place.ts';
-import { isIn, POKE, plain, type Span } from '../../../src/queue/dynamodb/heads/spans.ts';
-import type { Protocol, Step } from '../../support/history/explore.ts';
+} from '../../../../src/queue/dynamodb/heads/key-head.ts';
+import { JOBS } from '../../../../src/queue/dynamodb/heads/place.ts';
+import { isIn, POKE, plain, type Span } from '../../../../src/queue/dynamodb/heads/spans.ts';
+import type { Protocol, Step } from '../../../support/history/explore.ts';
 import { IDLE, isAllPruned, type Pruner, pruneSteps } from './prune-steps.ts';
 
 export interface QueueModelOptions {
