@@ -172,6 +172,37 @@ describe.skipIf(local.kind === 'dynalite')('jobs that are changed by hand on Dyn
     expect(ran).toBe(1);
     expect((await watching.get(id)).status).toBe('complete');
   });
+
+  // Invariant Q5.
+  test('a job that ends while it is being cancelled is told as it ended', async () => {
+    const name = fresh();
+    const [read, recorded, cancelled] = [gate(), gate(), gate()];
+    const byHand = ({ operation, input }: Request): Fault => {
+      if (operation !== 'Query' || !JSON.stringify(input).includes('"o#')) return 'pass';
+      read.open();
+      return { after: recorded.opened };
+    };
+    let isRecorded = false;
+    const working = ({ operation, sk }: Request): Fault => {
+      if (operation !== 'UpdateItem') return 'pass';
+      if (isRecorded && sk === 'head') {
+        recorded.open();
+        return { after: cancelled.opened };
+      }
+      isRecorded ||= sk.startsWith('o#');
+      return 'pass';
+    };
+    const on = (choose: (request: Request) => Fault) =>
+      createQueue(dynamodb(faultyClient(client, choose), { table: TABLE }), name, { kinds: KINDS });
+    const { id } = await on(() => 'pass').enqueue('send', {});
+    const cancelling = on(byHand).cancel(id);
+    await read.opened;
+    const worker = on(working).work({ send: () => {} });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    expect(await cancelling).toBe('in-progress');
+    cancelled.open();
+    await eventually(async () => expect((await on(() => 'pass').get(id)).status).toBe('complete'));
+  });
 });
 
 /** Sends each write of such a row again when that is done, as a request that was on its way for long. */

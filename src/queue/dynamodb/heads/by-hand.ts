@@ -1,6 +1,6 @@
 /** What people change in the head of a shard: pauses, and jobs that are cancelled before their claim, or brought back. */
 import type { Change } from '../../../engine/dynamodb/index.ts';
-import { F, type ShardHead } from './head.ts';
+import { added, F, type ShardHead, standingOf } from './head.ts';
 import { bandOfPiece, JOBS, sequenceOf } from './place.ts';
 import { isIn, joined, plain, runsOf, type Spot, spansWithout, writeSpans } from './spans.ts';
 
@@ -41,6 +41,22 @@ export function withdrawn(head: ShardHead, { piece, index }: Spot): Change | und
 }
 
 /**
+ * Takes a job out that no worker has, where it was found to wait when its record was written: a worker that has had it since may have written another.
+ * @param isUntried  only if no attempt at it has begun @returns undefined when it is not there any more
+ */
+export function cancelledInHead(head: ShardHead, spot: Spot, seen: ShardHead, isUntried: boolean): Change | undefined {
+  const before = head.back.flatMap(({ spans }) => spans).find((span) => isIn([span], spot));
+  if (isUntried && before !== undefined && before.attempts > 0) return undefined;
+  if (waitingPlace(head, spot) !== waitingPlace(seen, spot)) return undefined;
+  return withdrawn(head, spot) ?? (isIn(head.cancelled, spot) ? undefined : cancelledInLine(head, spot));
+}
+
+/** Names of what was given back are never used again. */
+function waitingPlace(head: ShardHead, spot: Spot): string {
+  return head.back.find(({ spans }) => isIn(spans, spot))?.name ?? standingOf(head, spot);
+}
+
+/**
  * A job that waits is changed: no claim that was decided before is carried out after. With a time it waits in the head until then.
  * @param name  under which it goes back; never used again @returns undefined when it is not there any more
  */
@@ -74,4 +90,22 @@ export function restoredInLine(head: ShardHead, spot: Spot): Change | undefined 
     expect: { [F.fence]: head.fields[F.fence] ?? null },
     set: { [F.fence]: head.fence + 1, [F.cancelled]: left.length === 0 ? null : writeSpans(left.map(plain)) },
   };
+}
+
+/**
+ * Brings a job back that has ended: into the line, or else under a name of its own, never used again. Then its row has to be changed in the same
+ * transaction, so that its removal sees it.
+ * @returns undefined when the line has passed it meanwhile
+ */
+export function backInHead(
+  head: ShardHead,
+  spot: Spot,
+  name: string,
+  dueAt: number,
+): { readonly change: Change; readonly isInLine: boolean } | undefined {
+  if (dueAt > 0 || !isIn(head.cancelled, spot)) {
+    return { change: added({ name, spans: [{ ...spot, n: 1, attempts: 0, dueAt }] }), isInLine: false };
+  }
+  const change = restoredInLine(head, spot);
+  return change && { change, isInLine: true };
 }

@@ -40,8 +40,14 @@ export function answersForKey({ holder }: KeyHead, dueAt: number): boolean {
   return dueAt === 0 && holder === undefined;
 }
 
-/** Takes a job out that no worker has. @returns undefined when a worker has it, or it is over */
-export function keyCancelled(head: KeyHead, id: number): Change | undefined {
+/**
+ * Takes a job out that no worker has, and none has had since it was found.
+ * @param seen  as it was found when its record was written @param isUntried  only if no attempt at it has begun
+ * @returns undefined when a worker has it or has had it, or it is over
+ */
+export function keyCancelled(head: KeyHead, id: number, seen: KeyHead, isUntried = false): Change | undefined {
+  const attempt = attemptIn(head, id);
+  if ((isUntried && attempt > 0) || attempt !== attemptIn(seen, id)) return undefined;
   const standing = keyStandingOf(head, id);
   if (standing !== 'later' && standing !== 'left') return undefined;
   const cancelled = id > head.upto ? [...head.cancelled, id].sort((a, b) => a - b) : head.cancelled;
@@ -50,6 +56,10 @@ export function keyCancelled(head: KeyHead, id: number): Change | undefined {
     { left: head.left.filter((job) => job.id !== id), cancelled },
     versionFor(versionIn(head), id),
   );
+}
+
+function attemptIn({ left }: KeyHead, id: number): number {
+  return left.find((one) => one.id === id)?.attempt ?? 0;
 }
 
 function versionIn({ fields, version }: KeyHead): number | undefined {

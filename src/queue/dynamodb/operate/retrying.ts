@@ -16,7 +16,7 @@ import type { Definition, Kind } from '../../definition.ts';
 import type { QueueRows } from '../database.ts';
 import { AFTER_OTHERS } from '../enqueue/after.ts';
 import { findUnique, placeOfUnique } from '../enqueue/unique.ts';
-import { restoredInLine } from '../heads/by-hand.ts';
+import { backInHead } from '../heads/by-hand.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
 import { added, backName } from '../heads/head.ts';
 import { jobAdded } from '../heads/key-changes.ts';
@@ -100,10 +100,6 @@ async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Pla
   // As long as it waits for others, its time does not count.
   const isMoved = runAt !== dueAt && waits === undefined;
   const isExpiring = job.own?.expiresAt !== undefined;
-  if (job.standing === 'cancelled' && !isMoved) {
-    const change = restoredInLine(job.head, spot);
-    return change === undefined ? undefined : { change, others: isExpiring ? [touchedRow(rows, job)] : [] };
-  }
   const name = backName(`h${job.id}.${job.records.length}`);
   if (key !== undefined) return placesOfKey(rows, job, { key, name, waits, at });
   const delay = dueAt === 0 || isMoved ? undefined : (waits ?? (await rows.get(place)));
@@ -118,8 +114,8 @@ async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Pla
     return { change: { expect: {}, set: {} }, others };
   }
   const due = isMoved && runAt > at ? runAt : 0;
-  const back = added({ name, spans: [{ ...spot, n: 1, attempts: 0, dueAt: due }] });
-  return { change: back, others: [touchedRow(rows, job)] };
+  const back = backInHead(job.head, spot, name, due);
+  return back && { change: back.change, others: back.isInLine && !isExpiring ? [] : [touchedRow(rows, job)] };
 }
 
 function placesOfKey(

@@ -3,12 +3,12 @@ import type { Item, Key } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueRows } from '../database.ts';
 import { AFTER_OTHERS } from '../enqueue/after.ts';
-import { cancelledInLine, withdrawn } from '../heads/by-hand.ts';
+import { cancelledInHead } from '../heads/by-hand.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
-import { readHead, type ShardHead } from '../heads/head.ts';
+import { readHead } from '../heads/head.ts';
 import { keyCancelled } from '../heads/key-changes.ts';
 import { readKeyHead } from '../heads/key-head.ts';
-import { isIn, type Spot } from '../heads/spans.ts';
+import { tokenByHand } from '../heads/status.ts';
 import { type JobRecordEntry, writeRecords } from '../records.ts';
 import { delayOf, headOf, keyOf } from '../rows.ts';
 import { cancelledIn, withCancelled } from '../work/delays.ts';
@@ -37,17 +37,17 @@ export async function cancelWaiting(
   return true;
 }
 
-/** Its token is that of the head: what a worker writes later counts for more. */
+/** What a worker writes later counts for more. */
 export function recordByHand(
   rows: QueueRows,
   { historyMs }: Definition,
   job: FoundJob,
   { to, reason, error }: Pick<JobRecordEntry, 'to' | 'reason' | 'error'>,
 ): Promise<void> {
-  const { id, shard, head } = job;
+  const { id, shard } = job;
   return writeRecords(rows, [{ id, to, attempt: attemptOf(job), reason, error, result: undefined }], {
     shard,
-    token: Math.max(head.fence, job.records.at(-1)?.token ?? 0),
+    token: tokenByHand(job),
     part: `h${Math.floor(rows.engine.now())}.${id}`,
     processId: null,
     claimedAt: null,
@@ -61,19 +61,14 @@ async function takeOut(rows: QueueRows, job: FoundJob, isUntried: boolean): Prom
   if (key !== undefined) {
     const done = await rows.decide(headOf(keyOf(pk, key)), (fields) => {
       const head = readKeyHead(fields);
-      const wasTried = head.left.some((one) => one.id === id && one.attempt > 0);
-      return isUntried && wasTried ? undefined : keyCancelled(head, id);
+      return keyCancelled(head, id, job.keyHead ?? head, isUntried);
     });
     // Its delay need not bring it, and does not count it any more. One that waits for others may have to go on waiting.
     if (done !== undefined && job.isDelayed && job.dueAt < AFTER_OTHERS) await leaveDelay(rows, job);
     return done !== undefined;
   }
   if (job.isDelayed) return leaveDelay(rows, job);
-  const done = await rows.decide(headOf(pk), (fields) => {
-    const head = readHead(fields);
-    if (isUntried && attemptsBack(head, spot) > 0) return undefined;
-    return withdrawn(head, spot) ?? (isIn(head.cancelled, spot) ? undefined : cancelledInLine(head, spot));
-  });
+  const done = await rows.decide(headOf(pk), (fields) => cancelledInHead(readHead(fields), spot, job.head, isUntried));
   return done !== undefined;
 }
 
@@ -82,10 +77,6 @@ async function leaveDelay(rows: QueueRows, { shard, dueAt, spot }: FoundJob): Pr
   const place = delayOf(rows.shard(shard), dueAt, spot.piece);
   const item = await rows.get(place);
   return item !== undefined && setCancelled(rows, place, item, [...cancelledIn(item), spot.index]);
-}
-
-function attemptsBack({ back }: ShardHead, spot: Spot): number {
-  return back.flatMap(({ spans }) => spans).find((span) => isIn([span], spot))?.attempts ?? 0;
 }
 
 /** Says which jobs of a delayed piece are cancelled. @returns false when it has changed meanwhile, or is due */

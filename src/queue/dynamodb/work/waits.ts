@@ -198,7 +198,7 @@ export class Waits {
       const place = headOf(keyOf(pk, key));
       const head = readKeyHead(fieldsOf(await this.#rows.get(place)));
       if (!head.left.some((one) => one.id === id)) return this.#leave(job, waiting(-1), []);
-      const change = keyCancelled(head, id);
+      const change = keyCancelled(head, id, head);
       if (change === undefined) return false;
       others.push({ key: place, written: written(change) });
     }
