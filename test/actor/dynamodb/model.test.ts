@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { explore } from '../../support/history/explore.ts';
-import { LONG } from '../../support/long.ts';
+import { LONG, MODELS } from '../../support/long.ts';
 import { type ActorModelOptions, actorModel, nameOfState, type Plant } from './model.ts';
 
 const MOST = 1_500_000;
@@ -14,6 +14,7 @@ const SMALL: [string, ActorModelOptions][] = [
   ['a raise, a death', { ...RAISED, crashes: 1 }],
   ['a death, a request is carried out twice', { ...DUE, crashes: 1, doubles: 1 }],
   ['a turn that fails', { ...DUE, failures: 1 }],
+  ['two turns that fail, a raise', { ...RAISED, workers: 1, failures: 2 }],
   ['a nap, a death', { ...DUE, naps: 1, crashes: 1 }],
   ['a living worker is taken for dead', { ...DUE, suspicions: 1 }],
   ['a pause', { ...DUE, pauses: 1 }],
@@ -24,6 +25,9 @@ const SMALL: [string, ActorModelOptions][] = [
   ['a raise meets its removal', { ...RAISED, workers: 1, isRemoved: true }],
   ['its removal, a request is carried out twice', { ...DUE, workers: 1, isRemoved: true, doubles: 1 }],
 ];
+
+/** Of sixty thousand states. */
+const MEDIUM: [string, ActorModelOptions][] = [['a raise, a turn that fails', { ...RAISED, failures: 1 }]];
 
 const LARGE: [string, ActorModelOptions][] = [
   ['two raises', { ...DUE, raisers: 2 }],
@@ -36,7 +40,6 @@ const LARGE: [string, ActorModelOptions][] = [
   ['a raise, a lost answer', { ...RAISED, losses: 1 }],
   ['a raise, a request is carried out twice', { ...RAISED, doubles: 1 }],
   ['a raise, a nap', { ...RAISED, naps: 1 }],
-  ['a raise, a turn that fails', { ...RAISED, failures: 1 }],
   ['a raise, a pause', { ...RAISED, pauses: 1 }],
   ['a raise, a living worker is taken for dead', { ...RAISED, suspicions: 1 }],
   ['a living worker is taken for dead, a lost answer', { ...DUE, suspicions: 1, losses: 1 }],
@@ -46,7 +49,7 @@ const LARGE: [string, ActorModelOptions][] = [
 ];
 
 // Invariants Y1, Y2.
-test.each(LONG ? [...SMALL, ...LARGE] : SMALL)(
+test.each([...SMALL, ...(MODELS ? MEDIUM : []), ...(LONG ? LARGE : [])])(
   'no raise or end of a child is lost or taken twice, no two workers run an actor, and what is due runs: %s',
   (_, options) => {
     const { fault, stuck, states } = explore({ ...actorModel(options), name: nameOfState }, MOST);

@@ -173,9 +173,7 @@ export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
       ...flyingSteps(state),
       ...pauseSteps(state, options),
       ...familySteps(state),
-      ...(state.now < (failures > 0 ? 2 : 1) && naps + failures > 0
-        ? [{ what: 'time passes', state: { ...state, now: 1 } }]
-        : []),
+      ...timeSteps(state),
     ],
     fault: (state) => faultOf(state),
     isOver: (state) =>
@@ -186,6 +184,12 @@ export function actorModel(options: ActorModelOptions): Protocol<ActorState> {
       state.workers.every(({ at, isDead }) => isDead || at === 'rest') &&
       isQuiet(state),
   };
+}
+
+/** As long as something waits for a time. What was decided before it had passed is decided anew later, and waits for a later one. */
+function timeSteps(state: ActorState): Step<ActorState>[] {
+  const isAwaited = state.rows.some(({ at }) => at > state.now);
+  return isAwaited ? [{ what: 'time passes', state: { ...state, now: state.now + 1 } }] : [];
 }
 
 /** Nothing runs, is due, or will be. */
@@ -433,10 +437,8 @@ function endSteps(state: ActorState, me: Worker, options: ActorModelOptions, bec
   const ends: [string, TurnEnd, Partial<ActorState>][] = [
     ['hibernates', { ...common, kind: 'stay', delta, waitMs: undefined }, {}],
   ];
-  const isEarly = state.now === 0;
-  if (isEarly && state.left.naps > 0)
-    ends.push(['naps', { ...common, kind: 'stay', delta, waitMs: 1 }, spend(state, 'naps')]);
-  if (isEarly && state.left.failures > 0) {
+  if (state.left.naps > 0) ends.push(['naps', { ...common, kind: 'stay', delta, waitMs: 1 }, spend(state, 'naps')]);
+  if (state.left.failures > 0) {
     ends.push(['fails', { ...common, kind: 'failed', delta: undefined, waitMs: 1 }, spend(state, 'failures')]);
   }
   return ends.map(([what, end, more]) => become(what, { ...commitOf(state, me, end, false, options) }, more));
