@@ -203,6 +203,58 @@ describe.skipIf(local.kind === 'dynalite')('jobs that are changed by hand on Dyn
     cancelled.open();
     await eventually(async () => expect((await on(() => 'pass').get(id)).status).toBe('complete'));
   });
+
+  // Invariant Q6.
+  test('a job that comes after one that is retried by hand waits for its next end', async () => {
+    const queue = createQueue(engine, fresh(), { kinds: KINDS });
+    const [began, ends] = [gate(), gate()];
+    let tries = 0;
+    const worker = queue.work({
+      send: async ({ payload }) => {
+        if (payload !== 'parent') return;
+        tries += 1;
+        if (tries === 1) throw new Error('no such mailbox');
+        began.open();
+        await ends.opened;
+      },
+    });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    const parent = await queue.enqueue('send', 'parent');
+    const failed = await queue.enqueue('send', 'child', { after: [parent.id] });
+    await eventually(async () => expect((await queue.get(failed.id)).status).toBe('error'));
+    await queue.retry(parent.id);
+    await began.opened;
+    const other = await queue.enqueue('send', 'other');
+    const child = await queue.enqueue('send', 'child', { after: [parent.id] });
+    // Its wait is looked at after that of the child.
+    const late = await queue.enqueue('send', 'late', { after: [other.id] });
+    await eventually(async () => expect((await queue.get(late.id)).status).toBe('complete'));
+    expect((await queue.get(child.id)).status).toBe('new');
+    ends.open();
+    await eventually(async () => expect((await queue.get(child.id)).status).toBe('complete'));
+  });
+
+  // Invariant Q6.
+  test('a job of a key that is brought back while its wait is taken for over goes on waiting, and runs', async () => {
+    const name = fresh();
+    const [leaving, retried] = [gate(), gate()];
+    const working = ({ operation, input }: Request): Fault => {
+      if (operation !== 'TransactWriteItems' || !JSON.stringify(input).includes('"d#9')) return 'pass';
+      leaving.open();
+      return { after: retried.opened };
+    };
+    const queue = createQueue(engine, name, { kinds: KINDS });
+    const parent = await queue.enqueue('send', 'parent');
+    const { id } = await queue.enqueue('send', 'child', { after: [parent.id], key: 'k' });
+    expect(await queue.cancel(id)).toBe('cancelled');
+    const on = createQueue(dynamodb(faultyClient(client, working), { table: TABLE }), name, { kinds: KINDS });
+    const worker = on.work({ send: () => {} });
+    onTestFinished(() => worker.stop({ timeout: '1s' }));
+    await leaving.opened;
+    expect(await queue.retry(id)).toBe('new');
+    retried.open();
+    await eventually(async () => expect((await queue.get(id)).status).toBe('complete'));
+  });
 });
 
 /** Sends each write of such a row again when that is done, as a request that was on its way for long. */

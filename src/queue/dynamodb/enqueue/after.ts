@@ -4,19 +4,17 @@
  * anything for those that come after it: a worker that searches for waiting jobs reads how the others stand.
  */
 import { NotFound, NotSupported } from '../../../base/errors.ts';
-import { type Change, type Fields, fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
+import { type Fields, fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
 import type { JobStatus } from '../../job.ts';
 import type { AfterFailure } from '../../job-options.ts';
 import type { JobRef } from '../heads/place.ts';
+import { WAITING } from '../heads/waiting.ts';
 import { batchRef, type Homes, isBatchRef, refOf } from './homes.ts';
 
 /** Instead of a time: it is due when others have ended. Behind all times. */
 export const AFTER_OTHERS = 999_999_999_999_999;
 /** The row of a waiting job names them all, and each search reads it. */
 const MOST_PARENTS = 1000;
-
-/** How many jobs of the shard wait for others: a field of its head. */
-const WAITING = 'w';
 
 /** What a job comes after, and what becomes of it then. */
 export interface WaitTerms {
@@ -66,11 +64,6 @@ export function termsIn(item: Item | undefined): WaitTerms | undefined {
 
 function policyIn(value: unknown): AfterFailure {
   return value === 'run' || value === 'error' ? value : 'cancel';
-}
-
-/** Counts jobs that wait for others. */
-export function waiting(by: number): Change {
-  return { expect: {}, set: {}, add: { [WAITING]: by } };
 }
 
 export function isAnyWaiting(fields: Fields): boolean {

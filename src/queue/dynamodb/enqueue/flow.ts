@@ -9,8 +9,9 @@ import { type FlowJob, type GivenNode, inLayers, NAMED_ID } from '../../watch/fl
 import type { QueueRows } from '../database.ts';
 import { delayTold } from '../heads/head.ts';
 import { jobNumber, pieceOf as numberOf } from '../heads/place.ts';
+import { waiting } from '../heads/waiting.ts';
 import { headOf, pieceOf } from '../rows.ts';
-import { AFTER_OTHERS, endsOf, readTerms, type WaitTerms, waiting } from './after.ts';
+import { AFTER_OTHERS, endsOf, readTerms, type WaitTerms } from './after.ts';
 import { batchRef, Homes, refOf } from './homes.ts';
 import { type NewPiece, piecesOf, rowsOf } from './pieces.ts';
 import { allOf, isFilled, keyHeads, type TimedJob, takeNumbers } from './producing.ts';

@@ -13,8 +13,9 @@ import { jobsAdded } from '../heads/key-changes.ts';
 import { readKeyHead } from '../heads/key-head.ts';
 import { jobNumber, pieceOf as numberOf } from '../heads/place.ts';
 import { POKE } from '../heads/spans.ts';
+import { waiting } from '../heads/waiting.ts';
 import { emptyPiece, headOf, keyOf } from '../rows.ts';
-import { type WaitTerms, waiting } from './after.ts';
+import type { WaitTerms } from './after.ts';
 import { expiriesOf } from './expiry.ts';
 import { type NewPiece, type PieceRows, piecesOf, rowsOf } from './pieces.ts';
 

@@ -5,6 +5,7 @@ import {
   type Change,
   fieldsOf,
   type Item,
+  type Key,
   type PartialCondition,
   type PartialWrite,
   written,
@@ -20,16 +21,13 @@ import {
   type Verdict,
   verdictOf,
   type WaitTerms,
-  waiting,
 } from '../enqueue/after.ts';
 import { Homes } from '../enqueue/homes.ts';
 import { addWith } from '../enqueue/producing.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
-import { added, backName } from '../heads/head.ts';
-import { keyCancelled, keyChanged } from '../heads/key-changes.ts';
 import { readKeyHead } from '../heads/key-head.ts';
 import { type JobRef, jobNumber, placeOf } from '../heads/place.ts';
-import { POKE } from '../heads/spans.ts';
+import { waitLeft } from '../heads/waiting.ts';
 import { readRecords, writeRecords } from '../records.ts';
 import { delayFrom, delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
 import { cancelledIn, unchanged } from './delays.ts';
@@ -81,8 +79,10 @@ export class Waits {
   readonly #ids: () => Promise<QueueIds>;
   readonly #awaited: AwaitedJobs;
   readonly #homes: Homes;
-  /** How jobs have ended: that is decided once. */
-  readonly #ends = new Map<JobRef, ParentEnd>();
+  /** Jobs that are complete: that is decided once. */
+  readonly #complete = new Set<JobRef>();
+  /** How others have ended, by the job that comes after them: they may be retried by hand, and be outstanding for what comes later. */
+  readonly #failed = new Map<number, Map<JobRef, ParentEnd>>();
   readonly #askedAt = new Map<JobRef, number>();
   readonly #from = new Map<number, string>();
 
@@ -129,79 +129,79 @@ export class Waits {
   async #lookAt(shard: number, item: Item, asked: Set<JobRef>, awaited: Set<JobRef>): Promise<boolean> {
     const terms = termsIn(item);
     if (terms === undefined) return false;
+    const ends: ParentEnd[] = [];
+    const id = jobNumber(shard, pieceIn(item), 0);
     for (const parent of terms.parents) {
-      if (this.#ends.has(parent) || (!asked.has(parent) && (await this.#hasEnded(parent)))) continue;
-      asked.add(parent);
-      awaited.add(parent);
-      return false;
+      const end = this.#failed.get(id)?.get(parent) ?? (asked.has(parent) ? undefined : await this.#endOf(parent, id));
+      if (end === undefined) {
+        asked.add(parent);
+        awaited.add(parent);
+        return false;
+      }
+      ends.push(end);
     }
-    return this.#decide(shard, item, terms);
+    const isMoved = await this.#decide(shard, item, terms, verdictOf(terms, ends));
+    if (isMoved) this.#failed.delete(id);
+    return isMoved;
   }
 
   /** A job that is over has its record first: as long as there is none, one request tells. */
-  async #hasEnded(parent: JobRef): Promise<boolean> {
+  async #endOf(parent: JobRef, child: number): Promise<ParentEnd | undefined> {
+    if (this.#complete.has(parent)) return 'complete';
     const askedAt = this.#askedAt.get(parent) ?? -Infinity;
     const isWhole = now() - askedAt > WHOLE_MS;
     // One that is missing has ended long ago.
     const isRecorded = isWhole || (await this.#homes.isRecorded(parent).catch(unlessMissing));
-    if (isRecorded === false) return false;
+    if (isRecorded === false) return undefined;
     if (this.#askedAt.size > MOST_KNOWN) this.#askedAt.clear();
     this.#askedAt.set(parent, now());
     const end = endOf(await this.#homes.statusOf(parent).catch(unlessMissing));
-    if (end === undefined) return false;
-    if (this.#ends.size > MOST_KNOWN) this.#ends.clear();
-    this.#ends.set(parent, end);
-    return true;
+    if (end === undefined) return undefined;
+    if (end !== 'complete') {
+      if (this.#failed.size > MOST_KNOWN) this.#failed.clear();
+      this.#failed.set(child, new Map(this.#failed.get(child)).set(parent, end));
+      return end;
+    }
+    if (this.#complete.size > MOST_KNOWN) this.#complete.clear();
+    this.#complete.add(parent);
+    return end;
   }
 
-  async #decide(shard: number, item: Item, terms: WaitTerms): Promise<boolean> {
-    const ends = terms.parents.flatMap((parent) => this.#ends.get(parent) ?? []);
-    // Some of them were forgotten meanwhile.
-    if (ends.length < terms.parents.length) return false;
+  async #decide(shard: number, item: Item, terms: WaitTerms, verdict: Verdict): Promise<boolean> {
     const pk = this.#rows.shard(shard);
     const piece = pieceIn(item);
-    const row = await this.#rows.get(pieceOf(pk, piece));
-    if (row === undefined) return false;
-    const verdict = verdictOf(terms, ends);
-    const job = { shard, piece, item, row: readJobRow(row), id: jobNumber(shard, piece, 0) };
-    if (cancelledIn(item).includes(0)) return this.#leave(job, waiting(-1), []);
-    return verdict.to === 'run' ? this.#release(job, terms.runAt) : this.#end(job, verdict, verdict.to);
-  }
-
-  /** Like a job whose time has come: it is in the head of its shard, and in that only. There it waits for a time that is still to come. */
-  async #release(job: WaitingJob, runAt: number): Promise<boolean> {
-    const { shard, piece, row, id } = job;
-    const name = backName(`a${piece}`);
-    const dueAt = runAt > this.#rows.engine.now() ? runAt : 0;
-    const span = { piece, index: 0, n: 1, attempts: 0, dueAt };
+    const found = await this.#rows.get(pieceOf(pk, piece));
+    if (found === undefined) return false;
+    const [row, id] = [readJobRow(found), jobNumber(shard, piece, 0)];
     const key = keyIn(row);
-    if (key === undefined) return this.#leave(job, both(added({ name, spans: [span] }), waiting(-1)), []);
-    const place = headOf(keyOf(this.#rows.shard(shard), key));
-    const head = readKeyHead(fieldsOf(await this.#rows.get(place)));
-    // It was cancelled meanwhile.
-    if (!head.left.some((one) => one.id === id)) return this.#leave(job, waiting(-1), []);
-    const change = keyChanged(head, id, dueAt);
-    if (change === undefined) return false;
-    const poke = { ...span, attempts: POKE };
-    return this.#leave(job, both(added({ name, spans: [poke] }), waiting(-1)), [
-      { key: place, written: written(change) },
-    ]);
+    const place = key === undefined ? undefined : headOf(keyOf(pk, key));
+    const keyHead = place && readKeyHead(fieldsOf(await this.#rows.get(place)));
+    const left = waitLeft({
+      id,
+      piece,
+      isCancelled: cancelledIn(item).includes(0),
+      keyHead,
+      isToRun: verdict.to === 'run',
+      dueAt: terms.runAt > this.#rows.engine.now() ? terms.runAt : 0,
+    });
+    if (left === undefined) return false;
+    const job = { shard, piece, item, row, id };
+    const others = place === undefined || left.key === undefined ? [] : [partOf(place, left.key)];
+    if (left.kind !== 'ended' || verdict.to === 'run') return this.#leave(job, left.change, others);
+    return this.#end(job, left.change, others, verdict.to, verdict.error);
   }
 
   /** Ends it, with its dead letter if its kind leaves one. Its record comes first, as that of every job. */
-  async #end(job: WaitingJob, { error }: Verdict, to: 'error' | 'cancelled'): Promise<boolean> {
+  async #end(
+    job: WaitingJob,
+    change: Change,
+    others: readonly (PartialWrite | PartialCondition)[],
+    to: 'error' | 'cancelled',
+    error: string,
+  ): Promise<boolean> {
     const { shard, row, id, piece } = job;
     const key = keyIn(row);
     const pk = this.#rows.shard(shard);
-    const others: PartialWrite[] = [];
-    if (key !== undefined) {
-      const place = headOf(keyOf(pk, key));
-      const head = readKeyHead(fieldsOf(await this.#rows.get(place)));
-      if (!head.left.some((one) => one.id === id)) return this.#leave(job, waiting(-1), []);
-      const change = keyCancelled(head, id, head);
-      if (change === undefined) return false;
-      others.push({ key: place, written: written(change) });
-    }
     const records = await readRecords(this.#rows, id);
     await writeRecords(this.#rows, [{ id, to, attempt: 0, reason: 'parents', error, result: undefined }], {
       shard,
@@ -211,7 +211,7 @@ export class Waits {
       claimedAt: null,
       historyMs: this.#definition.historyMs,
     });
-    const counted = counting(waiting(-1), { ...noneEnded(), [to]: 1 }, this.#rows.engine.now());
+    const counted = counting(change, { ...noneEnded(), [to]: 1 }, this.#rows.engine.now());
     const ids = await this.#ids();
     const body = key === undefined ? row : readJobRow((await this.#rows.get(pieceOf(keyOf(pk, key), piece))) ?? {});
     const letter =
@@ -224,7 +224,7 @@ export class Waits {
   async #leave(
     { shard, piece, item }: WaitingJob,
     change: Change,
-    others: readonly PartialWrite[],
+    others: readonly (PartialWrite | PartialCondition)[],
     letter?: ReturnType<typeof letterOf>,
   ): Promise<boolean> {
     const pk = this.#rows.shard(shard);
@@ -237,6 +237,11 @@ export class Waits {
     const id = await addWith(this.#rows, letter, undefined, this.#definition.keyed, () => writes);
     return id !== undefined;
   }
+}
+
+function partOf(key: Key, change: Change): PartialWrite | PartialCondition {
+  const request = written(change);
+  return Object.keys(change.set).length === 0 ? { key, checked: request } : { key, written: request };
 }
 
 interface WaitingJob {
