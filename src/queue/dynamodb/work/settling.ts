@@ -4,7 +4,8 @@ import type { JobFailure, QueueIds, SettleAnswer, Settlement } from '../../store
 import type { QueueRows } from '../database.ts';
 import { counting, type EndedCounts, noneEnded } from '../heads/ended.ts';
 import { backName, readHead, type ShardClaim, settledFrom } from '../heads/head.ts';
-import { type KeyOutcome, keySettled, readKeyHead } from '../heads/key-head.ts';
+import { readKeyHead } from '../heads/key-head.ts';
+import { type KeyOutcome, keySettled } from '../heads/key-settling.ts';
 import { JOBS, placeOf } from '../heads/place.ts';
 import { POKE, type Span } from '../heads/spans.ts';
 import { type NewRecord, writeRecords } from '../records.ts';

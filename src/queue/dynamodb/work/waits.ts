@@ -1,7 +1,6 @@
 /** Looks at the jobs that wait for others, and lets them run, or ends them, once all of those have ended. */
 import { now } from '../../../base/time/clock.ts';
 import {
-  both,
   type Change,
   fieldsOf,
   type Item,

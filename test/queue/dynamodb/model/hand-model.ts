@@ -12,13 +12,8 @@ import {
   settledFrom,
 } from '../../../../src/queue/dynamodb/heads/head.ts';
 import { jobAdded, keyCancelled, keyChanged } from '../../../../src/queue/dynamodb/heads/key-changes.ts';
-import {
-  type KeyHead,
-  keySettled,
-  keyStandingOf,
-  readKeyHead,
-  taking,
-} from '../../../../src/queue/dynamodb/heads/key-head.ts';
+import { type KeyHead, keyStandingOf, readKeyHead, taking } from '../../../../src/queue/dynamodb/heads/key-head.ts';
+import { keySettled } from '../../../../src/queue/dynamodb/heads/key-settling.ts';
 import { JOBS } from '../../../../src/queue/dynamodb/heads/place.ts';
 import { POKE } from '../../../../src/queue/dynamodb/heads/spans.ts';
 import { standingIn, statusOf, tokenByHand } from '../../../../src/queue/dynamodb/heads/status.ts';

@@ -19,12 +19,11 @@ import {
 import {
   type FilledGap,
   type KeyHead,
-  type KeyOutcome,
-  keySettled,
   readKeyHead,
   type TakeWish,
   taking,
 } from '../../../../src/queue/dynamodb/heads/key-head.ts';
+import { type KeyOutcome, keySettled } from '../../../../src/queue/dynamodb/heads/key-settling.ts';
 import { JOBS } from '../../../../src/queue/dynamodb/heads/place.ts';
 import { isIn, POKE, plain, type Span } from '../../../../src/queue/dynamodb/heads/spans.ts';
 import type { Protocol, Step } from '../../../support/history/explore.ts';
