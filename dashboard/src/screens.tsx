@@ -63,8 +63,8 @@ export function pageOf(parts: readonly string[] | undefined): JSX.Element {
   const Place = names.length === 0 ? PLACES.get(place) : name === 'one' ? ONES.get(place) : undefined;
   if (Place !== undefined && more.length === 0) return <Place />;
   if (place === 'queues' && name !== '' && more.length === 0) return <QueuePage key={name} name={name} />;
-  // On DynamoDB the id of a job has its queue in front of it.
-  const isId = /^\d{1,19}$/.test(name) || (place === 'jobs' && /:\d{1,19}$/.test(name));
+  // On DynamoDB the id of a job or a batch has its queue in front of it.
+  const isId = /^\d{1,19}$/.test(name) || ((place === 'jobs' || place === 'batches') && /:\d{1,19}$/.test(name));
   const OfNumber = isId && more.length === 0 ? NUMBERED.get(place) : undefined;
   if (OfNumber !== undefined) return <OfNumber key={name} id={name} />;
   return <Nothing title="There is no such page" />;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Actors, actor, createActors, state } from '../../../src/actor/index.ts';
 import { type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createHttp, serve } from '../../../src/http/index.ts';
-import { createQueue } from '../../../src/queue/index.ts';
+import { createQueue, type DynamoQueue } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
 import { OPEN_DOOR } from '../../support/servers/open-door.ts';
 import { launch, type Visit, watch } from '../scene.ts';
@@ -28,6 +28,7 @@ const local = await sharedDynamo();
 const closers: (() => Promise<unknown>)[] = [];
 let browser: Browser;
 let actors: Actors;
+let mail: DynamoQueue<{ readonly send: object }>;
 let base: string;
 
 beforeAll(async () => {
@@ -37,7 +38,8 @@ beforeAll(async () => {
   actors = createActors(engine, [Order], { shards: 1 });
   const dispatcher = actors.run({ poll: '200ms' });
   closers.push(() => dispatcher.stop());
-  await createQueue(engine, 'mail', { kinds: { send: {} } }).enqueue('send', { to: 'ada' });
+  mail = createQueue(engine, 'mail', { kinds: { send: {} } });
+  await mail.enqueue('send', { to: 'ada' });
   const served = await serve(
     createHttp(engine, { auth: OPEN_DOOR, live: '500ms', rate: { burst: 10_000, perSecond: 1000 }, actors }),
   );
@@ -77,6 +79,27 @@ test('an actor is listed and shown, and its end is seen', async () => {
 test.each(['', 'queues', 'pages', 'workers', 'jobs'])('the page "%s" has no complaint', async (path) => {
   const { page, complaints } = await visit(path);
   await page.getByRole('heading', { level: 1 }).first().waitFor();
+  await page.waitForLoadState('networkidle');
+  expect(complaints).toEqual([]);
+});
+
+test('the page of a job shows what waits for it, its neighbours and its batch', async () => {
+  const batch = await mail.batch();
+  const id = await batch.enqueue({ kind: 'send', payload: 1, key: 'k' });
+  await mail.enqueue('send', 2, { key: 'k' });
+  const child = await mail.enqueue('send', 3, { after: [id] });
+  const { page, complaints } = await visit(`jobs/mail:${id}`);
+  await page.getByText('These wait for it').first().waitFor();
+  await page
+    .getByRole('link', { name: `mail:${child.id}` })
+    .first()
+    .waitFor();
+  await page.getByText('Other jobs of key k').first().waitFor();
+  await page
+    .getByRole('link', { name: `mail:${batch.id}` })
+    .first()
+    .click();
+  await page.getByRole('heading', { name: `mail:${batch.id}` }).waitFor();
   await page.waitForLoadState('networkidle');
   expect(complaints).toEqual([]);
 });

@@ -109,6 +109,12 @@ test('a batch is made, filled, sealed and done, and its callback is enqueued onc
   expect(refusal(await post(`/batches/${id}/jobs`, { kind: 'job' })).slice(0, 2)).toEqual([409, 'conflict']);
   expect((await get('/batches/999999')).status).toBe(404);
   expect((await post('/batches/999999/seal')).status).toBe(404);
+  // As batches are named on a table of DynamoDB.
+  for (const path of ['', '/jobs', '/seal']) {
+    const answer = path === '' ? await get('/batches/mail:42') : await post(`/batches/mail:42${path}`, { kind: 'job' });
+    expect([path, answer.status]).toEqual([path, 400]);
+  }
+  expect((await post('/batches', { queue: queue.name, parent: 'mail:42' })).status).toBe(400);
   expect(refusal(await post('/batches', { queue: queue.name, onError: { kind: 'jbo' } }))).toEqual([
     400,
     'invalid_input',

@@ -109,7 +109,7 @@ export abstract class OperatedDynamoQueue {
   /**
    * Changes a job that waits: its payload, its time, its options. It keeps its id, its attempts and its place in the order of its key. No
    * handler gets the old payload once this has returned. A priority stays in its band.
-   * @throws Conflict  the job has begun or ended @throws NotSupported  expiresAt, or a priority of another band
+   * @throws Conflict  the job has begun or ended @throws NotSupported  a priority of another band
    * @throws InvalidInput  the schema of its kind refused the payload, its row has no room for it, or there is nothing to change
    */
   async update(job: JobTarget, change: Omit<JobChange, 'tx'>): Promise<ChangedJob> {
