@@ -237,7 +237,7 @@ function drawBurst(draw: Draw, producer: number, next: () => number, shape: Shap
   const kind = what === 'expiring' || what === 'tagged' ? draw.pick<KindName>('plain', 'timed', 'fragile') : what;
   const one = (): NewJob => {
     const job = drawJobOf(draw, next(), kind, shape);
-    if (what === 'book') return drawEntry(job, draw);
+    if (what === 'book') return drawEntry(job, draw, shape);
     if (what === 'expiring') return { ...job, expiresMs: draw.int(1, 600) };
     return what === 'tagged' ? { ...job, tag: `p${producer}` } : { ...job, delayMs: 0 };
   };
@@ -246,9 +246,10 @@ function drawBurst(draw: Draw, producer: number, next: () => number, shape: Shap
 }
 
 /** An entry of a ledger, of which one in three uses up its attempts. */
-function drawEntry(job: NewJob, draw: Draw): NewJob {
+function drawEntry(job: NewJob, draw: Draw, { hasTransactions }: Shape): NewJob {
   const orders = draw.chance(0.35) ? { how: draw.pick<Manner>('throw', 'refuse', 'die'), times: 2 } : {};
-  return { ...job, key: `b${draw.int(1, 2)}`, delayMs: 0, orders: { ...job.orders, ...orders } };
+  const ms = orders.how === 'die' && hasTransactions ? DYING_MS : job.orders.ms;
+  return { ...job, key: `b${draw.int(1, 2)}`, delayMs: 0, orders: { ...job.orders, ms, ...orders } };
 }
 
 /** A flow, a batch, a job of which one is outstanding at a time, or one that probably leaves a dead letter. */
@@ -316,12 +317,14 @@ function drawJobOf(draw: Draw, n: number, kind: KindName, { keys, hasTransaction
   return { kind, key, priority: draw.pick(0, 0, 0, -1, 1), delayMs, orders };
 }
 
+/** What dies within a moment in a transaction is charged by chance only. */
+const DYING_MS = 700;
+
 function drawMs(draw: Draw, how: Manner, hasTransactions: boolean): number {
   if (how === 'block') return draw.int(100, 1500);
   // Now and then longer than it is waited for once its time is over.
   if (how === 'deaf') return draw.chance(0.25) ? draw.int(5500, 7000) : draw.int(500, 1500);
-  // What dies within a moment in a transaction is charged by chance only.
-  if (how === 'die' && hasTransactions) return draw.int(500, 900);
+  if (how === 'die' && hasTransactions) return draw.int(DYING_MS - 200, DYING_MS + 200);
   return draw.pick(0, 0, 2, 20, 150);
 }
 

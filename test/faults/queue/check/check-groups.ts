@@ -117,6 +117,8 @@ function checkLetters(seen: Observation): Violation[] {
   );
   const fragile = seen.history.jobs.filter(({ kind }) => kind === 'fragile').map(({ id }) => id);
   return [...new Set([...letters.keys(), ...fragile])].flatMap((id) => {
+    // Its moves are gone with it, and its letter stays.
+    if (seen.isErased(id)) return [];
     const left = letters.get(id) ?? [];
     const errors = seen.moves(id).filter(({ to }) => to === 'error');
     const isTogether = errors.every((move, at) => left[at]?.committedAt === move.committedAt);
