@@ -124,6 +124,27 @@ test.each([
   for (const { attempt } of jobs.slice(1)) expect(attempt).toBeLessThan(Math.max(attempts, 2));
 });
 
+test("hold: 'transaction': a job that kills its process in the first step of its handler ends in error, too", async () => {
+  const { engine, url } = await freshEngine();
+  const queue = createQueue(engine, 'chain', { kinds: { work: { attempts: 2 } } });
+  const { id } = await queue.enqueue('work', 'kill', { key: 'k' });
+  const living = statement('test.living', 'select count(*)::int as n from pawl.queue_worker w where w.lost_at is null');
+  for (let deaths = 0; ; deaths += 1) {
+    expect(deaths).toBeLessThan(12);
+    const child = spawnChild('queue/work/crash/chain.child.ts', [url, '2', 'transaction']);
+    let isDead = false;
+    void child.exited.then(() => (isDead = true));
+    await until('it has died, or the job has ended', async () => isDead || (await queue.get(id)).status === 'error');
+    if (!isDead) break;
+    await until('its lease is over', async () => {
+      await rescue(engine);
+      return (await engine.query<{ n: number }>(living))[0]?.n === 0;
+    });
+    if ((await queue.get(id)).status === 'error') break;
+  }
+  expect(await queue.get(id)).toMatchObject({ status: 'error', attempt: 2 });
+});
+
 test.each(['lease', 'transaction'] as const)(
   'a worker whose engine was stopped ends with it (hold: %s)',
   async (hold) => {

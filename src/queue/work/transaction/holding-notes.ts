@@ -11,22 +11,22 @@ export interface HoldingNotesOptions {
 
 /**
  * Records the jobs of open transactions for the rescue, since other processes cannot see these claims. A job is recorded once
- * it has run for a moment; after a worker of the queue has died lately, as soon as it begins, since a job that kills its
- * process within a moment would do so for ever.
+ * it has run for a moment; after a worker of the queue has died lately, before it begins, at the price of a heartbeat, since a job that
+ * kills its process within a moment, or in the first step of its handler, would do so for ever.
  */
 export class HoldingNotes {
   readonly #options: HoldingNotesOptions;
   #timer: NodeJS.Timeout | undefined;
   #noted = '';
   #isWary = false;
-  #isNoting = false;
+  #noting: Promise<void> | undefined;
 
   constructor(options: HoldingNotesOptions) {
     this.#options = options;
   }
 
   start(): void {
-    this.#timer = setInterval(() => this.#note(), MOMENT_MS * 2).unref();
+    this.#timer = setInterval(() => void this.#note(), MOMENT_MS * 2).unref();
   }
 
   stop(): void {
@@ -37,9 +37,9 @@ export class HoldingNotes {
     this.#isWary = isWary;
   }
 
-  /** Called when a handler begins. */
-  recordStart(): void {
-    if (this.#isWary) this.#note();
+  /** Called before a handler begins. @returns when its job is recorded; undefined where that is not waited for */
+  recordStart(): Promise<void> | undefined {
+    return this.#isWary ? this.#note() : undefined;
   }
 
   /** The ids of the jobs to record. */
@@ -50,17 +50,19 @@ export class HoldingNotes {
       .flatMap(([unit]) => unit.jobs.map((job) => job.number));
   }
 
-  #note(): void {
+  /** Lanes that begin at the same time share a heartbeat. */
+  async #note(): Promise<void> {
+    while (this.#noting !== undefined) await this.#noting;
     const holding = this.holding().join();
-    if (holding === this.#noted || this.#isNoting) return;
+    if (holding === this.#noted) return;
     this.#noted = holding;
-    this.#isNoting = true;
-    this.#options
+    this.#noting = this.#options
       .beatNow()
       .catch((error: unknown) => this.#options.onError(error))
       .finally(() => {
-        this.#isNoting = false;
-        if (this.#isWary) this.#note();
+        this.#noting = undefined;
+        if (this.#isWary) void this.#note();
       });
+    await this.#noting;
   }
 }

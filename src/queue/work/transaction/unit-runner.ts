@@ -31,8 +31,8 @@ export interface UnitRunnerParts {
   readonly events: Events<WorkerEvents>;
   readonly tally: Tally;
   readonly leaseMs: number;
-  /** Called when a handler begins. */
-  readonly onStart: () => void;
+  /** Called before a handler begins, which waits for what it returns. */
+  readonly onStart: () => Promise<void> | undefined;
   /** Called when the connection of a unit was lost while its handler ran. */
   readonly onLost: (unit: UnconfirmedUnit, error: Error) => void;
   readonly onError: (error: unknown) => void;
@@ -110,16 +110,22 @@ export class UnitRunner {
     return new Promise((resolve) => {
       const running: RunningUnit = { since: performance.now(), fail: undefined };
       this.running.set(unit, running);
-      this.#parts.onStart();
-      running.fail = startAttempt(unit, this.#parts.definition, this.#handlers, (outcome) => {
+      const end = (outcome: AttemptResult): void => {
         this.running.delete(unit);
-        this.#report(unit, outcome);
         resolve(outcome);
-      });
-      if (running.fail === undefined) {
-        this.running.delete(unit);
-        resolve(releasedForOthers(unit));
-      }
+      };
+      const begin = (): void => {
+        // Its connection, or its worker, was lost while it was recorded.
+        if (unit.abortReason !== undefined) return end(NOT_BEGUN);
+        running.fail = startAttempt(unit, this.#parts.definition, this.#handlers, (outcome) => {
+          this.#report(unit, outcome);
+          end(outcome);
+        });
+        if (running.fail === undefined) end(releasedForOthers(unit));
+      };
+      const recorded = this.#parts.onStart();
+      if (recorded === undefined) begin();
+      else void recorded.then(begin);
     });
   }
 
@@ -142,6 +148,8 @@ export class UnitRunner {
     }
   }
 }
+
+const NOT_BEGUN: AttemptResult = { failed: [], complete: [], result: undefined, isLost: true, isRetried: true };
 
 /** Gives back a unit without a handler in this program. */
 function releasedForOthers(unit: Unit): AttemptResult {

@@ -2,10 +2,10 @@
 import { postgres } from '../../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../../src/queue/index.ts';
 
-const [, , url = '', attempts = ''] = process.argv;
+const [, , url = '', attempts = '', hold = 'lease'] = process.argv;
 const queue = createQueue(postgres(url), 'chain', { kinds: { work: { attempts: Number(attempts) } } });
-queue.work({
-  work: ({ payload }) => {
-    if (payload === 'kill') process.kill(process.pid, 'SIGKILL');
-  },
-});
+const work = ({ payload }: { payload: unknown }): void => {
+  if (payload === 'kill') process.kill(process.pid, 'SIGKILL');
+};
+if (hold === 'transaction') queue.work({ work }, { hold, lease: '1s', concurrency: 1 });
+else queue.work({ work });
