@@ -1,7 +1,14 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { type DynamoEngine, dynamodb } from 'pawl/dynamodb';
 import { NotFound } from 'pawl/errors';
-import { type AnyQueueAdmin, createQueueAdmin, type JobRecord, type Unit, type Worker } from 'pawl/queue';
+import {
+  type AnyQueueAdmin,
+  createQueueAdmin,
+  type JobRecord,
+  type SearchPage,
+  type Unit,
+  type Worker,
+} from 'pawl/queue';
 import type { Create, Update } from '../payload.ts';
 import { type TableSheetQueue, tableSheetQueue } from '../queue.ts';
 import type {
@@ -82,10 +89,20 @@ export class DynamoStore implements ObservedStore {
     return this.#table.find(id);
   }
 
+  /** A page that takes long is cut short, and says where the next one begins. */
   async requests(id: string, limit: number): Promise<Request[]> {
     const { name } = this.queue;
-    const { jobs } = await this.#admin.search(`key:"${id}"`, { queue: name, limit });
-    return jobs.map((job) => ({ ...requestOf(job), id: job.id.slice(name.length + 1) }));
+    const found: Request[] = [];
+    for (let after: string | null = null; ; ) {
+      const page: SearchPage = await this.#admin.search(`key:"${id}"`, {
+        queue: name,
+        limit: limit - found.length,
+        after,
+      });
+      found.push(...page.jobs.map((job) => ({ ...requestOf(job), id: job.id.slice(name.length + 1) })));
+      if (page.after === null || found.length >= limit) return found;
+      ({ after } = page);
+    }
   }
 
   async moves(requests: readonly Request[]): Promise<Move[]> {
