@@ -160,7 +160,11 @@ export class Producer {
     }
     // Everything is checked before anything is written.
     const rows: Row[] = [];
-    for (let index = 0; index < jobs.length; index += 1) rows.push(await readJob(this.#definition, jobs[index], index));
+    for (let index = 0; index < jobs.length; index += 1) {
+      const row = readJob(this.#definition, jobs[index], index);
+      // Most schemas are synchronous, and an await is a sixth of the time that a job takes here.
+      rows.push(row instanceof Promise ? await row : row);
+    }
     const registered = await this.#register();
     const { name } = this.#definition;
     return sending(name, rows.length, undefined, (trace) =>

@@ -65,6 +65,7 @@ export function readJob(
   checkGroup(definition, kind, { group, key: name }, field);
   checkOwnLetter(definition, { onError, key: name }, field);
   refuseTime(kind, runAt ?? delay, field);
+  const place = `${field}.payload`;
   const row = (): Row => ({
     at,
     kind,
@@ -74,10 +75,10 @@ export function readJob(
     runAt,
     delay: delay ?? kind.debounce?.waitMs ?? null,
     own,
-    payload: toJson(payload, `${field}.payload`, `${field}.payload`, kind.maxBytes),
+    payload: toJson(payload, place, place, kind.maxBytes),
   });
   if (kind.schema === undefined) return row();
-  const valid: unknown = validate(kind.schema, payload, `${field}.payload`);
+  const valid: unknown = validate(kind.schema, payload, place);
   return valid instanceof Promise ? valid.then(row) : row();
 }
 
