@@ -9,7 +9,7 @@ const config: ViteUserConfig = defineConfig({
     include: [
       'test/matrix/*.test.ts',
       'test/faults/*/check/*.test.ts',
-      'test/actor/dynamodb/model.test.ts',
+      'test/actor/dynamodb/model/*.test.ts',
       'test/queue/dynamodb/model/*.test.ts',
       'test/lock/model/model.test.ts',
       'test/queue/interleavings.test.ts',

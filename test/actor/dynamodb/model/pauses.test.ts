@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { explore } from '../../support/history/explore.ts';
-import { LONG } from '../../support/long.ts';
+import { explore } from '../../../support/history/explore.ts';
+import { LONG } from '../../../support/long.ts';
 import { type DeadlinesModelOptions, type DeadlinesPlant, deadlinesModel } from './deadlines-model.ts';
 import { type PausesModelOptions, type PausesPlant, pausesModel } from './pauses-model.ts';
 

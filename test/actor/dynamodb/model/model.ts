@@ -11,10 +11,10 @@ import {
   readHead,
   rescued,
   type TurnEnd,
-} from '../../../src/actor/dynamodb/heads/head.ts';
-import { looked, type WakeRow } from '../../../src/actor/dynamodb/heads/wake.ts';
-import { applied, type Change, type Fields } from '../../../src/engine/dynamodb/index.ts';
-import type { Protocol, Step } from '../../support/history/explore.ts';
+} from '../../../../src/actor/dynamodb/heads/head.ts';
+import { looked, type WakeRow } from '../../../../src/actor/dynamodb/heads/wake.ts';
+import { applied, type Change, type Fields } from '../../../../src/engine/dynamodb/index.ts';
+import type { Protocol, Step } from '../../../support/history/explore.ts';
 
 export interface ActorModelOptions {
   readonly raisers: number;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { explore } from '../../support/history/explore.ts';
-import { LONG, MODELS } from '../../support/long.ts';
+import { explore } from '../../../support/history/explore.ts';
+import { LONG, MODELS } from '../../../support/long.ts';
 import { type ActorModelOptions, actorModel, nameOfState, type Plant } from './model.ts';
 
 const MOST = 1_500_000;

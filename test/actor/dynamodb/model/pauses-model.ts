@@ -1,10 +1,10 @@
 // Explores every order of the requests of workers that hold an actor, since its state is paused, and of operators who pause and resume that
 // state, with doubled requests. Every decision is made by the functions of the library, and every write is one of their changes.
-import { claimed, F, isFree, readHead } from '../../../src/actor/dynamodb/heads/head.ts';
-import { heldByPause, holdName, letGo } from '../../../src/actor/dynamodb/heads/pause.ts';
-import { STATE_PAUSED } from '../../../src/actor/dynamodb/heads/wake.ts';
-import { applied, type Change, type Fields, isApplied } from '../../../src/engine/dynamodb/index.ts';
-import type { Protocol, Step } from '../../support/history/explore.ts';
+import { claimed, F, isFree, readHead } from '../../../../src/actor/dynamodb/heads/head.ts';
+import { heldByPause, holdName, letGo } from '../../../../src/actor/dynamodb/heads/pause.ts';
+import { STATE_PAUSED } from '../../../../src/actor/dynamodb/heads/wake.ts';
+import { applied, type Change, type Fields, isApplied } from '../../../../src/engine/dynamodb/index.ts';
+import type { Protocol, Step } from '../../../support/history/explore.ts';
 
 export interface PausesModelOptions {
   readonly workers: number;
