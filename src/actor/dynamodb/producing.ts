@@ -3,6 +3,7 @@ import { creation, fieldsOf, type PartialWrite, written } from '../../engine/dyn
 import type { Effects } from '../turn/effects.ts';
 import { type ActorRows, freshName, inboxWrite, lineFor, requireFits, wakeWrite } from './database.ts';
 import { type ActorHead, ALONE, F } from './heads/head.ts';
+import { newQuestion } from './heads/question.ts';
 import type { WakeRow } from './heads/wake.ts';
 import { boxOf, childOf, headOf, IDS, keyOf, listOf, messageOf, questionOf, transitionOf } from './rows.ts';
 import type { TypeRow, Types } from './types.ts';
@@ -198,7 +199,7 @@ function message(
   const overAt = now + waitMs;
   return [
     { key, written: creation({ n: name, y: payload, t: now, x: overAt }, overAt + KEPT_MS) },
-    { key: questionOf(actor, number), written: creation({ x: overAt }, overAt + KEPT_MS) },
+    { key: questionOf(actor, number), written: creation(newQuestion(overAt), overAt + KEPT_MS) },
     woken,
   ];
 }

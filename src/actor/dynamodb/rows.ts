@@ -115,8 +115,12 @@ export function lateLineOf(type: number, shard: number): string {
 }
 
 /** Actors of a type that are held, since no program knew their state. */
-export function heldOf(type: number, actor: number): Key {
-  return { pk: `actors:held:${type}`, sk: `${HELD.first}${digits(actor, 16)}` };
+export function heldOf(type: number, actor: number, epoch: number): Key {
+  return { pk: heldKey(type), sk: `${HELD.first}${digits(actor, 16)}#${epoch}` };
+}
+
+export function heldKey(type: number): string {
+  return `actors:held:${type}`;
 }
 
 /** Actors of a type that are held, since their state is paused. */

@@ -6,6 +6,8 @@ export type Fields = Readonly<Record<string, string | number>>;
  * field of `expect` is what it says; null stands for a field that is not there.
  */
 export interface Change {
+  /** Only a row that is there. */
+  readonly isThere?: true | undefined;
   readonly expect: Readonly<Record<string, string | number | null>>;
   readonly set: Readonly<Record<string, string | number | null>>;
   /** Counters that are raised by so much, from nothing or from what is there. */
@@ -13,7 +15,8 @@ export interface Change {
 }
 
 /** @returns the row after the change; undefined when the condition does not hold */
-export function applied(fields: Fields, { expect, set, add = {} }: Change): Fields | undefined {
+export function applied(fields: Fields, { isThere, expect, set, add = {} }: Change): Fields | undefined {
+  if (isThere === true && Object.keys(fields).length === 0) return undefined;
   for (const [name, value] of Object.entries(expect)) if ((fields[name] ?? null) !== value) return undefined;
   const after: Record<string, string | number> = { ...fields };
   for (const [name, value] of Object.entries(set)) {

@@ -23,8 +23,9 @@ export function fieldsOf(item: Item | undefined): Fields {
 }
 
 /** The request of a change. */
-export function written({ expect, set, add = {} }: Change): RequestTexts {
+export function written({ isThere, expect, set, add = {} }: Change): RequestTexts {
   const request = new Expression();
+  if (isThere === true) request.when('attribute_exists(pk)');
   for (const [name, value] of Object.entries(expect)) {
     if (value === null) request.whenAbsent(name);
     else request.whenIs(name, attribute(value));

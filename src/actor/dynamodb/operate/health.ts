@@ -4,7 +4,7 @@ import { readWake } from '../database.ts';
 import { type ActorHead, ALONE, isFree } from '../heads/head.ts';
 import { STATE_PAUSED } from '../heads/wake.ts';
 import { P } from '../pages/page-row.ts';
-import { HELD, heldOf, lineFrom, lineOf, sortKey, WORKERS } from '../rows.ts';
+import { HELD, heldKey, lineFrom, lineOf, sortKey, WORKERS } from '../rows.ts';
 import type { DynamoActorStore } from '../store.ts';
 import type { TypeRow } from '../types.ts';
 import { lostTag } from '../work/rescue.ts';
@@ -82,10 +82,8 @@ async function heldAmong(
   types: readonly TypeRow[],
   lost: readonly number[],
 ): Promise<ActorHealth['held']> {
-  const named = await Promise.all(
-    types.map(({ id }) => rows.range(heldOf(id, 0).pk, HELD.first, HELD.last, MOST_HELD)),
-  );
-  const ids = [...new Set([...lost, ...named.flat().map((item) => Number(sortKey(item).slice(HELD.first.length)))])];
+  const named = await Promise.all(types.map(({ id }) => rows.range(heldKey(id), HELD.first, HELD.last, MOST_HELD)));
+  const ids = [...new Set([...lost, ...named.flat().map((item) => Number(sortKey(item).split('#')[1]))])];
   const first = ids.sort((a, b) => a - b).slice(0, MOST_HELD);
   const heads = await Promise.all(first.map((id) => rows.head(id)));
   return heads.flatMap((head, at) => {

@@ -1,15 +1,13 @@
 import { NotFound } from '../../../base/errors.ts';
-import { Expression, fieldsOf } from '../../../engine/dynamodb/index.ts';
+import { fieldsOf, written } from '../../../engine/dynamodb/index.ts';
 import type { EndsListening } from '../../backend.ts';
 import type { QuestionHead, QuestionState } from '../../postgres/operator.ts';
 import type { ActorRows } from '../database.ts';
+import { questionIn, questionTakenBack } from '../heads/question.ts';
 import type { Producing } from '../producing.ts';
 import { messageOf, questionOf } from '../rows.ts';
 
-/**
- * Messages whose senders wait for an answer. The row of a question stands next to its message; the turn that reads the message marks it, and
- * writes the answer there, in the transaction that commits it. A process that dies while it waits leaves rows for time to live.
- */
+/** Questions as their senders see them; see `heads/question.ts`. A process that dies while it waits leaves rows for time to live. */
 export class Questions {
   readonly #rows: ActorRows;
   readonly #producing: Producing;
@@ -38,19 +36,15 @@ export class Questions {
   }
 
   async #read(actor: number, message: number): Promise<QuestionState> {
-    const item = await this.#rows.get(questionOf(actor, message));
-    if (item === undefined) return { state: 'over' };
-    const { r, a } = fieldsOf(item);
-    if (a !== undefined) return { state: 'answered', answer: JSON.parse(String(a)) };
-    return { state: r === undefined ? 'waiting' : 'unanswered' };
+    const seen = questionIn(fieldsOf(await this.#rows.get(questionOf(actor, message))));
+    return seen.state === 'answered' ? { state: 'answered', answer: JSON.parse(seen.answer) } : { state: seen.state };
   }
 
   /** Its sender does not wait any more. @returns whether no turn has read it: then none will */
   async end(id: string): Promise<boolean> {
     const { actor, message } = readId(id);
-    const isUnread = new Expression().when('attribute_exists(pk)').whenAbsent('r').write();
     return this.#rows.together([
-      { key: questionOf(actor, message), removed: isUnread },
+      { key: questionOf(actor, message), removed: written(questionTakenBack()) },
       { key: messageOf(actor, message), removed: {} },
     ]);
   }

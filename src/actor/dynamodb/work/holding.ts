@@ -1,12 +1,12 @@
 import { sleep } from '../../../base/time/clock.ts';
-import { creation, type Fields, fieldsOf, written } from '../../../engine/dynamodb/index.ts';
+import { creation, fieldsOf, type Item, written } from '../../../engine/dynamodb/index.ts';
 import type { TurnToken, WorkerRow } from '../../store.ts';
 import { type ActorRows, lineFor, wakeWrite } from '../database.ts';
-import { type ActorHead, ALONE, F, unchanged } from '../heads/head.ts';
-import { STATE_PAUSED } from '../heads/wake.ts';
+import { type ActorHead, F } from '../heads/head.ts';
+import { heldUnknown, lookedUnknown } from '../heads/unknown.ts';
 import { P } from '../pages/page-row.ts';
 import type { Pages } from '../pages/pages.ts';
-import { HELD, headOf, heldOf, OPEN_PAGES, PAGES, sortKey, transitionOf, WORKERS } from '../rows.ts';
+import { HELD, headOf, heldKey, heldOf, OPEN_PAGES, PAGES, sortKey, transitionOf, WORKERS } from '../rows.ts';
 import type { Types } from '../types.ts';
 
 /** By type: its states, and under `$version` that of its fields. */
@@ -15,10 +15,7 @@ type Knows = WorkerRow['knows'];
 const MOST_WORKERS = 1000;
 const MOST_TRIES = 20;
 
-/**
- * Actors that no running program can run. Who holds one names it in a row, and then reads which workers there are; a worker lists itself,
- * and then reads these rows. So either the holder sees the worker that knows the state, or that worker sees the row.
- */
+/** Actors that no running program can run. `heads/unknown.ts` says how, and why none is held that a program knows. */
 export class Holding {
   readonly #rows: ActorRows;
   readonly #types: Types;
@@ -39,9 +36,9 @@ export class Holding {
   async hold(token: TurnToken, type: number, state: string, version: number, reason: string): Promise<HoldOutcome> {
     const { actor, epoch, worker } = token;
     const named = { e: epoch, s: state, v: version };
-    await this.#rows.put(heldOf(type, actor), named);
+    await this.#rows.put(heldOf(type, actor, epoch), named);
     if (await this.#isKnown(worker, type, state, version)) {
-      await this.#rows.dropIf(heldOf(type, actor), named);
+      await this.#rows.dropIf(heldOf(type, actor, epoch), named);
       return 'known';
     }
     for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
@@ -49,7 +46,7 @@ export class Holding {
       // An earlier try has come through.
       if (head?.epoch === epoch && head.held === reason) return 'held';
       if (head?.epoch !== epoch || head.worker !== worker) return 'lost';
-      if (await this.#write(token, head.attempt, pagesOf(head.fields), { type, state, reason })) {
+      if (await this.#write(token, head, { type, state, reason })) {
         this.#pages.noteNotices();
         return 'held';
       }
@@ -69,29 +66,21 @@ export class Holding {
   }
 
   async #write(
-    { actor, epoch, worker }: TurnToken,
-    attempt: number,
-    tags: readonly string[],
+    token: TurnToken,
+    head: ActorHead,
     { type, state, reason }: { readonly type: number; readonly state: string; readonly reason: string },
   ): Promise<boolean> {
+    const { actor, epoch } = token;
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
     const tag = unknownTag(type, state);
     const page = { tag, severity: 3, summary: reason, details: null, root: undefined, actor: String(actor) };
     const { parts } = await this.#pages.opening(page);
-    const set = {
-      [F.worker]: null,
-      [F.signal]: null,
-      [F.lost]: null,
-      [F.attempt]: Math.max(attempt - 1, 0),
-      [F.wakeAt]: now,
-      [F.held]: reason,
-      [F.error]: reason,
-      [F.pages]: JSON.stringify([...new Set([...tags, tag])]),
-    };
+    const { expect, set } = heldUnknown(head, token, now, reason);
+    const tags = JSON.stringify([...new Set([...pagesOf(head.fields), tag])]);
     const { historyMs } = await this.#types.withId(type);
     const told = { t: now, o: state, s: state, r: 'held', a: 0, e: reason };
     return this.#rows.together([
-      { key: headOf(actor), written: written({ expect: { [F.epoch]: epoch, [F.worker]: worker }, set }) },
+      { key: headOf(actor), written: written({ expect, set: { ...set, [F.pages]: tags } }) },
       { key: transitionOf(actor, epoch), written: creation(told, historyMs === null ? undefined : now + historyMs) },
       ...parts,
     ]);
@@ -103,10 +92,10 @@ export class Holding {
     for (const [id, known] of Object.entries(knows)) {
       const type = Number(id);
       let isLeft = false;
-      for (const item of await this.#rows.all(heldOf(type, 0).pk, HELD.first, HELD.last)) {
+      for (const item of await this.#rows.all(heldKey(type), HELD.first, HELD.last)) {
         const fields = fieldsOf(item);
         const isKnown = known[String(fields['s'])] !== undefined && (known['$version'] ?? 0) >= Number(fields['v']);
-        if (isKnown && !(await this.#letGo(type, Number(sortKey(item).slice(2)), fields))) isLeft = true;
+        if (isKnown && !(await this.#letGo(type, item))) isLeft = true;
       }
       if (isLeft) this.#waiting.add(knows);
       else await this.#resolvePages(type, known);
@@ -119,26 +108,24 @@ export class Holding {
     for (const knows of waiting) await this.release(knows);
   }
 
-  /**
-   * What is done depends on the head alone: a late request may have written the row of another turn over this one.
-   * @returns whether its row is over: it is not held any more
-   */
-  async #letGo(type: number, actor: number, seen: Fields): Promise<boolean> {
+  /** @returns whether its row is over: it is not held at that epoch any more */
+  async #letGo(type: number, item: Item): Promise<boolean> {
+    const [, id, epoch] = sortKey(item).split('#').map(Number);
+    const actor = id ?? 0;
     const head = await this.#rows.head(actor);
-    // Its turn may be about to hold it.
-    if (head !== undefined && head.worker !== 0) return false;
-    if (head !== undefined && isUnknown(head)) {
-      const now = await this.#rows.engine.serviceTime(this.#rows.limits);
-      const change = { expect: unchanged(head, [F.epoch, F.held]), set: { [F.held]: null, [F.wakeAt]: now } };
+    const now = await this.#rows.engine.serviceTime(this.#rows.limits);
+    const look = lookedUnknown(head, epoch ?? 0, now);
+    if (look.kind === 'leave') return false;
+    if (look.kind === 'wake') {
       const { shards } = await this.#types.withId(type);
-      const row = { at: now, actor, kind: 'time', epoch: head.epoch, name: `held${head.epoch}` } as const;
+      const row = { at: now, actor, kind: 'time', epoch: epoch ?? 0, name: `held${epoch}` } as const;
       const isDone = await this.#rows.together([
-        { key: headOf(actor), written: written(change) },
+        { key: headOf(actor), written: written(look.change) },
         wakeWrite(lineFor(type, actor, shards), row),
       ]);
       if (!isDone) return false;
     }
-    await this.#rows.dropIf(heldOf(type, actor), seen);
+    await this.#rows.drop(heldOf(type, actor, epoch ?? 0));
     return true;
   }
 
@@ -152,11 +139,6 @@ export class Holding {
 }
 
 export type HoldOutcome = 'held' | 'known' | 'lost';
-
-/** It is held since no program knew its state. */
-function isUnknown({ held, lost }: ActorHead): boolean {
-  return held !== undefined && held !== STATE_PAUSED && lost < ALONE;
-}
 
 export function unknownTag(type: number, state: string): string {
   return `actor-unknown:${type}:${state}`;

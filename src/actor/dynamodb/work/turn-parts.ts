@@ -1,16 +1,9 @@
 import { NotSupported } from '../../../base/errors.ts';
-import {
-  attribute,
-  Expression,
-  fieldsOf,
-  num,
-  type PartialCondition,
-  type PartialWrite,
-  TTL,
-} from '../../../engine/dynamodb/index.ts';
+import { fieldsOf, type PartialCondition, type PartialWrite, TTL, written } from '../../../engine/dynamodb/index.ts';
 import type { TurnCommit } from '../../store.ts';
 import type { Effects } from '../../turn/effects.ts';
 import { type ActorRows, requireFits } from '../database.ts';
+import { questionRead } from '../heads/question.ts';
 import type { Pages } from '../pages/pages.ts';
 import type { Producing } from '../producing.ts';
 import { messageOf, questionOf, sortKey } from '../rows.ts';
@@ -99,12 +92,11 @@ export function requireRoom(parts: readonly Part[]): void {
 function answersOf(actor: number, { asked }: HeldTurn, effects: Effects, now: number): PartialWrite[] {
   return [...effects.received].map(Number).flatMap((message) => {
     if (!asked.has(message)) return [];
-    const request = new Expression().set('r', num(1)).set(TTL, num(Math.ceil((now + ANSWER_MS) / 1000)));
     const answer = effects.replies.get(String(message));
     requireFits('answer', answer);
-    if (answer !== undefined) request.set('a', attribute(answer));
-    request.when('attribute_exists(pk)');
-    return [{ key: questionOf(actor, message), written: request.write() }];
+    const change = questionRead(answer);
+    const set = { ...change.set, [TTL]: Math.ceil((now + ANSWER_MS) / 1000) };
+    return [{ key: questionOf(actor, message), written: written({ ...change, set }) }];
   });
 }
 
