@@ -144,7 +144,8 @@ export async function statusOfJob(rows: QueueRows, definition: Definition, id: n
 export function attemptOf({ head, spot, keyHead, id, records, status }: FoundJob): number {
   const left = keyHead?.left.find((one) => one.id === id);
   if (left !== undefined) return left.attempt;
-  const spans = [...head.claims, ...head.back].flatMap((one) => one.spans);
+  // What the head of the shard has of a key is its poke, which may be there for a moment after the job is over.
+  const spans = keyHead !== undefined ? [] : [...head.claims, ...head.back].flatMap((one) => one.spans);
   const span = spans.find((one) => isIn([one], spot));
   if (span !== undefined && span.attempts !== POKE) return span.attempts + Number(status === 'in-progress');
   return records.findLast(({ to }) => to !== 'release')?.attempt ?? 0;
