@@ -195,6 +195,14 @@ describe('the marker of a store', () => {
   });
 });
 
+test('a draft of a process that died after another one had marked the store goes with the next sweep', async () => {
+  const { store, open } = await used(await diskStore());
+  const { where } = store.content;
+  await writeFile(join(where, `${MARKER}.86b4956e-31a6-40e7-b316-32de4825d142`), 'draft');
+  await sweepOnce(open());
+  expect((await readdir(where)).filter((name) => name.startsWith(MARKER))).toEqual([MARKER]);
+});
+
 test('on a full disk the collector makes room', async () => {
   const { store, open } = await used(await diskStore());
   const files = open();

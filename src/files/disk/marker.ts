@@ -16,11 +16,13 @@ export function readMarker(dir: string, which: 'marker' | 'copy'): Promise<strin
 
 /**
  * Overwrites both in place, one after the other. A full disk has room for that, and after a kill in the middle of one the
- * other is whole.
+ * other is whole. Drafts go, too: a process may have died with its own after another one had marked the folder.
  */
 export async function writeMarkers(dir: string, text: string): Promise<void> {
   await told(writeInPlace(join(dir, NAMES.marker), text));
   await told(writeInPlace(join(dir, NAMES.copy), text));
+  // What is left of them does no harm, and the marker is written.
+  await removeDrafts(dir).catch(() => {});
 }
 
 /**
