@@ -20,6 +20,8 @@ const place = readPlace(given.engine);
 const local = place.engine === 'dynamodb' ? await dynamoOf(place) : undefined;
 const stop = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+// The reader of our output has seen enough, as `head` does: what was started is ended as usual.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => stop.abort());
 try {
   const store = await openStore(place, 'spreadsheets');
   const context = {

@@ -1,11 +1,12 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { sharedDynamo } from '../support/dynamodb.ts';
 import { until } from '../support/eventually.ts';
 import { type RunningProgram, readWorkbook, SECRET, signToken, start, startHere } from './processes.ts';
@@ -130,6 +131,21 @@ describe.skipIf(local.kind === 'dynalite')('the spreadsheets on DynamoDB', () =>
     expect(figures['complete']).toBe(figures['enqueued']);
     expect(figures['workersKilled']).toBeGreaterThanOrEqual(1);
     expect(figures['filesChecked']).toBeGreaterThan(0);
+  });
+
+  test('main.js ends, with all that it has started, when its reader is gone', async () => {
+    const table = `sheets-${randomUUID().slice(0, 8)}`;
+    const program = spawn(process.execPath, [MAIN, '--engine', 'dynamodb'], {
+      env: { ...process.env, ...AWS, SPREADSHEETS_TABLE: table },
+      cwd: folder,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    onTestFinished(() => void program.kill('SIGKILL'));
+    const exited = once(program, 'exit');
+    await once(program.stderr, 'data');
+    program.stdout.destroy();
+    program.stderr.destroy();
+    expect(await exited).toEqual([0, null]);
   });
 });
 
