@@ -35,7 +35,8 @@ export class Breaker {
 
   /**
    * Runs a call that opens a transfer. A store may begin an answer that it never ends, so it has not succeeded yet: that is told by
-   * `succeeded` or `failed` once the transfer has ended.
+   * `succeeded` or `failed` once the transfer has ended. A probe is over once it is open, and further calls are let through then: the
+   * end of a stream that no reader reads may never be told, and the circuit must not stay open for that.
    */
   async begin<T>(call: () => Promise<T>): Promise<T> {
     if (this.isOpen) throw this.#refusal();
