@@ -166,8 +166,13 @@ test('under every default isolation, the statement of a process that pauses befo
 test('rows that another session has deleted keep no other job of their shard or key from running', async () => {
   const { database } = await fresh();
   const session = await openSession(database.url);
-  for (const failedBefore of [false, true]) {
-    const { queue, kinds } = await session.register(`orphans ${failedBefore}`, [{ name: 'work' }]);
+  const cases = [false, true].flatMap((failedBefore) =>
+    (['none', 'all'] as const).map((coalesce) => ({ failedBefore, coalesce })),
+  );
+  for (const { failedBefore, coalesce } of cases) {
+    const { queue, kinds } = await session.register(`orphans ${failedBefore} ${coalesce}`, [
+      { name: 'work', coalesce },
+    ]);
     const worker = await session.addWorker(queue);
     const kind = kinds['work'] ?? -1;
     const ids = await session.add(

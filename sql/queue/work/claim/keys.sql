@@ -23,6 +23,8 @@ declare
   v_waiting text[];
   v_epoch bigint;
   v_related boolean;
+  v_waits boolean;
+  v_lean smallint[];
 begin
   taken := 0;
   tried := false;
@@ -65,12 +67,14 @@ begin
   end if;
 
   -- 3. Jobs of the free ones.
-  select coalesce(bool_or(k.coalesce <> 'none' or cardinality(k.after) > 0), false) into v_related
+  select coalesce(bool_or(k.coalesce <> 'none' or cardinality(k.after) > 0), false), coalesce(bool_or(cardinality(k.after) > 0), false),
+    array_agg(k.id) filter (where k.coalesce = 'latest')
+  into v_related, v_waits, v_lean
   from pawl.queue_kind k where k.queue = p_queue;
   v_epoch := nextval('pawl.queue_claim_id');
   if v_related then
     select u.rest, u.processes, u.taken, complete and not u.cut into rest, processes, taken, complete
-    from pawl.queue_claim_units(p_queue, p_shard, p_worker, p_limit, p_now, v_epoch, v_free, p_parks) u;
+    from pawl.queue_claim_units(p_queue, p_shard, p_worker, p_limit, p_now, v_epoch, v_free, p_parks and v_waits, v_lean) u;
   else
     select c.chains, c.rest, c.processes, c.taken, complete and not c.cut into chains, rest, processes, taken, complete
     from pawl.queue_claim_chains(p_queue, p_shard, p_worker, p_limit, p_chain, p_now, v_epoch, v_free, v_waiting) c;
