@@ -45,6 +45,8 @@ function checkExpiry({ id, expiresAt }: Job, seen: Observation): Violation[] {
       return [seen.violation('nothing expires before its time', `job ${id}`, [id])];
     }
     if (move.claimedAt === null || move.process === null || move.attempt > 1) return [];
+    // It had begun in time, and was lost with its worker; an attempt that is not charged is the same one again.
+    if (seen.runs(id).some(({ begunAt }) => begunAt <= expiresAt + ROUNDING_MS)) return [];
     const run = seen.runsOf(move.process).find(({ ids }) => ids.includes(id));
     if (run === undefined || move.claimedAt <= expiresAt + (run.hold === 'pull' ? PULL_MS : ROUNDING_MS)) return [];
     return [seen.violation('what has expired does not begin', `job ${id}`, [id])];

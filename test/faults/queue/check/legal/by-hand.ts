@@ -115,8 +115,8 @@ class Hands extends Addition {
   expire(): void {
     const expiresAt = 1100;
     const add = (status: string) => this.put({ ...this.job('plain', 1000), expiresAt, status });
-    const [inTime, late] = [add('complete'), add('cancelled')];
-    for (const job of [inTime, late]) this.ask([job]);
+    const [inTime, late, lost] = [add('complete'), add('cancelled'), add('complete')];
+    for (const job of [inTime, late, lost]) this.ask([job]);
     this.run(inTime, this.#bug === 'an expired job begins' ? 1110 : this.draw.int(1080, 1100));
     this.rest(
       late,
@@ -125,5 +125,7 @@ class Hands extends Addition {
       'expired',
       this.#bug === 'a job expires too early' ? 1050 : this.draw.int(1100, 1200),
     );
+    const over = this.runAll([lost], { begunAt: 1050, how: 'LeaseLost', to: 'new', reason: 'lost with another' });
+    this.run(lost, over + expiresAt);
   }
 }
