@@ -67,8 +67,10 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     link.stalled = silent;
     if (frozen) link.freeze();
     links.add(link);
-    // A stalled link outlives its client: only the reset tells the server.
-    server.on('close', () => links.delete(link));
+    // A stalled link outlives its client: only the reset tells the server. A frozen one outlives the server: what its client says comes later.
+    const forget = (): void => void (client.closed && server.closed && links.delete(link));
+    server.on('close', forget);
+    client.on('close', forget);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
