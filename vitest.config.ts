@@ -1,7 +1,7 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import './test/support/servers/without-certificates.ts';
-import guides from './vitest.guides.config.ts';
+import { ONLY_GUIDES } from './vitest.guides.config.ts';
 
 /**
  * Long ones, of which Vitest does not know it in a new checkout: it begins with the largest files, and these are small. Begun
@@ -64,7 +64,7 @@ class LongestFirst extends BaseSequencer {
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
-    exclude: guides.test?.include ?? [],
+    exclude: ONLY_GUIDES,
     globalSetup: ['test/support/servers/server.ts', 'test/support/servers/dynamodb-server.ts'],
     // What was built is run as it is, as users run it.
     server: { deps: { external: [/\/dist(-examples)?\//] } },

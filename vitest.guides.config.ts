@@ -1,10 +1,16 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import './test/support/servers/without-certificates.ts';
 
-// What a user meets first, as it was built: the programs of the documents, the examples, and the package: `npm run test:guides`.
+/** Run with nothing else. */
+export const ONLY_GUIDES: string[] = ['test/docs.test.ts', 'test/{examples,package}/**/*.test.ts'];
+
+// What a user meets first, as it was built: the programs of the documents, the examples, the command line, and the package:
+// `npm run test:guides`. `npm test` leaves all of it out.
 const config: ViteUserConfig = defineConfig({
   test: {
-    include: ['test/docs.test.ts', 'test/examples/**/*.test.ts', 'test/package/**/*.test.ts'],
+    include: [...ONLY_GUIDES, 'test/cli/**/*.test.ts', 'test/mistakes/{arguments,away,bundle}.test.ts'],
+    // npm run test:dynamodb
+    exclude: ['test/cli/**/*dynamodb*', 'test/cli/**/*dynamodb*/**'],
     globalSetup: ['test/support/servers/server.ts', 'test/support/servers/dynamodb-server.ts'],
     server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',
