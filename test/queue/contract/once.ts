@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../../support/eventually.ts';
-import { type Fixture, gate, start } from './fixture.ts';
+import { FEW, type Fixture, gate, start } from './fixture.ts';
 
 export function oncePromises(open: () => Promise<Fixture>): void {
   test('once() runs what is ready, says what became of it, and stops', async () => {
@@ -18,7 +18,7 @@ export function oncePromises(open: () => Promise<Fixture>): void {
           if (payload === 'fails') throw new Error('it fails');
         },
       },
-      { hold, poll: '1h' },
+      { hold, poll: '1h', ...FEW },
     );
     expect(await worker.once()).toEqual({ complete: 50, retried: 1, error: 0, cancelled: 0 });
     expect(worker.problem).toMatch(/stopping/);
@@ -29,10 +29,10 @@ export function oncePromises(open: () => Promise<Fixture>): void {
   test('once() of an empty queue ends at once, and so does that of a paused one', async () => {
     const { hold, ...fixture } = await open();
     const queue = fixture.queue({ kinds: { send: {} }, shards: 4 });
-    expect(await queue.work({ send: () => {} }, { hold, poll: '1h' }).once()).toMatchObject({ complete: 0 });
+    expect(await queue.work({ send: () => {} }, { hold, poll: '1h', ...FEW }).once()).toMatchObject({ complete: 0 });
     await queue.pause();
     await queue.enqueue('send', 1);
-    expect(await queue.work({ send: () => {} }, { hold, poll: '1h' }).once()).toMatchObject({ complete: 0 });
+    expect(await queue.work({ send: () => {} }, { hold, poll: '1h', ...FEW }).once()).toMatchObject({ complete: 0 });
     expect(await queue.stats()).toMatchObject({ ready: 1 });
   });
 
@@ -48,7 +48,7 @@ export function oncePromises(open: () => Promise<Fixture>): void {
               await queue.enqueue('send', payload - 1, { key: key ?? '' });
           },
         },
-        { hold, poll: '1h' },
+        { hold, poll: '1h', ...FEW },
       )
       .once();
     expect(result).toMatchObject({ complete: 48 });
@@ -77,7 +77,7 @@ export function oncePromises(open: () => Promise<Fixture>): void {
       { kind: 'send', payload: 2, key: 'k' },
       { kind: 'send', payload: 3, key: 'other' },
     ]);
-    const { complete } = await queue.work({ send: () => {} }, { hold, poll: '1h' }).once();
+    const { complete } = await queue.work({ send: () => {} }, { hold, poll: '1h', ...FEW }).once();
     expect(complete).toBe(1);
     expect(await fixture.job(free)).toMatchObject({ status: 'complete' });
     expect(await fixture.job(behind)).toMatchObject({ status: 'new' });
@@ -111,7 +111,7 @@ export function oncePromises(open: () => Promise<Fixture>): void {
           await goOn.opened;
         },
       },
-      { hold },
+      { hold, ...FEW },
     );
     const ended = worker.once();
     await running.opened;

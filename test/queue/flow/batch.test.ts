@@ -36,7 +36,7 @@ async function working<T>(
 ): Promise<T> {
   const seen: [unknown, unknown][] = [];
   const called = (unit: Unit): void => void seen.push([unit.payload, unit.job.meta?.['batch']]);
-  const workers = [1, 2].map(() => queue.work({ job: run, called }, { concurrency: 10, hold }));
+  const workers = [1, 2].map(() => queue.work({ job: run, called }, { concurrency: 4, hold }));
   try {
     return await body({ seen });
   } finally {

@@ -37,7 +37,7 @@ async function withWorker<T>(
   body: (worker: Worker) => Promise<T>,
   hold: 'lease' | 'transaction' = 'lease',
 ): Promise<T> {
-  const worker = queue.work({ job: handler, other: handler }, { concurrency: 10, hold });
+  const worker = queue.work({ job: handler, other: handler }, { concurrency: 4, hold });
   try {
     return await body(worker);
   } finally {

@@ -63,7 +63,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
         },
         late: () => new Promise((resolve) => setTimeout(resolve, 1)),
       },
-      { hold, poll: '50ms' },
+      { hold, poll: '50ms', concurrency: 3 },
     );
     await until('all have ended', async () => {
       const { new: left, inProgress } = await queue.stats();
@@ -109,7 +109,10 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
           await rows('select from pawl.queue_rescue(pawl.queue_id($1))', [name]);
           return (await queue.get(id)).attempt === 1;
         });
-        const worker = queue.work({ job: () => undefined, late: () => undefined }, { hold, poll: '50ms' });
+        const worker = queue.work(
+          { job: () => undefined, late: () => undefined },
+          { hold, poll: '50ms', concurrency: 3 },
+        );
         await until('it has ended', async () => (await queue.get(id)).status === 'error');
         await worker.stop();
       } else {
@@ -129,7 +132,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     const queue = declare();
     const { id } = await queue.enqueue('job', 1, { attempts: 1 });
     let isDown = true;
-    const options = { hold, poll: '50ms' } as const;
+    const options = { hold, poll: '50ms', concurrency: 3 } as const;
     const job = (): string => {
       if (isDown) throw new Error('down');
       return 'up';

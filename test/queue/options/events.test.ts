@@ -53,7 +53,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
         },
         all: () => 'done',
       },
-      { hold, poll: '50ms' },
+      { hold, poll: '50ms', concurrency: 3 },
     );
     const told = record(worker);
     await until('all have ended', () => told.filter((line) => line.includes(' ended ')).length === ids.length);
@@ -95,7 +95,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
       `update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 second' where queue = pawl.queue_id($1)`,
     );
     const ends: string[] = [];
-    const worker = queue.work({ job: () => undefined }, { hold, lease: '1s', poll: '50ms' });
+    const worker = queue.work({ job: () => undefined }, { hold, lease: '1s', poll: '50ms', concurrency: 3 });
     worker.events.on('ended', ({ job, status, error }) => ends.push(`${job.id} ${status} ${error}`));
     await until('it is told', () => ends.length > 0);
     await worker.stop();

@@ -49,7 +49,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     const ran: unknown[] = [];
     const handler = ({ jobs }: { jobs: readonly { payload: unknown }[] }): void =>
       void ran.push(...jobs.map(({ payload }) => payload));
-    const worker = queue.work({ job: handler, all: handler }, { hold, poll: '100ms' });
+    const worker = queue.work({ job: handler, all: handler }, { hold, poll: '100ms', concurrency: 3 });
     await queue.drain();
     await worker.stop();
     expect(ran.map(String).toSorted()).toEqual(['behind', 'stays']);
@@ -80,7 +80,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
           if (attempt === 1) throw new Error('once');
         },
       },
-      { hold, poll: '50ms' },
+      { hold, poll: '50ms', concurrency: 3 },
     );
     await until('it is complete', async () => (await queue.get(id)).status === 'complete');
     await worker.stop();

@@ -67,7 +67,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
             if (attempt === 1) throw new Error('not yet');
           },
         },
-        { hold, poll: '100ms' },
+        { hold, poll: '100ms', concurrency: 3 },
       );
       await until('all have ended', async () => {
         const { new: left, inProgress } = await queue.stats();
@@ -85,7 +85,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     nth += 1;
     const queue = createQueue(engine, `meta ${nth}`, { kinds: { job: {} } });
     const seen: unknown[] = [];
-    const worker = queue.work({ job: ({ job }) => void seen.push(job.meta) }, { hold });
+    const worker = queue.work({ job: ({ job }) => void seen.push(job.meta) }, { hold, concurrency: 3 });
     await worker.started;
     for (const meta of [{ n: 1 }, undefined, { n: 2 }]) {
       await queue.enqueue('job', null, { meta });

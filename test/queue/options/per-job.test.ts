@@ -88,7 +88,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
             throw new Error('never');
           },
         },
-        { hold, poll: '50ms' },
+        { hold, poll: '50ms', concurrency: 3 },
       );
       for (const [id, attempts, reason] of [
         [own, 4, 'attempt took longer'],

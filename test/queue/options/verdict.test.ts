@@ -53,7 +53,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
           return unit.payload === 'behind' ? undefined : handler(unit);
         },
       },
-      { hold, poll: '50ms' },
+      { hold, poll: '50ms', concurrency: 3 },
     );
     worker.events.on('failed', ({ to }) => failed.push(to));
     await until('it has ended', async () => !['new', 'in-progress'].includes((await queue.get(id)).status));
@@ -114,7 +114,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
       {
         all: (unit) => unit.jobs.filter(({ payload }) => payload === 2).forEach((job) => unit.fail(job, snooze('1h'))),
       },
-      { hold, poll: '50ms' },
+      { hold, poll: '50ms', concurrency: 3 },
     );
     await until('one is delayed', async () => (await queue.stats()).delayed === 1);
     await worker.stop();
