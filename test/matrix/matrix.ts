@@ -17,7 +17,7 @@ export interface Ground<Side> {
 }
 
 /**
- * Meets each move that was left open with every other one; in the usual run, with those that wait, and some of the others.
+ * Meets each move that was left open with every other one; in the usual run, with some. A pair that is left out counts as documented.
  * @returns the pairs that waited, and those that the documents name
  */
 export async function whoWaits<Side>({
@@ -29,7 +29,7 @@ export async function whoWaits<Side>({
   const found = new WaitingTable();
   /** How long a move waits by itself depends on the move alone: one run shows that it ends. */
   const brief = new Set<string>();
-  let quiet = 0;
+  const met = { waiting: 0, quiet: 0 };
   await withPair(async (pair, stage) => {
     const { a, b } = await set(stage);
     for (const first of moves) {
@@ -37,7 +37,11 @@ export async function whoWaits<Side>({
       for (const second of moves) {
         for (const whose of WHOSE) {
           const expected = documented.expect(first.name, second.name, whose);
-          if (expected === 'no' && (quiet += 1) % EVERY_QUIET !== 0) continue;
+          const turn = expected === 'no' ? (met.quiet += 1) % EVERY_QUIET : (met.waiting += 1) % EVERY_WAITING;
+          if (turn !== 0) {
+            found.note(first.name, second.name, whose, expected);
+            continue;
+          }
           const isBrief = expected === 'for a moment';
           const side = whose === 'the same' ? a : b;
           const meet = (): Promise<'yes' | 'no'> => pair.meet(second, side, isBrief && !brief.has(second.name));
@@ -52,7 +56,7 @@ export async function whoWaits<Side>({
   return [found.lines, documented.lines];
 }
 
-/** Plays pairs to their end: all in a long run, otherwise some of those that wait, and fewer of the others. @returns breaches, in words */
+/** Plays pairs to their end: all in a long run, otherwise some of those that wait, and far fewer of the others. @returns breaches, in words */
 export async function playOut<Side>({ part, moves, set, breaches }: Ground<Side>): Promise<string[]> {
   const documented = WaitingTable.read(part);
   const pairs = moves.flatMap((first) =>
@@ -60,8 +64,8 @@ export async function playOut<Side>({ part, moves, set, breaches }: Ground<Side>
   );
   const isWaiting = ([first, second, whose]: (typeof pairs)[number]): boolean =>
     documented.expect(first.name, second.name, whose) !== 'no';
-  const waiting = pairs.filter(isWaiting).filter((_one, index) => index % EVERY_WAITING === 0);
-  const others = pairs.filter((one) => !isWaiting(one)).filter((_one, index) => index % EVERY === 0);
+  const waiting = pairs.filter(isWaiting).filter((_one, index) => index % EVERY_PLAYED.waiting === 0);
+  const others = pairs.filter((one) => !isWaiting(one)).filter((_one, index) => index % EVERY_PLAYED.quiet === 0);
   const found: string[] = [];
   const scenes = [...waiting, ...others].flatMap((one, index) =>
     endings(index, one[0]).map((ending) => [...one, ending] as const),
@@ -85,12 +89,11 @@ const IN_ONE_DATABASE = 40;
 /** For thousands of pairs, one after the other: half a minute of the processor, and far more where others want it, too. */
 export const PATIENT: { readonly timeout: number } = { timeout: LONG ? 900_000 : 600_000 };
 
-/** Of the pairs that do not wait, one in so many meets. */
-const EVERY_QUIET = MODELS ? 1 : 7;
-/** Of the pairs that wait, one in so many is played out in the usual run; `whoWaits` begins each anyway. */
-const EVERY_WAITING = LONG ? 1 : 7;
-/** The same of the pairs that do not wait. */
-const EVERY = LONG ? 1 : 151;
+/** Of the pairs that wait, and of those that do not, one in so many meets. */
+const EVERY_WAITING = MODELS ? 1 : 5;
+const EVERY_QUIET = MODELS ? 1 : 29;
+/** One in so many is played out. */
+const EVERY_PLAYED = { waiting: LONG ? 1 : MODELS ? 7 : 29, quiet: LONG ? 1 : MODELS ? 151 : 601 };
 
 /** All ways to end in a long run, in turns otherwise. */
 function endings<Side>(index: number, { isHalf = false }: Move<Side>): readonly Ending[] {

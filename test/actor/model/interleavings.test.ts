@@ -115,7 +115,7 @@ describe('in every order of raising, claiming and committing', () => {
   // Invariants A5, A7, A9, A10.
   test.each(SCENES)(
     'the actor runs at least once after the last commit, no transaction waits, nothing is left ($ending, before: $raisedBefore, hibernates: $hibernates, rolls back: $rollsBack)',
-    async (scene) => playAll(stage, scene, LONG ? 1 : MODELS ? 53 : 139),
+    async (scene) => playAll(stage, scene, LONG ? 1 : MODELS ? 53 : 311),
     120_000,
   );
 

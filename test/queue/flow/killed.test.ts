@@ -170,7 +170,7 @@ test('J1, J2, J4: a flow, its batches and their callbacks are the same wherever 
   timeout: 120_000,
 }, async () => {
   let points = 0;
-  for (let target = 1; ; target += MODELS ? 1 : 4) {
+  for (let target = 1; ; target += MODELS ? 1 : 7) {
     await eye.client.query(`select setval('public.test_point', 1, false)`);
     await eye.client.query('update public.test_target set n = $1', [target]);
     const before = session.pid;

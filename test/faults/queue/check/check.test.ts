@@ -3,7 +3,7 @@ import { LONG, MODELS } from '../../../support/long.ts';
 import { checkQueue } from './check.ts';
 import { BUGS, simulate } from './simulate.ts';
 
-const LEGAL = LONG ? 200_000 : MODELS ? 10_000 : 1_000;
+const LEGAL = LONG ? 200_000 : MODELS ? 10_000 : 400;
 
 test(`${LEGAL} histories that a queue may leave are accepted`, { timeout: 300_000 }, () => {
   const sizes = { runs: 0, moves: 0, effects: 0, lost: 0 };
