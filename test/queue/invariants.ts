@@ -124,10 +124,12 @@ export async function breaches(client: pg.ClientBase): Promise<string[]> {
 
 /** How many jobs are in each place, for messages and for "everything is done". */
 export async function places(client: pg.ClientBase, queue: number): Promise<Record<string, number>> {
-  const { rows } = await client.query<{ place: string; n: number }>(
-    `with ${PLACES} select p.place, count(*)::int as n from place p
+  // By a name, since it is asked again and again, and planning it takes longer than it does.
+  const { rows } = await client.query<{ place: string; n: number }>({
+    name: 'test.places',
+    text: `with ${PLACES} select p.place, count(*)::int as n from place p
      join pawl.queue_job j on j.shard = p.shard and j.id = p.id where j.queue = $1 group by 1`,
-    [queue],
-  );
+    values: [queue],
+  });
   return Object.fromEntries(rows.map(({ place, n }) => [place, n]));
 }

@@ -205,21 +205,22 @@ class Sampler {
   }
 
   async #look(): Promise<void> {
+    // One connection, as long as it lives: the statement is large, and planned once.
+    const eye = new pg.Pool({ connectionString: this.#url, application_name: 'eye', max: 1 }).on('error', () => {});
     for (let isLast = false; !isLast && this.#found.length === 0; await sleep(isLast ? 0 : SAMPLE_MS)) {
       isLast = this.#isOver;
-      const client = new pg.Client({ connectionString: this.#url, application_name: 'eye' });
-      client.on('error', () => {});
+      const client = await eye.connect().catch(() => undefined);
       try {
-        await client.connect();
-        const found = await this.#withoutErased(await breaches(client));
+        const found = client === undefined ? [] : await this.#withoutErased(await breaches(client));
         if (found.length > 0)
           this.#found.push({ rule: 'every job is in one place', about: found[0] ?? '', story: found });
+        client?.release();
       } catch {
         // The server is being restarted; the next check comes.
-      } finally {
-        await client.end().catch(() => {});
+        client?.release(true);
       }
     }
+    await eye.end();
   }
 
   /** A job that is complete leaves its id in a receipt when it is erased. */
