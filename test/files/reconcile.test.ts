@@ -8,7 +8,6 @@ import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.t
 import { createFiles, type Files, type FilesOptions } from '../../src/files/index.ts';
 import type { StoreFault } from '../../src/testing/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
-import { memoryFolder } from '../support/memory.ts';
 import { bucketStore, diskStore, type TestStore } from './world.ts';
 
 let database: FreshDatabase;
@@ -178,7 +177,7 @@ test('a page that fails ends the call, and `next` says where to continue; togeth
 
 test('a full report says that there is more', async () => {
   // Ten thousand files are made and removed in 0.2 s of the processor in memory, and in 1 to 2 s on a disk.
-  const { files, store } = await on(diskStore(memoryFolder()));
+  const { files, store } = await on(diskStore());
   await files.write('doc', 'x');
   const folder = join(store.content.where, 'objects', '00');
   const names = Array.from({ length: 10_050 }, (_, n) => `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`);

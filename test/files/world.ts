@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { type Content, disk, s3 } from '../../src/files/index.ts';
 import { type FaultyStore, type FaultyStoreOptions, faultyStore } from '../../src/testing/index.ts';
+import { memoryFolder } from '../support/memory.ts';
 
 /** A content store that a test can read and change without the library. */
 export interface TestStore {
@@ -22,8 +22,11 @@ export interface TestStore {
   stop(): Promise<void>;
 }
 
-/** @param inside  an existing folder; default: the system's folder of temporary files */
-export async function diskStore(inside: string = tmpdir()): Promise<TestStore> {
+/**
+ * @param inside  an existing folder; default: one in memory, since what is written is flushed, and a flush takes a disk that others use, too,
+ * a tenth of a second
+ */
+export async function diskStore(inside: string = memoryFolder()): Promise<TestStore> {
   const dir = await mkdtemp(join(inside, 'pawl-test-files-'));
   const path = (name: string): string => join(dir, 'objects', name.slice(0, 2), name);
   return {
