@@ -20,6 +20,9 @@ afterAll(async () => {
   await database.drop();
 });
 
+/** A claim makes 1,000 jobs ready, and of each of its keys so many more. */
+const MORE = 1100;
+
 const kinds = { update: { coalesce: 'all' }, single: {} } as const;
 
 function newQueue(name: string): Queue<typeof kinds> {
@@ -41,7 +44,7 @@ describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
     // More jobs than one claim makes ready, so that several claims take part.
     const keys = Array.from({ length: 20 }, (_, n) => `key ${n}`);
     const runAt = new Date(Date.now() + 1500);
-    const jobs = Array.from({ length: 3000 }, (_, n) => ({
+    const jobs = Array.from({ length: 2 * MORE }, (_, n) => ({
       kind: 'update' as const,
       payload: { n },
       key: keys[n % keys.length],
@@ -60,12 +63,12 @@ describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
       const soon = Date.now() + 300;
       // More jobs than one claim makes ready, and due before the one that matters.
       const others = { kind: 'single', payload: null, priority: 10, runAt: new Date(soon) } as const;
-      await queue.enqueueMany(Array.from({ length: 2500 }, () => others));
+      await queue.enqueueMany(Array.from({ length: MORE }, () => others));
       const hot = { kind: 'update', payload: null, key: 'hot', priority: 5, runAt: new Date(soon + 1) } as const;
       const [first = ''] = await queue.enqueueMany([
         { kind, payload: null, key: 'k', priority: 5, runAt: new Date(soon + 100) },
         // A key with more due jobs than one claim makes ready.
-        ...Array.from({ length: 2500 }, () => hot),
+        ...Array.from({ length: MORE }, () => hot),
       ]);
       await until('all are due', () => Date.now() > soon + 200);
       const second = await queue.enqueue(kind, null, { key: 'k', priority: -10, runAt: new Date(0) });
@@ -78,7 +81,7 @@ describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
       };
       const worker = queue.work({ update: note, single: note }, { hold, concurrency: 4, poll: '50ms' });
       await until('both have run', () => seen.length === 2, 20_000);
-      await until('the hot key has run', () => hots.length === 2501, 20_000);
+      await until('the hot key has run', () => hots.length === MORE + 1, 20_000);
       await worker.stop();
       expect(seen).toEqual([first, second.id]);
       expect(hots.at(-1)).toBe(Number(last.id));
