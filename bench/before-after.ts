@@ -2,6 +2,7 @@ import { BULK } from './harness/bulk.ts';
 import { type Bench, type Context, inDatabase, interleave, type Measure } from './harness/context.ts';
 import { atLeast, atMost, type Bar, percentile, ratio } from './harness/figures.ts';
 import { takePickups } from './harness/pickups.ts';
+import { processorMs } from './harness/processor.ts';
 import { vacuum } from './harness/server.ts';
 import type { Side } from './harness/side.ts';
 
@@ -9,6 +10,7 @@ const FULL = { drain: 300_000, keys: 3000, transaction: 20_000, pickups: 300 };
 const QUICK = { drain: 20_000, keys: 200, transaction: 3000, pickups: 50 };
 const WARM_UP = 20;
 const GAP_MS = [8, 24] as const;
+const UNITS = { drain: 'jobs/s', enqueue: 'jobs/s', drain_cpu: 'µs/job', enqueue_cpu: 'µs/job' };
 
 /** What is drained: how many jobs, of how many keys, under which profile of the side. */
 interface Load {
@@ -43,8 +45,11 @@ export const beforeAfter: Bench = async (context) => {
     });
     for (const what of ['drain', 'enqueue']) {
       bars[`${name}_${what}`] = atLeast(0.97, ratio(series.of('after', what), series.of('before', what)));
+      const cost = `${what}_cpu`;
+      if (series.of('after', cost).length === 0) continue;
+      bars[`${name}_${cost}`] = atMost(1.03, ratio(series.of('after', cost), series.of('before', cost)));
     }
-    for (const [what, figure] of Object.entries(series.figures({ drain: 'jobs/s', enqueue: 'jobs/s' }))) {
+    for (const [what, figure] of Object.entries(series.figures(UNITS))) {
       Object.assign(figures, { [`${name}_${what}`]: figure });
     }
   }
@@ -56,15 +61,34 @@ export const beforeAfter: Bench = async (context) => {
   return { figures: { ...figures, ...pickups.figures({ pickup_p50: 'ms' }) }, bars };
 };
 
-/** Jobs per second: enqueued in bulk, then drained by one worker process. */
+/** Jobs per second, enqueued in bulk, then drained by one worker process; and microseconds of processor time a job, of that process and the server. */
 function drain(context: Context, side: Side, { profile, count, keys }: Load): Promise<Record<string, number>> {
   return inDatabase(context, side, profile, async (url) => {
-    const enqueued = await side.call('enqueue', { count, ...(keys !== undefined && { keys }), ...BULK });
+    const enqueue = { count, ...(keys !== undefined && { keys }), ...BULK };
+    const enqueued = await costOf(context, side, () => side.call('enqueue', enqueue));
     await vacuum(url);
     await context.server.checkpoint();
-    const drained = await side.call('drain', { count });
-    return { enqueue: (count / enqueued.ms) * 1000, drain: (count / drained.ms) * 1000 };
+    const drained = await costOf(context, side, () => side.call('drain', { count }));
+    return {
+      enqueue: (count / enqueued.ms) * 1000,
+      drain: (count / drained.ms) * 1000,
+      ...(enqueued.cpuMs !== undefined && { enqueue_cpu: (enqueued.cpuMs / count) * 1000 }),
+      ...(drained.cpuMs !== undefined && { drain_cpu: (drained.cpuMs / count) * 1000 }),
+    };
   });
+}
+
+/** What a command answers, with the processor time that the side and the server took for it, where that can be told. */
+async function costOf(
+  { server: { pid } }: Context,
+  side: Side,
+  run: () => Promise<{ readonly ms: number }>,
+): Promise<{ readonly ms: number; readonly cpuMs: number | undefined }> {
+  if (pid === undefined) return { ...(await run()), cpuMs: undefined };
+  const spent = async (): Promise<number> => (await processorMs(pid)) + (await processorMs(side.pid));
+  const before = await spent();
+  const { ms } = await run();
+  return { ms, cpuMs: (await spent()) - before };
 }
 
 /** Milliseconds from just before the enqueue call in one process to the handler's start in another, idle one. */

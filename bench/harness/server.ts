@@ -1,3 +1,6 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 
@@ -7,15 +10,24 @@ const SESSIONS_END_MS = 5000;
 /** The Postgres server that all sides share. */
 export class Server implements AsyncDisposable {
   readonly version: string;
+  /** Of its main process; undefined where it is not our own, or /proc is not there. */
+  readonly pid: number | undefined;
   private readonly url: string;
   private readonly admin: pg.Client;
   private readonly stop: () => Promise<void>;
   private created = 0;
   private readonly templates: Map<string, string> = new Map();
 
-  private constructor(url: string, version: string, admin: pg.Client, stop: () => Promise<void>) {
+  private constructor(
+    url: string,
+    version: string,
+    pid: number | undefined,
+    admin: pg.Client,
+    stop: () => Promise<void>,
+  ) {
     this.url = url;
     this.version = version;
+    this.pid = pid;
     this.admin = admin;
     this.stop = stop;
   }
@@ -26,15 +38,17 @@ export class Server implements AsyncDisposable {
    */
   static async start(): Promise<Server> {
     const given = process.env.BENCH_DATABASE_URL;
-    const found = given === undefined ? await startEmbedded() : { url: given, stop: async () => {} };
-    const { url } = found;
+    const found =
+      given === undefined ? await startEmbedded() : { url: given, dataDir: undefined, stop: async () => {} };
+    const { url, dataDir } = found;
     const stop = (): Promise<void> => found.stop();
     try {
       const admin = new pg.Client(url);
       await admin.connect();
       await refuseUnlessDurable(admin);
       const { rows } = await admin.query<{ server_version: string }>('show server_version');
-      return new Server(url, rows[0]?.server_version ?? 'unknown', admin, stop);
+      const pid = dataDir === undefined || !existsSync('/proc/self/stat') ? undefined : await mainProcess(dataDir);
+      return new Server(url, rows[0]?.server_version ?? 'unknown', pid, admin, stop);
     } catch (error) {
       await stop();
       throw error;
@@ -128,6 +142,7 @@ interface Preparation {
 
 interface EmbeddedServer {
   readonly url: string;
+  readonly dataDir: string;
   stop(): Promise<void>;
 }
 
@@ -139,6 +154,11 @@ async function startEmbedded(): Promise<EmbeddedServer> {
     startEmbedded: (options: { settings: Record<string, string> }) => Promise<EmbeddedServer>;
   };
   return start({ settings: { max_wal_size: '8GB' } });
+}
+
+/** The first line of its lock file. */
+async function mainProcess(dataDir: string): Promise<number> {
+  return Number.parseInt(await readFile(join(dataDir, 'postmaster.pid'), 'utf8'), 10);
 }
 
 async function refuseUnlessDurable(admin: pg.Client): Promise<void> {

@@ -41,6 +41,12 @@ export class Side implements AsyncDisposable {
     if (this.child.stdout) createInterface({ input: this.child.stdout }).on('line', (line) => this.receive(line));
   }
 
+  /** Of its process. */
+  get pid(): number {
+    if (this.child.pid === undefined) throw new Error(`the ${this.name} side could not be started`);
+    return this.child.pid;
+  }
+
   /** Sends one command and waits for its answer. Several may be under way. */
   call<N extends CommandName>(
     name: N,
