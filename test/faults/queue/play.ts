@@ -207,6 +207,8 @@ class Sampler {
   async #look(): Promise<void> {
     // One connection, as long as it lives: the statement is large, and planned once.
     const eye = new pg.Pool({ connectionString: this.#url, application_name: 'eye', max: 1 }).on('error', () => {});
+    // Where the server is restarted during a check, the pool does not listen.
+    eye.on('connect', (client) => client.on('error', () => {}));
     for (let isLast = false; !isLast && this.#found.length === 0; await sleep(isLast ? 0 : SAMPLE_MS)) {
       isLast = this.#isOver;
       const client = await eye.connect().catch(() => undefined);
