@@ -326,7 +326,7 @@ export class Files implements AsyncDisposable {
       to,
       found,
       async (row, transfer) => {
-        const { stream, check } = await this.#reader.fromStore(row, all, transfer);
+        const { stream, check } = await this.#reader.withinCall(row, all, transfer);
         return verified(stream, row, all, check);
       },
       change,

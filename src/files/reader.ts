@@ -122,22 +122,26 @@ export class Reader {
   }
 
   /** Opens bytes in the content store, within the time limit for a first byte. */
-  readonly fromStore: Open = (version, blocks, transfer) => {
+  readonly fromStore: Open = async (version, blocks, transfer) => {
     const { breaker } = this.#guarded;
-    return breaker.begin(async () => {
-      transfer.expect('store', this.#guarded.budget.firstByteMs);
-      const part = { ...blocks, isWhole: blocks.start === 0 && blocks.end === version.size };
-      const opening = this.#guarded.content.get(version.object, part, { signal: transfer.signal });
-      // A body that comes after the transfer has ended is closed.
-      opening.then((body) => transfer.signal.aborted && body.destroy()).catch(() => {});
-      const stream = await transfer.wait(opening);
-      transfer.expect('neither', Infinity);
-      const ended = (error?: unknown): void => {
-        if (error instanceof StoreUnavailable) breaker.failed();
-        else if (error === undefined) breaker.succeeded();
-      };
-      return { stream, check: 'hash', ended };
-    });
+    const body = await breaker.begin(() => this.withinCall(version, blocks, transfer));
+    const ended = (error?: unknown): void => {
+      if (error instanceof StoreUnavailable) breaker.failed();
+      else if (error === undefined) breaker.succeeded();
+    };
+    return { ...body, ended };
+  };
+
+  /** The same within a call that the circuit breaker has let through already: of a probe, it would refuse the rest. */
+  readonly withinCall: Open = async (version, blocks, transfer) => {
+    transfer.expect('store', this.#guarded.budget.firstByteMs);
+    const part = { ...blocks, isWhole: blocks.start === 0 && blocks.end === version.size };
+    const opening = this.#guarded.content.get(version.object, part, { signal: transfer.signal });
+    // A body that comes after the transfer has ended is closed.
+    opening.then((body) => transfer.signal.aborted && body.destroy()).catch(() => {});
+    const stream = await transfer.wait(opening);
+    transfer.expect('neither', Infinity);
+    return { stream, check: 'hash' };
   };
 
   /** Adds to an error which version it is about. */

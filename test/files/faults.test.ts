@@ -315,6 +315,24 @@ describe('a store that fails', () => {
     },
   );
 
+  test('is tried again by a copy that it does not make itself', async () => {
+    const { files, store } = await onBucket({ limits: { firstByte: 200, idle: 200, total: 500 } });
+    // As for an object that is too large for the store to copy.
+    store.content.copy = () => Promise.resolve(false);
+    await files.write('doc', 'x');
+    store.server.fault('unavailable', { operation: 'GetObject', key: 'objects/' });
+    for (let nth = 0; nth < 5; nth += 1) await expect(files.copy('doc', 'other')).rejects.toThrow(StoreUnavailable);
+    await expect(files.copy('doc', 'other')).rejects.toThrow(/the next call to it is allowed in/);
+    store.server.mend();
+    await until('the store is tried again', () =>
+      files.copy('doc', 'other').then(
+        () => true,
+        () => false,
+      ),
+    );
+    expect(String(await readAll((await files.read('other')).stream))).toBe('x');
+  });
+
   // Invariant F5.
   test('an object whose put arrives after its deletion is deleted once more', async () => {
     const limits = { firstByte: 500, idle: 500, total: 1000 };
