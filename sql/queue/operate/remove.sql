@@ -246,6 +246,10 @@ begin
   delete from pawl.queue_group_note n where n.queue = p_queue and not exists (
     select 1 from pawl.queue_grouped g where g.shard = n.shard and g.queue = n.queue and g.group_name = n.group_name);
   delete from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp();
-  update pawl.queue_definition d set removed_at = clock_timestamp(), paused_at = null, paused_parts = null, schedules_version = null, suspects = '{}' where d.id = p_queue;
+  update pawl.queue_definition d set removed_at = clock_timestamp(), paused_at = null, paused_parts = null, schedules_version = null, suspects = '{}',
+    -- An enqueue that is under way may have found the rows that go here, and bring the queue back.
+    own_letters = d.own_letters or exists (select 1 from pawl.queue_own_letter o where o.queue = p_queue)
+  where d.id = p_queue;
+  delete from pawl.queue_own_letter o where o.queue = p_queue;
   return json_build_object('schedules', v_schedules, 'subscriptions', v_subscriptions, 'batches', v_batches);
 end $$;

@@ -37,6 +37,7 @@ create table pawl.queue_definition (
   schedules_version bigint,                   -- of the set of schedules that was declared last
   suspects    bigint[] not null default '{}', -- jobs that dead workers of that hold ran and that are not charged for it yet
   created_at  timestamptz not null default clock_timestamp(),
+  own_letters boolean not null default false, -- it was removed, and had rows in queue_own_letter
   removed_at  timestamptz                     -- it is there no more unless it was used since: see remove.sql
 );
 
@@ -85,7 +86,7 @@ create table pawl.queue_expiry (
 );
 
 -- Queues that have had a job with an onError of its own: only of their jobs that end in error the options are looked at. A row for each
--- transaction that found none.
+-- transaction that found none. Of a queue that was removed, its definition says so.
 create table pawl.queue_own_letter (
   queue  smallint not null
 );

@@ -9,10 +9,10 @@ language plpgsql /* planner: loop */ as $$
 declare
   v_own smallint[];
 begin
-  if not exists (select 1 from pawl.queue_kind k where k.on_error is not null) and not exists (select 1 from pawl.queue_own_letter) then
+  v_own := array(select o.queue from pawl.queue_own_letter o union select d.id from pawl.queue_definition d where d.own_letters);
+  if v_own = '{}' and not exists (select 1 from pawl.queue_kind k where k.on_error is not null) then
     return;
   end if;
-  v_own := array(select distinct o.queue from pawl.queue_own_letter o);
   perform pawl.queue_add(l.queue, l.shard, l.n, l.kinds, '{0}', l.payloads, l.keys) from (
     select d.queue, d.shard, count(*)::int as n, array_agg(d.letter order by d.id) as kinds,
       case when count(d.key) > 0 then array_agg(d.key order by d.id) end as keys,

@@ -125,7 +125,9 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     sql: [['queue_add_waiting', /select pawl\.queue_never\(\)/, 'select clock_timestamp()']],
   },
   'a callback is enqueued twice': { script: TWICE },
-  'a dead letter is forgotten': { sql: [['queue_dead_letters', /if not exists \(.*?\) then/, 'if true then']] },
+  'a dead letter is forgotten': {
+    sql: [['queue_dead_letters', /if v_own = '\{\}' and not exists \(.*?\) then/, 'if true then']],
+  },
   'places are not counted': { sql: [['queue_admit_groups', /p_places - w\.taken/, 'p_places']] },
   'two are outstanding': {
     sql: [

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Cancelled, Conflict, LockNotAvailable, NotFound } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
-import { createQueue, createQueueAdmin, createTopic, type Queue } from '../../../src/queue/index.ts';
+import { createQueue, createQueueAdmin, createTopic, type Queue, type Unit } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
@@ -32,7 +32,7 @@ function newQueue(name = `remove ${(nth += 1)}`): Any {
   return createQueue(engine, name, { kinds, retry: { attempts: 3 } });
 }
 
-async function run(queue: Any, handler: () => unknown = () => 'done'): Promise<void> {
+async function run(queue: Any, handler: (unit: Unit) => unknown = () => 'done'): Promise<void> {
   const worker = queue.work({ job: handler, once: handler });
   await queue.drain();
   await worker.stop();
@@ -97,6 +97,26 @@ test('what had only jobs that are unique for ever is gone, too, after its histor
   await session.client.query('delete from pawl.queue_receipt where queue = $1', [id]);
   expect(await createQueueAdmin(engine).remove(queue.name)).toMatchObject({ jobs: 2 });
   expect(await rowsOf(id)).toEqual({ queue_kind: 2 });
+});
+
+test('of jobs with an onError of their own nothing is left, and one that is enqueued meanwhile leaves its letter', async () => {
+  const queue = newQueue();
+  const id = await idOf(queue);
+  const admin = createQueueAdmin(engine);
+  const options = { attempts: 1, onError: 'job' } as const;
+  await queue.enqueue('job', 1, options);
+  await run(queue);
+  await engine.transaction(async (tx) => {
+    await queue.enqueue('job', 2, { ...options, tx });
+    await admin.remove(queue.name);
+    expect(await rowsOf(id)).toEqual({ queue_kind: 2 });
+  });
+  const told: unknown[] = [];
+  await run(queue, ({ payload }) => {
+    told.push(payload);
+    if (payload === 2) throw new Error('down');
+  });
+  expect(told).toEqual([2, expect.objectContaining({ payload: 2, error: expect.stringContaining('down') })]);
 });
 
 test('its paused parts go with it, and a queue that comes back works on all of its jobs', async () => {
