@@ -150,9 +150,37 @@ begin
   if v_busy is not null then
     v_moved := pawl.queue_park(p_queue, p_shard, v_busy);
   end if;
+  v_moved := v_moved + pawl.queue_remove_orphans(p_queue, p_shard, v_free, case when v_related then 10000 else 1 end);
   if v_related and v_free is not null then
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
     from unnest(v_free) u (key) where u.key not in (select g.key from pawl.queue_next_units(p_queue, p_shard, v_free) g);
   end if;
   return v_moved;
+end $$;
+
+-- Removes jobs of free keys that are not in queue_job, since something other than Pawl has deleted rows: in a claim whose transaction stays open,
+-- what queue_drop_orphans does would be undone. It looks at the next p_most of each key, a unit of them at most. The keys go on. Answers how many
+-- there were. The caller has their locks.
+create or replace function pawl.queue_remove_orphans(p_queue smallint, p_shard smallint, p_keys text[], p_most int) returns bigint
+language plpgsql /* planner: loop */ as $$
+declare
+  v_keys text[];
+begin
+  with ready as (
+    delete from pawl.queue_ready r where r.ctid = any (array(
+      select x.tid from unnest(p_keys) u (key) cross join lateral (
+        select r.ctid as tid, r.id from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue and r.key = u.key order by r.id limit p_most) x
+      where not exists (select 1 from pawl.queue_job j where j.shard = p_shard and j.id = x.id))) returning r.key
+  ), parked as (
+    delete from pawl.queue_parked p where p.ctid = any (array(
+      select x.tid from unnest(p_keys) u (key) cross join pawl.queue_kind k cross join lateral (
+        select p.ctid as tid, p.id from pawl.queue_parked p
+        where p.shard = p_shard and p.queue = p_queue and p.key = u.key and p.kind = k.id order by p.id limit p_most) x
+      where k.queue = p_queue and not exists (select 1 from pawl.queue_job j where j.shard = p_shard and j.id = x.id))) returning p.key
+  )
+  select array_agg(g.key) into v_keys from (select r.key from ready r union all select p.key from parked p) g;
+  perform pawl.queue_promote_head(p_queue, p_shard, k.key, k.epoch) from pawl.queue_key k
+  where k.shard = p_shard and k.queue = p_queue and k.key = any (v_keys) and not k.held
+    and not exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue and r.key = k.key and r.epoch = k.epoch);
+  return coalesce(cardinality(v_keys), 0);
 end $$;

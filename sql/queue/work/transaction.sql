@@ -140,14 +140,16 @@ begin
           raise exception using errcode = 'PW000';
         elsif found then
           delete from pawl.queue_ready r where r.ctid = v_row.tid;
-          return (
+          return coalesce((
             select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
               '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s%s%s}',
               c.id, j.id, j.kind, v_row.attempt + 1, pawl.queue_origin(j.created_at, j.options, j.group_name), j.payload::text,
               c.id, gen_random_uuid(), j.priority, j.id, to_json(p_now), ',"blockedBy":"' || v_blocked_by || '"',
               ',"pausedParts":' || (select d.paused_parts from pawl.queue_definition d where d.id = p_queue))
             from pawl.queue_job j cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c
-            where j.shard = p_shard and j.id = v_row.id);
+            where j.shard = p_shard and j.id = v_row.id),
+            -- Something other than Pawl has deleted the job: its row is gone, too, once this is committed.
+            '{"runs":[],"keys":[],"seen":1,"again":true}');
         end if;
       exception when sqlstate 'PW000' then
         return pawl.queue_blocked_by_run();

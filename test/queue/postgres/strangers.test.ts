@@ -194,3 +194,41 @@ test('rows that another session has deleted keep no other job of their shard or 
     expect(await session.one('select count(*)::int from pawl.queue_key where queue = $1', [queue])).toBe(0);
   }
 });
+
+test.each([
+  ['lease', 'without a key', {}, undefined],
+  ['lease', 'of a key', {}, 'k'],
+  ['lease', 'of a unit', { coalesce: 'all' }, 'k'],
+  ['transaction', 'without a key', {}, undefined],
+  ['transaction', 'of a key', {}, 'k'],
+  ['transaction', 'of a unit', { coalesce: 'all' }, 'k'],
+] as const)(
+  'a worker passes over jobs that another session has deleted, and gives no job the payload of another one: %s, %s',
+  async (hold, _, kind, key) => {
+    const { database, engine } = await fresh();
+    const session = await openSession(database.url);
+    const queue = createQueue(engine, 'orphans', { kinds: { work: kind } });
+    const add = (n: number): Promise<readonly string[]> =>
+      queue.enqueueMany(Array.from({ length: n }, (__, nth) => ({ kind: 'work', payload: nth, key }) as const));
+    // In the middle of what is claimed together, at its beginning, and alone.
+    const ids = [...(await add(6)), ...(await add(3)), ...(await add(1))];
+    const gone = [2, 6, 9].map((at) => ids[at] ?? '');
+    await session.client.query('delete from pawl.queue_job where id = any ($1)', [gone]);
+    const ran: (readonly [string, unknown])[] = [];
+    const worker = queue.work(
+      { work: ({ jobs }) => void ran.push(...jobs.map(({ id, payload }) => [id, payload] as const)) },
+      { hold, concurrency: 2, poll: '50ms' },
+    );
+    const errors: unknown[] = [];
+    worker.events.on('error', (error) => errors.push(error));
+    onTestFinished(() => worker.stop({ timeout: 0 }));
+    await until('the others have run', () => Promise.resolve(ran.length >= 7));
+    await queue.drain();
+    expect(ran.toSorted(([a], [b]) => Number(a) - Number(b))).toEqual(
+      [0, 1, 3, 4, 5, 7, 8].map((at) => [ids[at], at < 6 ? at : at - 6]),
+    );
+    expect(errors).toEqual([]);
+    expect(await breaches(session.client)).toEqual([]);
+    expect(await session.one('select count(*)::int from pawl.queue_key')).toBe(0);
+  },
+);

@@ -146,9 +146,9 @@ begin
     select o.created_at, o.options, o.group_name, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
 end $$;
 
--- Some of the jobs that were just claimed under p_epoch are not in queue_job: something other than Pawl has deleted rows. Their other
--- rows go with their claims, the remaining jobs are given back as they were, and the keys go on: no claim meets the missing ones again.
--- A warning in the server's log says so.
+-- Some of the jobs that were just claimed are not in queue_job: something other than Pawl has deleted rows. Their other rows go with their
+-- claims, the remaining jobs are given back as they were, and the keys go on: no claim meets the missing ones again. The claims are those of
+-- p_now, with numbers above p_epoch, under which keys are held. A warning in the server's log says so.
 create or replace function pawl.queue_drop_orphans(
   p_queue smallint, p_shard smallint, p_worker bigint, p_epoch bigint, p_now timestamptz, p_keys text[]
 ) returns void

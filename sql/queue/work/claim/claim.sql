@@ -29,6 +29,7 @@ declare
   v_one record;
   v_claim bigint;
   v_process uuid;
+  v_answer text;
 begin
   if v_state = 'paused' then
     return '{"paused":true,"runs":[],"keys":[],"seen":0}';
@@ -53,14 +54,19 @@ begin
       v_process := gen_random_uuid();
       insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
       values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_one.attempt + 1, false, int8multirange(int8range(v_one.id, v_one.id + v_one.n)));
-      return (
-        select format('{"runs":[{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
-          '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s}}',
-          v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1,
-          case when v_one.n = 1 or min(j.group_name) is null then pawl.queue_origin(min(j.created_at), min(j.options::text)::json, min(j.group_name))
-            else pawl.queue_run_origin(p_shard, v_one.id, v_one.n) end,
-          string_agg(j.payload::text, ',' order by j.id), v_claim, v_process, v_one.priority, v_one.id)
-        from pawl.queue_job j where j.shard = p_shard and j.id >= v_one.id and j.id < v_one.id + v_one.n);
+      select format('{"runs":[{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
+        '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s}}',
+        v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1,
+        case when v_one.n = 1 or min(j.group_name) is null then pawl.queue_origin(min(j.created_at), min(j.options::text)::json, min(j.group_name))
+          else pawl.queue_run_origin(p_shard, v_one.id, v_one.n) end,
+        string_agg(j.payload::text, ',' order by j.id), v_claim, v_process, v_one.priority, v_one.id)
+      into v_answer
+      from pawl.queue_job j where j.shard = p_shard and j.id >= v_one.id and j.id < v_one.id + v_one.n having count(*) = v_one.n;
+      if v_answer is null then
+        perform pawl.queue_drop_orphans(p_queue, p_shard, p_worker, v_claim - 1, v_now, '{}');
+        return pawl.queue_claim(p_queue, p_shard, p_worker, p_limit, p_slots, p_rows, p_chain, p_priority, p_after, p_offer, p_channel, p_kinds, p_upto);
+      end if;
+      return v_answer;
     end if;
   elsif v_near.rows = 0 then
     if p_offer is not null then
@@ -126,6 +132,10 @@ begin
   if v_taken > 0 then
     select r.runs, r.processes, r.alone into v_runs, v_processes, v_alone from pawl.queue_start_runs(p_queue, p_shard, p_worker, p_now,
       v_pick.tids, v_pick.firsts, v_pick.ns, v_pick.takes, v_pick.kinds, v_pick.attempts, v_pick.losts, v_pick.alones) r;
+    if v_runs is null then
+      perform pawl.queue_drop_orphans(p_queue, p_shard, p_worker, 0, p_now, '{}');
+      return pawl.queue_claim(p_queue, p_shard, p_worker, p_limit, p_slots, p_rows, p_chain, p_priority, p_after, null, null, p_kinds, p_upto);
+    end if;
   end if;
 
   -- 3. Jobs with a key.

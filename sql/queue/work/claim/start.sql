@@ -1,8 +1,8 @@
 -- Starting jobs without a key: their claims, and what the worker learns of them.
 
 -- Takes jobs without a key, which queue_claim_many has picked and locked: p_take jobs of the p_n of each row. p_losts and p_alones may be null:
--- none was lost, none is to start at once. "runs", "processes" and "alone" are what the claim answers, with commas between, or null. Under the
--- planner settings of its caller.
+-- none was lost, none is to start at once. "runs", "processes" and "alone" are what the claim answers, with commas between, or null; no "runs":
+-- some of the jobs are not in queue_job, see queue_drop_orphans. Under the planner settings of its caller.
 create or replace function pawl.queue_start_runs(
   p_queue smallint, p_shard smallint, p_worker bigint, p_now timestamptz, p_tids tid[], p_lo bigint[], p_n int[], p_take int[],
   p_kinds smallint[], p_attempts smallint[], p_losts smallint[], p_alones boolean[], out runs text, out processes text, out alone text
@@ -32,19 +32,20 @@ begin
   )
   select
     -- format() takes half as long as concat() here: each piece of text is an argument of that, too.
-    (select string_agg(format('{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}',
+    (select case when count(o.payloads) = count(*) then string_agg(format('{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}',
         p.claim, r.lo, r.take, r.kind, r.attempt + 1,
         -- Of the first: the jobs of a run have the same, and a job with options is no run.
         case when r.take = 1 or o.group_name is null then pawl.queue_origin(o.created_at, o.options, o.group_name)
           else pawl.queue_run_origin(p_shard, r.lo, r.take) end,
-        case when r.take = 1 then o.payload::text else (
-          select string_agg(j.payload::text, ',') from (
-            select j.payload from pawl.queue_job j where j.shard = p_shard and j.id >= r.lo and j.id < r.lo + r.take order by j.id
-          ) j) end), ',' order by r.ord)
+        o.payloads), ',' order by r.ord) end
       from run r
       join part p on p.attempt = r.attempt and p.lost = r.lost and p.alone = r.alone and p.apart = r.apart
       left join lateral (
-        select o.created_at, o.options, o.group_name, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = r.lo offset 0) o on true),
+        select o.created_at, o.options, o.group_name, case when r.take = 1 then o.payload::text else (
+            select string_agg(j.payload::text, ',') from (
+              select j.payload from pawl.queue_job j where j.shard = p_shard and j.id >= r.lo and j.id < r.lo + r.take order by j.id
+            ) j having count(*) = r.take) end as payloads
+        from pawl.queue_job o where o.shard = p_shard and o.id = r.lo offset 0) o on true),
     string_agg(format('"%s":"%s"', p.claim, p.process), ','), string_agg(p.claim::text, ',') filter (where p.alone)
   into runs, processes, alone
   from part p;
