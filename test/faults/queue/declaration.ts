@@ -16,6 +16,7 @@ export const ATTEMPTS = {
   replaced: 6,
   saved: 6,
   letter: 6,
+  own: 6,
   called: 6,
   batched: 6,
   book: 2,
@@ -51,6 +52,8 @@ const KINDS: Kinds = {
   replaced: { unique: { by: 'key', while: 'waiting', replace: true }, timeout: timeoutOf('replaced') },
   /** Dead letters of `fragile`, which have no orders. */
   letter: { timeout: timeoutOf('letter') },
+  /** Dead letters of jobs that name this kind for them, whatever their own kind says. */
+  own: { timeout: timeoutOf('own') },
   /** What batches call. */
   called: { timeout: timeoutOf('called') },
 };

@@ -99,6 +99,12 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     operations: [group(4, () => job('plain', null), { as: 'batch', callback: 1000 })],
   }),
   'a dead letter is forgotten': () => ({ operations: each(3, () => job('fragile', null, { how: 'refuse' })) }),
+  'what a job says of its letter is forgotten': () => ({
+    operations: each(3, (nth) => ({
+      ...job(nth === 0 ? 'fragile' : 'plain', null, { how: 'refuse' }),
+      onError: 'own',
+    })),
+  }),
   // They end one after another: each end lets more begin than its own place.
   'places are not counted': () => ({
     operations: [several(6, (nth) => ({ ...job('plain', null, { ms: 800 + 400 * nth }), tenant: 't1' }))],

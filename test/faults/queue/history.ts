@@ -106,6 +106,8 @@ export interface Job {
   readonly n: number;
   /** The job that it is the dead letter of. */
   readonly letterOf?: string | null | undefined;
+  /** The kind that it names for its own dead letters. */
+  readonly onError?: string | null | undefined;
   readonly kind: KindName;
   readonly key: string | null;
   readonly tenant?: string | null | undefined;

@@ -3,6 +3,7 @@ import { drawFaults, type FaultName, USUAL } from '../fault.ts';
 import type { Plan } from '../plan.ts';
 import type { KindName, Manner, Orders } from './declaration.ts';
 import { type ByHand, HandDraw } from './hands/hand.ts';
+import { namesLetter } from './letters.ts';
 
 export type Hold = 'lease' | 'transaction';
 
@@ -63,6 +64,8 @@ export interface NewJob {
   readonly tag?: string | undefined;
   /** The group of the job, as the queue calls it. */
   readonly tenant?: string | undefined;
+  /** The kind of its dead letter, in place of that of its kind. */
+  readonly onError?: 'own' | undefined;
   readonly orders: Orders;
 }
 
@@ -162,8 +165,18 @@ function drawProducers(seed: number, shape: Shape): Operation[][] {
     const last = new Draw(seed, `tenants ${producer}`);
     const enqueues = drawn.map((each) => ({ ...each, jobs: each.jobs.map((job) => ofTenant(last, job)) }));
     const operations = addByHand(seed, producer, enqueues, () => (number += 1), shape);
-    return addReplacing(new Draw(seed, `replaced ${producer}`), operations, () => (number += 1), shape);
+    const all = addReplacing(new Draw(seed, `replaced ${producer}`), operations, () => (number += 1), shape);
+    const letters = new Draw(seed, `letters ${producer}`);
+    return all.map((operation) => nameLetters(letters, operation));
   });
+}
+
+function nameLetters(draw: Draw, operation: Operation): Operation {
+  if ('hand' in operation) return operation;
+  return {
+    ...operation,
+    jobs: operation.jobs.map((job) => (namesLetter(draw, job) ? { ...job, onError: 'own' } : job)),
+  };
 }
 
 /** A half of the jobs without a key has a tenant. */
@@ -284,7 +297,18 @@ function drawJob(draw: Draw, n: number, shape: Shape): NewJob {
   const { hasVersions, isRelated } = shape;
   const related = isRelated ? { sync: 4, last: 2, update: 3 } : { sync: 0, last: 0, update: 0 };
   const newer = hasVersions ? 0.3 : 0;
-  const none = { only: 0, waiting: 0, throttled: 0, replaced: 0, saved: 0, letter: 0, called: 0, batched: 0, book: 0 };
+  const none = {
+    only: 0,
+    waiting: 0,
+    throttled: 0,
+    replaced: 0,
+    saved: 0,
+    letter: 0,
+    own: 0,
+    called: 0,
+    batched: 0,
+    book: 0,
+  };
   const kind = draw.weighted<KindName>({ plain: 10, timed: 2, create: 1, fragile: 1, newer, ...related, ...none });
   return drawJobOf(draw, n, kind, shape);
 }

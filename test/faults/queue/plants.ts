@@ -65,6 +65,7 @@ export const PLANTS = [
   'a child does not wait for its parents',
   'a callback is enqueued twice',
   'a dead letter is forgotten',
+  'what a job says of its letter is forgotten',
   'two are outstanding',
   'places are not counted',
   'two wait',
@@ -127,6 +128,9 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   'a callback is enqueued twice': { script: TWICE },
   'a dead letter is forgotten': {
     sql: [['queue_dead_letters', /if v_own = '\{\}' and not exists \(.*?\) then/, 'if true then']],
+  },
+  'what a job says of its letter is forgotten': {
+    sql: [['queue_dead_letters', /coalesce\(\(select o\.id from .*? 'onError'\), k\.on_error\)/, 'k.on_error']],
   },
   'places are not counted': { sql: [['queue_admit_groups', /p_places - w\.taken/, 'p_places']] },
   'two are outstanding': {

@@ -23,7 +23,7 @@ const ledger = createQueue(engine, LEDGER.name, LEDGER.options);
 class RolledBack extends Error {}
 
 function input(job: NewJob): JobInput & { readonly payload: Orders } {
-  const { kind, key, priority, delayMs, expiresMs, tag, tenant, orders } = job;
+  const { kind, key, priority, delayMs, expiresMs, tag, tenant, onError, orders } = job;
   const at = (ms: number): Date => new Date(performance.timeOrigin + performance.now() + ms);
   return {
     kind,
@@ -34,6 +34,7 @@ function input(job: NewJob): JobInput & { readonly payload: Orders } {
     ...(expiresMs === undefined ? {} : { expiresAt: at(expiresMs) }),
     ...(tag === undefined ? {} : { tags: [tag] }),
     ...(tenant === undefined ? {} : { group: tenant }),
+    ...(onError === undefined ? {} : { onError }),
   };
 }
 

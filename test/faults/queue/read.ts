@@ -33,7 +33,7 @@ create trigger faults_note after insert on pawl.queue_transition referencing new
 for each statement execute function faults_note_moves()`;
 
 const JOBS = `
-select j.id::text, coalesce((j.payload ->> 'n')::int, 0) as n, case when k.name = 'letter' then j.payload ->> 'job' end as letter, k.name as kind, j.key, j.group_name as tenant, j.run_at is not null as delayed,
+select j.id::text, coalesce((j.payload ->> 'n')::int, 0) as n, case when k.name in ('letter', 'own') then j.payload ->> 'job' end as letter, j.options ->> 'onError' as own, k.name as kind, j.key, j.group_name as tenant, j.run_at is not null as delayed,
   ${MS('j.created_at')} as created, ${MS("(j.options ->> 'expiresAt')::timestamptz")} as expires, j.options -> 'tags' as tags, ${COMMITTED('l')} as committed,
   (select v.status from pawl.job v where v.id = j.id) as status
 from pawl.queue_job j join pawl.queue_kind k on k.id = j.kind join faults_job l on l.id = j.id order by j.id`;
@@ -68,6 +68,7 @@ export async function readJobs(client: pg.ClientBase, offset: number): Promise<J
     n: number;
     kind: KindName;
     letter: string | null;
+    own: string | null;
     key: string | null;
     tenant: string | null;
     delayed: boolean;
@@ -77,12 +78,13 @@ export async function readJobs(client: pg.ClientBase, offset: number): Promise<J
     committed: number;
     status: string;
   }>(JOBS);
-  return rows.map(({ committed, delayed, created, expires, tags, letter, ...job }) => ({
+  return rows.map(({ committed, delayed, created, expires, tags, letter, own, ...job }) => ({
     ...job,
     createdAt: created - offset,
     expiresAt: expires === null ? undefined : expires - offset,
     tags: tags ?? [],
     letterOf: letter,
+    onError: own,
     isDelayed: delayed,
     committedAt: committed - offset,
   }));

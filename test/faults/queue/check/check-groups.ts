@@ -110,20 +110,27 @@ function checkBatch(request: Request, callback: number, members: readonly Job[],
   return last <= call.committedAt ? [] : wrong('a batch calls when its last member has ended');
 }
 
-/** A job that ends in error leaves one dead letter, in the same transaction; nothing else leaves any. */
+/** The kind of the dead letters of a job; undefined where it leaves none. */
+function letterKindOf({ kind, onError }: Job): string | undefined {
+  return onError ?? (kind === 'fragile' ? 'letter' : undefined);
+}
+
+/** A job that ends in error leaves one dead letter, in the same transaction and of the kind that it names; nothing else leaves any. */
 function checkLetters(seen: Observation): Violation[] {
   const letters = groupBy(seen.history.jobs, ({ letterOf }) =>
     letterOf === null || letterOf === undefined ? [] : [letterOf],
   );
-  const fragile = seen.history.jobs.filter(({ kind }) => kind === 'fragile').map(({ id }) => id);
-  return [...new Set([...letters.keys(), ...fragile])].flatMap((id) => {
+  const leaving = seen.history.jobs.filter((job) => letterKindOf(job) !== undefined).map(({ id }) => id);
+  return [...new Set([...letters.keys(), ...leaving])].flatMap((id) => {
     // Its moves are gone with it, and its letter stays.
     if (seen.isErased(id)) return [];
     const left = letters.get(id) ?? [];
     const errors = seen.moves(id).filter(({ to }) => to === 'error');
     const isTogether = errors.every((move, at) => left[at]?.committedAt === move.committedAt);
-    if (left.length === errors.length && isTogether) return [];
-    const about = `job ${id}, ${left.length} letters`;
+    const job = seen.job(id);
+    const isMeant = job !== undefined && left.every(({ kind }) => kind === letterKindOf(job));
+    if (left.length === errors.length && isTogether && (isMeant || left.length === 0)) return [];
+    const about = `job ${id}, letters: ${left.map(({ kind }) => kind).join(', ')}`;
     return [seen.violation('a job in error leaves one dead letter', about, [id, ...left.map((letter) => letter.id)])];
   });
 }

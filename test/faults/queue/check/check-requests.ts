@@ -28,7 +28,8 @@ export function checkRequests(seen: Observation): Violation[] {
     ),
   );
   for (const { id, n, kind } of seen.history.jobs) {
-    if (kind !== 'letter' && !known.has(n)) found.push(seen.violation('a job was asked for', `job ${id}`, [id]));
+    if (kind !== 'letter' && kind !== 'own' && !known.has(n))
+      found.push(seen.violation('a job was asked for', `job ${id}`, [id]));
   }
   return found;
 }

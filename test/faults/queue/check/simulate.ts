@@ -249,6 +249,7 @@ class Simulator {
       replaced: 0,
       saved: 0,
       letter: 0,
+      own: 0,
       called: 0,
       batched: 0,
       book: 0,
@@ -256,7 +257,8 @@ class Simulator {
     const key = kind === 'plain' || kind === 'timed' ? this.#draw.pick(null, 'k1', 'k2') : this.#draw.pick('k1', 'k2');
     const n = this.#next();
     const isDelayed = this.#draw.chance(0.05);
-    const job = { id: String(n), n, kind, key, isDelayed, createdAt: 0, committedAt: 0, status: 'new' };
+    const onError = n % 5 === 0 ? 'own' : null;
+    const job = { id: String(n), n, kind, key, onError, isDelayed, createdAt: 0, committedAt: 0, status: 'new' };
     return { ...job, spent: 0, isHeld: false };
   }
 

@@ -1,4 +1,5 @@
 import type { Draw } from '../../../../support/random.ts';
+import type { KindName } from '../../declaration.ts';
 import type { Job, QueueHistory } from '../../history.ts';
 import type { Fate } from '../../plan.ts';
 import { Addition } from './addition.ts';
@@ -15,6 +16,7 @@ export const GROUP_BUGS = [
   'a child does not run though it was to',
   'a dead letter is missing',
   'a dead letter is there twice',
+  'a dead letter is of another kind',
 ] as const;
 
 /** The history, with jobs that belong together next to those that it has. */
@@ -37,11 +39,16 @@ class Groups extends Addition {
   }
 
   leaveLetters(): void {
-    const fragile = new Set(this.before.jobs.filter(({ kind }) => kind === 'fragile').map(({ id }) => id));
+    const kinds = new Map<string, KindName>();
+    for (const { id, kind, onError } of this.before.jobs) {
+      if (onError === 'own' || kind === 'fragile') kinds.set(id, onError === 'own' ? 'own' : 'letter');
+    }
+    const isMixedUp = this.#bug === 'a dead letter is of another kind';
     for (const { job, to, committedAt } of this.before.moves) {
-      if (to !== 'error' || !fragile.has(job) || this.#bug === 'a dead letter is missing') continue;
+      const kind = kinds.get(job);
+      if (to !== 'error' || kind === undefined || this.#bug === 'a dead letter is missing') continue;
       for (let n = this.#bug === 'a dead letter is there twice' ? 2 : 1; n > 0; n -= 1) {
-        const letter = this.job('letter', committedAt);
+        const letter = this.job(isMixedUp ? 'letter' : kind, committedAt);
         this.put({ ...letter, n: 0, letterOf: job });
         this.run(letter, committedAt + this.draw.int(0, 40));
       }
