@@ -49,9 +49,9 @@ begin
     return;
   end if;
   v_others := array(
-    select o.id from pawl.queue_receipt r cross join lateral unnest(r.ids) u (span)
+    select o.id from pawl.queue_job j cross join lateral pawl.queue_receipt_of(j.queue, j.key, p_id) r cross join lateral unnest(r.ids) u (span)
     join pawl.queue_output o on o.shard = p_shard and o.id >= lower(u.span) and o.id < upper(u.span)
-    where r.ids @> p_id and r.unit and o.result_of = p_id order by 1);
+    where j.shard = p_shard and j.id = p_id and r.unit and o.result_of = p_id order by 1);
   update pawl.queue_output o set
     result = case when o.id = v_others[1] then v_result end, result_of = case when o.id <> v_others[1] then v_others[1] end
   where o.shard = p_shard and o.id = any (v_others);

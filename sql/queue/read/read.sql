@@ -34,8 +34,22 @@ create or replace function pawl.queue_job_place(
   out settled_at timestamptz, out process_id uuid, out worker bigint, out error text, out epoch bigint
 )
 language plpgsql stable
-set enable_seqscan = off set jit = off as $$
+set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
+  -- Most jobs are complete, for as long as their history lasts, and what is complete stays so.
+  select 'complete', 'complete', r.attempt, case when r.worker > 0 then r.claimed_at end, r.settled_at,
+    case when r.worker > 0 then pawl.queue_process(r.process_id, p_id, false) end, nullif(r.worker, 0)  -- 0: by hand
+  into place, status, attempt, claimed_at, settled_at, process_id, worker
+  from pawl.queue_receipt_one r where r.id = p_id limit 1;
+  if found then
+    return;
+  end if;
+  select 'complete', 'complete', r.attempt, r.claimed_at, r.settled_at, pawl.queue_process(r.process_id, p_id, r.unit), r.worker
+  into place, status, attempt, claimed_at, settled_at, process_id, worker
+  from pawl.queue_receipt_of(p_queue, p_key, p_id) r;
+  if found then
+    return;
+  end if;
   select 'dead', d.status, d.attempt, d.at, d.error into place, status, attempt, settled_at, error
   from pawl.queue_dead d where d.shard = p_shard and d.id = p_id;
   if found then
@@ -71,23 +85,36 @@ begin
       order by r.id desc limit 1
     ) run where run.past > p_id;
   end if;
-  if place is null then
+  if place is null then  -- it outlives its receipt
     place := 'complete';
     status := 'complete';
-    select r.attempt, case when r.worker > 0 then r.claimed_at end, r.settled_at,
-      case when r.worker > 0 then pawl.queue_process(r.process_id, p_id, false) end, nullif(r.worker, 0)  -- 0: by hand
-    into attempt, claimed_at, settled_at, process_id, worker
-    from pawl.queue_receipt_one r where r.id = p_id limit 1;
-    if not found then
-      select r.attempt, r.claimed_at, r.settled_at, pawl.queue_process(r.process_id, p_id, r.unit), r.worker
-      into attempt, claimed_at, settled_at, process_id, worker
-      from pawl.queue_receipt r where r.ids @> p_id limit 1;
-    end if;
   elsif attempt > (place = 'running')::int then
     select t.error into error from pawl.queue_transitions(p_shard, p_id) t
     where t.error is not null order by t.at desc limit 1;
   end if;
 end $$;
+
+-- The receipt of a job, but that of one which was claimed by itself (queue_receipt_one): an index probe, a second one where it was in a unit of
+-- several ranges, and of a job in a claim of several ranges as many rows as there are within whose bounds it is.
+-- Ids of one key need not be committed in order, so that the unit with the nearest first id may be another one. Under the planner settings of
+-- its caller.
+create or replace function pawl.queue_receipt_of(p_queue smallint, p_key text, p_id bigint) returns setof pawl.queue_receipt
+language sql stable rows 1 as $$
+  select r.* from (
+    (select r.* from pawl.queue_receipt r where r.key_hash = 0 and r.first_id <= p_id order by r.first_id desc limit 1)
+    union all
+    (select r.* from pawl.queue_receipt r
+      where r.key_hash = pawl.queue_key_hash(p_queue, p_key) and r.first_id <= p_id and r.ids @> p_id order by r.first_id desc limit 1)
+    union all
+    select r.* from pawl.queue_receipt r where r.key_hash is null and r.ids @> p_id
+  ) r where r.ids @> p_id limit 1
+$$;
+
+-- By which the receipts of units of a key are found. It is kept, so it is one that no version of the server computes otherwise.
+create or replace function pawl.queue_key_hash(p_queue smallint, p_key text) returns bigint
+language sql immutable as $$
+  select 1 + ('x' || substr(md5(p_queue || ' ' || p_key), 1, 15))::bit(60)::bigint
+$$;
 
 -- One job. Cost: a few index probes, and a search of the running batches (bounded by what the workers hold).
 create or replace function pawl.queue_status(p_shard smallint, p_id bigint) returns text
@@ -130,11 +157,14 @@ set enable_seqscan = off set jit = off as $$
     select 1, r.claimed_at, 'new', 'in-progress', r.attempt, pawl.queue_process(r.process_id, p_id, r.unit), r.worker, 'claim', null
     from pawl.queue_running r where r.shard = p_shard and r.ids @> p_id
     union all
-    select 1, r.claimed_at, 'new', 'in-progress', r.attempt, pawl.queue_process(r.process_id, p_id, r.unit), r.worker, 'claim', null
-    from pawl.queue_receipt r where r.ids @> p_id
-    union all
-    select 2, r.settled_at, 'in-progress', 'complete', r.attempt, pawl.queue_process(r.process_id, p_id, r.unit), r.worker, 'complete', null
-    from pawl.queue_receipt r where r.ids @> p_id
+    select m.* from pawl.queue_job j cross join lateral pawl.queue_receipt_of(j.queue, j.key, p_id) r
+    cross join lateral pawl.queue_process(r.process_id, p_id, r.unit) process
+    cross join lateral (
+      select 1, r.claimed_at, 'new', 'in-progress', r.attempt, process, r.worker, 'claim', null
+      union all
+      select 2, r.settled_at, 'in-progress', 'complete', r.attempt, process, r.worker, 'complete', null
+    ) m
+    where j.shard = p_shard and j.id = p_id
     union all
     select m.* from pawl.queue_receipt_one r
     cross join lateral pawl.queue_process(r.process_id, p_id, false) process

@@ -142,8 +142,7 @@ begin
     end if;
     select c.id_to, c.shards into v_to, v_shards from pawl.queue_search_chunk c where c.id_from = v_from;
     horizon := v_from;
-    continue when v_passes and not exists (select from pawl.queue_receipt r where r.ids && int8range(v_from, v_to))
-      and not exists (select from pawl.queue_receipt_one r where r.id >= v_from and r.id < v_to);
+    continue when v_passes and not pawl.queue_has_receipts(v_from, v_to);
     ids := ids || pawl.queue_search_range(p_query, v_shards, v_from, least(v_to, p_before), p_limit - cardinality(ids));
   end loop;
   horizon := 0;

@@ -219,10 +219,14 @@ create table pawl.queue_running (
   lost        smallint not null default 0,
   unit        boolean not null,   -- all ids are one coalesced unit
   ids         int8multirange not null check (not isempty(ids)),
+  key_hash    bigint,             -- of a unit: that of its key
   primary key (shard, id)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 create index queue_running_worker on pawl.queue_running (worker);
 
+-- No job is in two receipts, and most receipts are one range of ids: the only one that can have a job is that of the nearest first id. The
+-- jobs of a unit are as far apart as updates of a key are, with those of all other keys between them: it is found by the key. GiST indexes, which
+-- know their bounds alone, find claims of several ranges, and whether any job of a range of ids has a receipt. See read.sql.
 create table pawl.queue_receipt (
   claim       bigint not null,
   worker      bigint not null,
@@ -233,9 +237,13 @@ create table pawl.queue_receipt (
   queue       smallint not null,
   attempt     smallint not null,
   unit        boolean not null,
-  ids         int8multirange not null
+  ids         int8multirange not null,
+  key_hash    bigint,         -- 0: it is one range; else of a unit of several ranges
+  first_id    bigint          -- where it has a key_hash
 );
-create index queue_receipt_ids on pawl.queue_receipt using gist (ids);
+create index queue_receipt_found on pawl.queue_receipt (key_hash, first_id);
+create index queue_receipt_ids on pawl.queue_receipt using gist (ids) where key_hash is null;
+create index queue_receipt_units on pawl.queue_receipt using gist (ids) where key_hash > 0;
 create index queue_receipt_settled_at on pawl.queue_receipt (queue, settled_at);
 
 create table pawl.queue_dead (

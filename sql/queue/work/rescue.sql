@@ -112,7 +112,7 @@ begin
     update pawl.queue_running r set ids = r.ids - m.out from mine m
     where r.worker = p_worker and r.id = m.id and not isempty(m.ids - m.out)
   )
-  select m.id, m.worker, m.claimed_at, m.process_id, m.shard, m.queue, m.attempt, m.lost, m.unit, m.out from mine m;
+  select m.id, m.worker, m.claimed_at, m.process_id, m.shard, m.queue, m.attempt, m.lost, m.unit, m.out, m.key_hash from mine m;
 end $$;
 
 -- The server's processes that serve the lanes of a worker (hold: 'transaction'): each of them, or each of their transactions behind

@@ -59,8 +59,9 @@ begin
     with gone as (
       delete from pawl.queue_running r where r.shard = p_shard and r.id = any (p_whole) and r.worker = p_worker returning r.*
     ), receipt as (
-      insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
-      select id, worker, claimed_at, v_now, process_id, shard, queue, attempt, unit, ids from gone
+      insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids, key_hash, first_id)
+      select id, worker, claimed_at, v_now, process_id, shard, queue, attempt, unit, ids, h.key_hash, case when h.key_hash is not null then lower(ids) end
+      from gone cross join lateral (select case when ids = int8multirange(range_merge(ids)) then 0 else gone.key_hash end as key_hash) h
     )
     select coalesce(array_agg(g.id), '{}'), array_agg(g.ids) into v_done, v_ended from gone g;
   end if;
@@ -73,8 +74,9 @@ begin
     ), mine as materialized (
       select m.* from arrays a cross join lateral pawl.queue_remove_running(p_shard, p_worker, a.claims, a.ids) m
     ), receipt as (
-      insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids)
-      select claim, worker, claimed_at, v_now, process_id, p_shard, p_queue, attempt, unit, ids from mine
+      insert into pawl.queue_receipt (claim, worker, claimed_at, settled_at, process_id, shard, queue, attempt, unit, ids, key_hash, first_id)
+      select claim, worker, claimed_at, v_now, process_id, p_shard, p_queue, attempt, unit, ids, h.key_hash, case when h.key_hash is not null then lower(ids) end
+      from mine cross join lateral (select case when ids = int8multirange(range_merge(ids)) then 0 else mine.key_hash end as key_hash) h
     )
     select coalesce(array_agg(m.claim), '{}'), array_agg(m.ids) into v_more, v_more_ended from mine m;
     v_done := v_done || v_more;
@@ -149,7 +151,8 @@ $$;
 -- is not waited for when another job of it is guarded: "no key update" and the guard's "key share" go together.
 create or replace function pawl.queue_remove_running(p_shard smallint, p_worker bigint, p_claims bigint[], p_ids int8multirange[])
 returns table (
-  claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, lost smallint, unit boolean, ids int8multirange
+  claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, lost smallint, unit boolean, ids int8multirange,
+  key_hash bigint
 )
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -167,7 +170,7 @@ begin
     update pawl.queue_running r set ids = r.ids - m.out from mine m
     where r.shard = p_shard and r.id = m.id and not isempty(m.ids - m.out)
   )
-  select m.id, m.worker, m.claimed_at, m.process_id, m.attempt, m.lost, m.unit, m.out from mine m where not isempty(m.out);
+  select m.id, m.worker, m.claimed_at, m.process_id, m.attempt, m.lost, m.unit, m.out, m.key_hash from mine m where not isempty(m.out);
 end $$;
 
 -- Jobs that did not complete. Of the jobs of one key that wait for a retry the first becomes the key's head, delayed;

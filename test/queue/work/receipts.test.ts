@@ -1,9 +1,10 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createHttp } from '../../../src/http/index.ts';
-import { createQueue } from '../../../src/queue/index.ts';
+import { createQueue, type Unit } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { OPEN_DOOR } from '../../support/servers/open-door.ts';
+import { SqlSession } from '../sql-session.ts';
 
 /** The number of receipts of batches and of single jobs. */
 const RECEIPTS = statement(
@@ -82,3 +83,54 @@ test.each(['lease', 'transaction'] as const)(
     expect((await queue.stats()).new).toBe(5000);
   },
 );
+
+test('a job is found by its receipt alone, however far apart the jobs are that were settled with it', async () => {
+  const database = await freshDatabase();
+  onTestFinished(() => database.drop());
+  const engine = postgres(database.url, { max: 10 });
+  onTestFinished(() => engine.stop());
+  const session = await SqlSession.open(database.url);
+  onTestFinished(() => session.end());
+  const kinds = { save: { coalesce: 'all' }, plain: {} } as const;
+  const queue = createQueue(engine, 'sheets', { kinds, retry: { backoff: { kind: 'fixed', min: 1 } } });
+  // The updates of a key have those of all others between them, and each seventh job has no key.
+  const jobs = Array.from({ length: 700 }, (_, n) =>
+    n % 7 === 0
+      ? ({ kind: 'plain', payload: n } as const)
+      : ({ kind: 'save', payload: n, key: `k${n % 120}` } as const),
+  );
+  await queue.enqueueMany(jobs);
+  const told = new Map<string, string>();
+  const note = (unit: Unit): void => unit.jobs.forEach(({ id }) => told.set(id, unit.processId));
+  const save = (unit: Unit): void => {
+    note(unit);
+    if (unit.attempt === 1 && unit.jobs.length > 2) unit.fail(unit.jobs[1] ?? unit.job, new Error('not this one'));
+  };
+  const worker = queue.work(
+    { save, plain: ({ job, processId }) => void told.set(job.id, processId) },
+    { concurrency: 50 },
+  );
+  await queue.drain();
+  await queue.enqueue('plain', 'alone');
+  await queue.drain();
+  await worker.stop();
+  const forms = `select count(*) filter (where key_hash > 0) > 50 and count(*) filter (where key_hash = 0) > 0
+    and count(*) filter (where key_hash is null) > 0 from pawl.queue_receipt`;
+  expect(await session.one(forms)).toBe(true);
+
+  await session.begin();
+  const { rows } = await session.client.query<{ id: string; process: string; history: string }>(
+    `select j.id::text, j.process_id::text as process, (select h.process_id::text from pawl.job_history h
+      where h.job = j.id and h.to_status = 'complete') as history from pawl.job j where j.settled_at is not null`,
+  );
+  expect(new Map(rows.map(({ id, process }) => [id, process]))).toEqual(told);
+  expect(rows.every(({ process, history }) => process === history)).toBe(true);
+  await session.commit();
+  await session.begin();
+  expect(await session.one('select count(settled_at)::int from pawl.job')).toBe(701);
+  // Besides, each job may be within the bounds of each claim of several ranges.
+  const read = `select (idx_tup_fetch - 701 * (select count(*) from pawl.queue_receipt where key_hash is null))::int
+    from pg_stat_xact_user_tables where schemaname = 'pawl' and relname = 'queue_receipt'`;
+  expect(await session.one(read)).toBeLessThan(3 * 701);
+  await session.commit();
+});

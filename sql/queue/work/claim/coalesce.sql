@@ -57,7 +57,7 @@ language sql stable /* planner: loop */ as $$
   where d.status = 'error' and not exists (
     select 1 from pawl.queue_job j
     cross join lateral (
-      select 1 from pawl.queue_receipt r where r.ids @> j.id and r.queue = p_queue and r.settled_at > d.at limit 1) r
+      select 1 from pawl.queue_receipt_of(p_queue, p_key, j.id) r where r.settled_at > d.at limit 1) r
     where j.shard = p_shard and j.queue = p_queue and j.key = p_key and j.id > d.id and j.kind in (
       select k.id from pawl.queue_kind k where k.id = any (p_after) and not k.unique_key))
 $$;

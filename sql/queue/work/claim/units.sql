@@ -70,11 +70,12 @@ begin
       from job j group by j.part
     ) p
   ), claim as materialized (
-    select p.part, p.claim, p.attempt, p.lost, p.whole, p.ids, coalesce(u.process, p.process) as process
+    select p.part, p.claim, p.attempt, p.lost, p.whole, p.ids, coalesce(u.process, p.process) as process,
+      case when p.whole then pawl.queue_key_hash(p_queue, p_keys[p.unit]) end as key_hash
     from part p left join unit u on u.unit = p.unit
   ), running as (
-    insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids)
-    select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.lost, c.whole, c.ids from claim c
+    insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids, key_hash)
+    select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.lost, c.whole, c.ids, c.key_hash from claim c
   ), listed as materialized (  -- by place: a join compares each job with each claim, since the planner does not know how many there are
     select array_agg(c.claim order by c.part) as claims from claim c
   ), head as materialized (  -- a key has one unit, which is of one kind; as a rule its jobs are of one claim
