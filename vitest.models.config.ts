@@ -8,7 +8,7 @@ const config: ViteUserConfig = defineConfig({
   test: {
     include: [
       'test/matrix/*.test.ts',
-      'test/engine/postgres/foreign/strangers.test.ts',
+      'test/engine/postgres/foreign/{parsers,settings,strangers}.test.ts',
       'test/http/redaction/hidden.test.ts',
       'test/faults/*/check/*.test.ts',
       'test/actor/dynamodb/model/*.test.ts',

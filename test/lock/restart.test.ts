@@ -10,7 +10,7 @@ import { awakeMs } from '../support/awake.ts';
 import { until } from '../support/eventually.ts';
 import { type Hold, violations } from '../support/history/history.ts';
 import { LONG, rarely } from '../support/long.ts';
-import { copied } from '../support/servers/embedded.ts';
+import { copied, migrateCopied } from '../support/servers/embedded.ts';
 
 const CRASHES = LONG ? 4 : 1;
 const quiet = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
@@ -64,9 +64,7 @@ async function startCrashable(): Promise<Crashable> {
     await crash().catch(() => {});
     await rm(folder, { recursive: true, force: true });
   });
-  const engine = postgres(server.url, { max: 1 });
-  await engine.migrate();
-  await engine.stop();
+  await migrateCopied(server.url, 'made' in copied());
   await stopWriter();
   return { url: server.url, crash, restart };
 }
