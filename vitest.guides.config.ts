@@ -14,7 +14,6 @@ const config: ViteUserConfig = defineConfig({
     globalSetup: ['test/support/servers/server.ts', 'test/support/servers/dynamodb-server.ts'],
     server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',
-    isolate: false,
     maxWorkers: 3,
     testTimeout: 120_000,
     hookTimeout: 60_000,
