@@ -141,19 +141,22 @@ create or replace function pawl.queue_expire(p_queue smallint, p_limit int) retu
 language plpgsql /* planner: probe */ as $$
 declare
   v_due record;
+  v_stuck text[] := '{}';
   v_ended integer := 0;
-  v_busy integer := 0;
 begin
   for v_due in
-    select e.ctid as tid, e.id, e.expires_at, j.options ->> 'expiresAt' as said,
-      (j.options ->> 'expiresAt')::timestamptz <= clock_timestamp() as is_due from pawl.queue_expiry e
-    left join lateral (select j.options from pawl.queue_job j where j.shard = e.shard and j.id = e.id offset 0) j on true
-    where e.queue = p_queue and e.expires_at <= clock_timestamp() order by e.expires_at limit p_limit for update of e skip locked
+    select d.* from (
+      select e.ctid as tid, e.id, j.key, j.options ->> 'expiresAt' as said, (j.options ->> 'expiresAt')::timestamptz <= clock_timestamp() as is_due
+      from pawl.queue_expiry e
+      left join lateral (select j.key, j.options from pawl.queue_job j where j.shard = e.shard and j.id = e.id offset 0) j on true
+      where e.queue = p_queue and e.expires_at <= clock_timestamp() order by e.expires_at limit p_limit for update of e skip locked
+    ) d order by random()  -- those that somebody is at would else be the first each time
   loop
+    continue when v_due.key = any (v_stuck);
     -- By hand it may have been given another time, which has a row of its own, or none.
     if v_due.is_due and pawl.queue_cancel_job(null, v_due.id, 'it had not begun by ' || v_due.said, true) = 'busy' then
-      v_busy := v_busy + 1;
-      exit when v_busy = 3;  -- each was waited for
+      v_stuck := v_stuck || v_due.key;
+      exit when cardinality(v_stuck) = 3;  -- each was waited for
       continue;
     end if;
     delete from pawl.queue_expiry e where e.ctid = v_due.tid;

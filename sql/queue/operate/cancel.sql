@@ -83,22 +83,28 @@ language plpgsql
 set enable_seqscan = off set jit = off as $$
 declare
   v_wish record;
+  v_stuck text[] := '{}';
   v_swept integer := 0;
 begin
   perform pawl.queue_expire(p_queue, 1000);
   delete from pawl.queue_untold u where u.queue = p_queue and not exists (
     select 1 from pawl.queue_worker w where w.queue = p_queue and w.tells and w.expires_at > clock_timestamp());
   for v_wish in
-    select c.shard, c.id, c.reason, l.status from pawl.queue_cancel c
+    select c.shard, c.id, c.reason, j.key, l.status from pawl.queue_cancel c
     cross join lateral (select j.* from pawl.queue_job j where j.shard = c.shard and j.id = c.id) j
     cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name) l
     where j.queue = p_queue and (l.place <> 'running' or l.worker is distinct from c.worker)
       and not exists (select 1 from pawl.queue_worker w where w.id = c.worker and c.id = any (w.holding))
-    order by c.shard, c.id limit 100
+    order by random() limit 100  -- those that somebody is at would else be the first each time
   loop
+    continue when v_wish.key = any (v_stuck);
     begin
       if v_wish.status in ('new', 'in-progress') then
-        perform pawl.queue_cancel_job(null, v_wish.id, v_wish.reason);
+        if pawl.queue_cancel_job(null, v_wish.id, v_wish.reason) = 'busy' then
+          v_stuck := v_stuck || v_wish.key;
+          exit when cardinality(v_stuck) = 3;  -- each was waited for
+          continue;
+        end if;
       else
         delete from pawl.queue_cancel c where c.shard = v_wish.shard and c.id = v_wish.id;
       end if;

@@ -142,6 +142,33 @@ test('jobs that are never removed do not keep others from being pruned', async (
   expect(await session.one('select count(*)::int from pawl.queue_job')).toBe(once.length);
 });
 
+test('jobs of a key that an open transaction has keep no other job from expiring or from being cancelled', async () => {
+  const { database, engine } = await fresh();
+  const queue = createQueue(engine, 'mail', { kinds: { job: {} } });
+  const [session, stranger] = [await openSession(database.url), await openSession(database.url)];
+  const add = async (expiresAt: Date | undefined) => {
+    const of = { kind: 'job', payload: null, ...(expiresAt && { expiresAt }) } as const;
+    const kept = await queue.enqueueMany(Array.from({ length: 40 }, () => ({ ...of, key: 'k' })));
+    return { kept, other: (await queue.enqueueMany([of]))[0] ?? '' };
+  };
+  const [past, wished] = [await add(new Date(Date.now() - 60_000)), await add(undefined)];
+  const row = await session.one<number>('select id::int from pawl.queue_definition');
+  await session.client.query(
+    `insert into pawl.queue_cancel (id, shard, worker) select i.id, 0, 0 from unnest($1::bigint[]) i (id)`,
+    [[...wished.kept, wished.other]],
+  );
+  await stranger.client.query('begin');
+  await stranger.client.query('select pawl.queue_cancel_job(null, $1, null)', [past.kept[0]]);
+  // With half a second for each, the forty would take twenty.
+  await session.client.query(`set statement_timeout = '10s'`);
+  await session.one('select pawl.queue_expire($1::smallint, 1000)', [row]);
+  await session.one('select pawl.queue_sweep_cancels($1::smallint)', [row]);
+  for (const id of [past.other, wished.other]) expect(await queue.get(id)).toMatchObject({ status: 'cancelled' });
+  await stranger.client.query('rollback');
+  await session.one('select pawl.queue_sweep_cancels($1::smallint)', [row]);
+  expect((await queue.stats()).cancelled).toBe(82);
+});
+
 test('under every default isolation, the statement of a process that pauses before its COMMIT is rolled back', async () => {
   const { engine } = await fresh();
   const runner = alone(engine, { deadlineMs: 200 });
