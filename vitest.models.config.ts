@@ -1,7 +1,8 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import './test/support/servers/without-certificates.ts';
 
-// Explorations in full: every order of the steps of a model, every pair of moves, thousands of drawn histories: `npm run test:models`.
+// Explorations in full: every order of the steps of a model, every pair of moves, thousands of drawn histories, each caller at each route,
+// each capability among strange functions, parsers and settings: `npm run test:models`.
 // They fail with what they are about, a protocol or a table of the documents, and not with the machine's speed;
 // `npm test` makes the same part of each every time. They keep a core busy, and wait for nothing.
 const config: ViteUserConfig = defineConfig({
