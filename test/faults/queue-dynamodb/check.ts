@@ -1,6 +1,6 @@
 import type { Note } from '../member/member.ts';
 import type { Violation } from '../plan.ts';
-import { callbackOf, type Effect, type QueueEvent, type QueueOnDynamoHistory, rowOf } from './history.ts';
+import { callbackOf, type Effect, letterOf, type QueueEvent, type QueueOnDynamoHistory, rowOf } from './history.ts';
 
 type AskEvent = Note<Extract<QueueEvent, { do: 'ask' }>>;
 
@@ -20,11 +20,14 @@ export function checkQueue(history: QueueOnDynamoHistory): Violation[] {
     if (isExpired && effectsOf(one).length > 0) violation('a job that has expired never runs', name, effectsOf(one));
     if (outcome === undefined) continue;
     const { status, completions } = outcome;
-    // A job that comes after one that has expired is cancelled with it.
-    const isCancelled = isExpired || isBehindExpired(one, asked);
-    if (status !== (isCancelled ? 'cancelled' : 'complete')) violation('each job ends as it should', name, outcome);
+    // A job that comes after another one shares its fate.
+    const end = endOf(one, asked);
+    if (status !== end) violation('each job ends as it should', name, outcome);
     if (completions > 1) violation('a job completes once', name, outcome);
-    if (!isCancelled && effectsOf(one).length === 0) violation('a job that is complete has run', name, outcome);
+    if (end === 'complete' && effectsOf(one).length === 0) violation('a job that is complete has run', name, outcome);
+    const letters = new Set((history.effects.get(rowOf(letterOf(name), null)) ?? []).map(({ id }) => id));
+    if (letters.size !== (one.step.isDoomed ? 1 : 0))
+      violation('a job in error leaves one dead letter', name, outcome, ...letters);
   }
   for (const [later, earlier] of pairs(asked, answeredAt)) {
     const row = history.effects.get(rowOf(later.name, later.step.key)) ?? [];
@@ -58,9 +61,11 @@ function hasExpired({ step }: AskEvent): boolean {
   return step.expires === 'past' && step.what === 'job';
 }
 
-function isBehindExpired({ after }: AskEvent, asked: readonly AskEvent[]): boolean {
-  const parent = after === null ? undefined : asked.find(({ name }) => name === after);
-  return parent !== undefined && (hasExpired(parent) || isBehindExpired(parent, asked));
+function endOf(one: AskEvent, asked: readonly AskEvent[]): 'complete' | 'error' | 'cancelled' {
+  if (hasExpired(one)) return 'cancelled';
+  if (one.step.isDoomed) return 'error';
+  const parent = one.after === null ? undefined : asked.find(({ name }) => name === one.after);
+  return parent === undefined ? 'complete' : endOf(parent, asked);
 }
 
 type Complain = (rule: string, about: string, ...story: unknown[]) => void;

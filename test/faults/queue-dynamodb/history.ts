@@ -43,6 +43,11 @@ export function rowOf(name: string, key: string | null): string {
   return key === null ? `job ${name}` : `key ${key}`;
 }
 
+/** The name of the dead letter of a job. */
+export function letterOf(name: string): string {
+  return `${name} letter`;
+}
+
 /** The name of the callback of a batch. */
 export function callbackOf(name: string): string {
   return `${name} done`;

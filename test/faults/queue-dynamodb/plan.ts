@@ -15,6 +15,8 @@ export interface Step {
   readonly isAfter: boolean;
   /** So many attempts fail. */
   readonly fails: number;
+  /** It has one attempt, which fails, and names the kind of its dead letter. */
+  readonly isDoomed: boolean;
   /** How long its handler takes. */
   readonly ms: number;
   /** Jobs of a batch. */
@@ -54,7 +56,10 @@ export function planQueue(seed: number): DynamoQueuePlan {
     weights: WEIGHTS,
   });
   const work = new Draw(seed, 'work');
-  const processes = Array.from({ length: members }, () => Array.from({ length: 14 }, () => drawStep(work)));
+  const doom = new Draw(seed, 'letters');
+  const processes = Array.from({ length: members }, () =>
+    Array.from({ length: 14 }, () => doomed(doom, drawStep(work))),
+  );
   return {
     seed,
     title: `${members} processes`,
@@ -64,6 +69,12 @@ export function planQueue(seed: number): DynamoQueuePlan {
     shards: shape.int(1, 2),
     processes,
   };
+}
+
+/** What comes after it would share its fate: it has none before it, at least. */
+function doomed(draw: Draw, step: Step): Step {
+  const isDoomed = draw.chance(0.25) && step.what === 'job' && !step.isAfter && step.expires === null;
+  return { ...step, isDoomed };
 }
 
 function drawStep(work: Draw): Step {
@@ -77,6 +88,7 @@ function drawStep(work: Draw): Step {
     expires: work.chance(0.2) ? work.pick('past', 'later') : null,
     isAfter: work.chance(0.2),
     fails: work.chance(0.2) ? 1 : 0,
+    isDoomed: false,
     ms: work.int(0, 150),
     n: work.int(0, 70),
   };

@@ -1,6 +1,7 @@
 import { BatchWatch } from '../../../src/queue/dynamodb/batch/watch.ts';
 import { Expiries } from '../../../src/queue/dynamodb/work/expiries.ts';
 import { KeyTaker } from '../../../src/queue/dynamodb/work/key-taking.ts';
+import { Letters } from '../../../src/queue/dynamodb/work/letters.ts';
 import { Settling } from '../../../src/queue/dynamodb/work/settling.ts';
 import { Job } from '../../../src/queue/work/run/claimed-job.ts';
 
@@ -11,6 +12,7 @@ export const PLANTS = [
   'pokes are over before they are followed',
   'a job begins whatever its time was',
   'no worker looks at batches',
+  'what a job says of its letter is forgotten',
 ] as const;
 
 /** As a careless hand would have it. */
@@ -29,6 +31,9 @@ export function plantIn(plant: string): void {
       return;
     case 'no worker looks at batches':
       BatchWatch.prototype.look = () => Promise.resolve(false);
+      return;
+    case 'what a job says of its letter is forgotten':
+      Letters.prototype.leave = () => Promise.resolve('none');
       return;
     default:
       return;

@@ -3,14 +3,14 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type TransactWriteItem, TransactWriteItemsCommand } from '@aws-sdk/client-dynamodb';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
-import type { Unit } from '../../../src/queue/index.ts';
+import type { DeadLetter, Unit } from '../../../src/queue/index.ts';
 import { carelessClient, faultyClient, seededFaults } from '../../support/failing/dynamodb-faults.ts';
 import { placeOf } from '../lock/ground/dynamodb.ts';
 import { clock, name as me, note, plant, ready, url } from '../member/member-side.ts';
-import { callbackOf, type QueueEvent, rowOf } from './history.ts';
+import { callbackOf, letterOf, type QueueEvent, rowOf } from './history.ts';
 import type { DynamoQueuePlan, Step } from './plan.ts';
 import { plantIn } from './plants.ts';
-import { openQueue, readOrders } from './queue.ts';
+import { type Orders, openQueue, readOrders } from './queue.ts';
 
 const { seed, leaseMs, shards }: Pick<DynamoQueuePlan, 'seed' | 'leaseMs' | 'shards'> = JSON.parse(
   process.env['PLAN'] ?? '{}',
@@ -31,7 +31,20 @@ const TIMES = { past: new Date('2020-01-01T00:00:00Z'), later: new Date('2090-01
 
 async function run(unit: Unit): Promise<void> {
   const { name, ms, fails } = readOrders(unit.payload);
-  const of = [...new Set(unit.jobs.map(({ payload, id }) => JSON.stringify([readOrders(payload).name, id])))];
+  await takeEffect(unit, { name, ms, fails }, rowOf(name, unit.key));
+}
+
+/** It has the key of its job, and a row of its own. */
+async function readLetter(unit: Unit): Promise<void> {
+  const name = letterOf(readOrders((unit.payload as DeadLetter).payload).name);
+  await takeEffect(unit, { name, ms: 0, fails: 0 }, rowOf(name, null));
+}
+
+async function takeEffect(unit: Unit, { name, ms, fails }: Orders, row: string): Promise<void> {
+  const isLetter = unit.kind === 'letter';
+  const of = [
+    ...new Set(unit.jobs.map(({ payload, id }) => JSON.stringify([isLetter ? name : readOrders(payload).name, id]))),
+  ];
   const items = unit.guardItems();
   for (const job of of) {
     const [each, id] = JSON.parse(job);
@@ -44,7 +57,7 @@ async function run(unit: Unit): Promise<void> {
   const update: TransactWriteItem = {
     Update: {
       TableName: table,
-      Key: { pk: { S: 'effects' }, sk: { S: rowOf(name, unit.key) } },
+      Key: { pk: { S: 'effects' }, sk: { S: row } },
       UpdateExpression: 'SET #log = list_append(if_not_exists(#log, :none), :entries)',
       ExpressionAttributeNames: { '#log': 'log' },
       ExpressionAttributeValues: { ':none': { L: [] }, ':entries': { L: entries } },
@@ -72,7 +85,8 @@ let { last } = stepsDone();
 
 async function take(step: Step, nth: number): Promise<void> {
   const name = `${me}/${nth}`;
-  const { key, fails, ms, delayMs, expires } = step;
+  const { key, ms, delayMs, expires, isDoomed } = step;
+  const fails = isDoomed ? 1 : step.fails;
   const parent = step.isAfter && step.what === 'job' ? last : undefined;
   note<QueueEvent>({ do: 'ask', name, step, nth, after: parent?.name ?? null });
   const payload = { name, ms, fails };
@@ -94,6 +108,7 @@ async function take(step: Step, nth: number): Promise<void> {
     ...(step.what === 'job' && delayMs > 0 && { delay: delayMs }),
     ...(step.what === 'job' && expires !== null && { expiresAt: TIMES[expires] }),
     ...(parent !== undefined && { after: [parent.id] }),
+    ...(isDoomed && { attempts: 1, onError: 'letter' }),
   };
   const { id } = await queue.enqueue(step.what, payload, options);
   note<QueueEvent>({ do: 'told', name, id });
@@ -112,7 +127,10 @@ async function produce(): Promise<void> {
   if (!isStopped) note<QueueEvent>({ do: 'finished' });
 }
 
-const worker = queue.work({ job: run, save: run }, { lease: leaseMs, poll: '100ms', concurrency: 4 });
+const worker = queue.work(
+  { job: run, save: run, letter: readLetter },
+  { lease: leaseMs, poll: '100ms', concurrency: 4 },
+);
 worker.events.on('error', () => {});
 const producing = produce();
 ready(async () => {

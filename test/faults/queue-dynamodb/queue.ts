@@ -3,6 +3,7 @@ import { createQueue, type DynamoQueue } from '../../../src/queue/index.ts';
 
 const KINDS = {
   job: { attempts: 20, backoff: { kind: 'fixed', min: 20 } },
+  letter: { attempts: 20, backoff: { kind: 'fixed', min: 20 } },
   save: { attempts: 20, backoff: { kind: 'fixed', min: 20 }, debounce: '300ms', coalesce: 'all' },
 } as const;
 
