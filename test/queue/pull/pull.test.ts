@@ -54,6 +54,18 @@ const EXPIRE_SHORT = statement(
 );
 
 describe('claim()', () => {
+  test('gives jobs of a group as many as have places, without a worker that admits them', async () => {
+    const queue = newQueue({ kinds: { send: {} }, concurrency: { perGroup: 1 } });
+    await queue.enqueueMany([1, 2].map((payload) => ({ kind: 'send', payload, group: 'acme' }) as const));
+    const [first, ...others] = await queue.claim({ limit: 5, lease: '1m' });
+    expect(others).toEqual([]);
+    expect(first?.payload).toBe(1);
+    await first?.complete();
+    const [second] = await queue.claim({ limit: 5, lease: '1m' });
+    expect(second?.payload).toBe(2);
+    await second?.complete();
+  });
+
   test('of one job passes over those of keys that are busy, however many', async () => {
     const queue = newQueue({ kinds: { send: {} } });
     const keys = Array.from({ length: 30 }, (_, n) => `busy ${n}`);
