@@ -32,7 +32,7 @@ export type { JobInput } from './job-input.ts';
 export type { JobOptions } from './job-options.ts';
 export { QueueAdmin } from './operate/admin.ts';
 export type { CountOptions, SearchCount } from './operate/count.ts';
-export type { Explanation, Reason } from './operate/explain.ts';
+export type { Explanation, Reason } from './operate/explain/explain.ts';
 export type { JobOperations } from './operate/job-operations.ts';
 export type { OperatedQueue } from './operate/operated-queue.ts';
 export type {

@@ -5,7 +5,7 @@ import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import { type AnyJobTarget, type JobTarget, type NamedJob, readJobId, readJobTarget } from '../job-id.ts';
 import { jobShape, type OwnShape, ownOptions, ownShape } from '../job-options.ts';
 import type { ChangedJob, PostgresQueueReader } from '../postgres/reader.ts';
-import { type Explanation, explainFacts } from './explain.ts';
+import { type Explanation, explainFacts } from './explain/explain.ts';
 import type { CancelOptions, CheckPayload, FinishOptions, JobChange, TxOptions } from './operations.ts';
 
 type ChangeShape = OwnShape & {

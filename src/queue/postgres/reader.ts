@@ -8,7 +8,7 @@ import {
 import type { JobRecord, JobStatus, JobTransition } from '../job.ts';
 import type { NamedJob } from '../job-id.ts';
 import type { OwnOptions } from '../job-options.ts';
-import type { Facts } from '../operate/explain.ts';
+import type { Facts } from '../operate/explain/explain.ts';
 import type { QueueRecord, QueueStats, WorkerRecord } from '../operate/stats.ts';
 import { type PausedPart, type ShownPart, toPausedPart } from '../paused-part.ts';
 import { alone, only } from './runner.ts';

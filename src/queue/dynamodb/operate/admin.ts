@@ -6,7 +6,7 @@ import type { EnqueueOptions, EnqueueResult } from '../../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../../job.ts';
 import type { AnyJobTarget } from '../../job-id.ts';
 import type { QueueAdmin } from '../../operate/admin.ts';
-import type { Explanation } from '../../operate/explain.ts';
+import type { Explanation } from '../../operate/explain/explain.ts';
 import type { CancelOptions, DrainOptions, JobChange, TxOptions } from '../../operate/operations.ts';
 import { nextTick, type ScheduleOptions, type ScheduleRecord } from '../../operate/schedule.ts';
 import type { ScheduleRunsOptions } from '../../operate/schedule-admin.ts';

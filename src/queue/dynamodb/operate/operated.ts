@@ -5,7 +5,7 @@ import type { Definition } from '../../definition.ts';
 import type { Producer } from '../../enqueue.ts';
 import type { JobRecord, JobStatus, JobTransition } from '../../job.ts';
 import { type JobTarget, readJobId } from '../../job-id.ts';
-import type { Explanation } from '../../operate/explain.ts';
+import type { Explanation } from '../../operate/explain/explain.ts';
 import { type CancelOptions, type DrainOptions, drain, type JobChange } from '../../operate/operations.ts';
 import type { QueueStats } from '../../operate/stats.ts';
 import type { ChangedJob } from '../../postgres/reader.ts';

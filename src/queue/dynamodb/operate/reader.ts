@@ -1,7 +1,7 @@
 import { fieldsOf } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { JobRecord, JobTransition } from '../../job.ts';
-import { type Explanation, explainFacts, type Facts } from '../../operate/explain.ts';
+import { type Explanation, explainFacts, type Facts } from '../../operate/explain/explain.ts';
 import type { QueueRows } from '../database.ts';
 import { AFTER_OTHERS, endsOf, termsIn } from '../enqueue/after.ts';
 import { Homes } from '../enqueue/homes.ts';

@@ -1,9 +1,9 @@
-import type { Backoff } from '../../base/time/backoff.ts';
-import { formatDuration } from '../../base/time/duration.ts';
-import type { JobStatus } from '../job.ts';
-import type { OwnOptions } from '../job-options.ts';
-import { namePart, partOf, type ShownPart } from '../paused-part.ts';
-import { COUNT_LIMIT } from './stats.ts';
+import type { Backoff } from '../../../base/time/backoff.ts';
+import { formatDuration } from '../../../base/time/duration.ts';
+import type { JobStatus } from '../../job.ts';
+import type { OwnOptions } from '../../job-options.ts';
+import { namePart, partOf, type ShownPart } from '../../paused-part.ts';
+import { COUNT_LIMIT } from '../stats.ts';
 
 /** The reasons for the state of a job. */
 export interface Explanation {
