@@ -14,7 +14,7 @@
 create or replace function pawl.queue_admit(p_queue smallint, p_shard smallint) returns bigint
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
-  v_places int := (select d.per_group from pawl.queue_definition d where d.id = p_queue);
+  v_places int;
   v_ready record;
   v_most int;
   v_groups text[];
@@ -38,6 +38,8 @@ begin
     )
     select array_agg(c.group_name order by c.group_name) into v_groups from chosen c;
     exit when v_groups is null;
+    -- Behind the notes: a limit that changes does so in one commit with notes of all groups, which are looked at by the new one then.
+    select d.per_group into v_places from pawl.queue_definition d where d.id = p_queue;
     v_admitted := v_admitted + pawl.queue_admit_groups(p_queue, p_shard, v_groups, v_places, greatest(8, v_most / cardinality(v_groups)));
     exit when v_ready.rows > 0 or v_admitted * 4 >= v_most;
   end loop;

@@ -254,6 +254,32 @@ test('a larger limit lets more begin at once; with a smaller one nothing begins 
   await expectWhole();
 });
 
+test('a claim that is under way while the limit changes leaves no job behind', async () => {
+  const queue = newQueue({ perGroup: 1 });
+  const { id } = await queue.enqueue('send', 'acme 1', { group: 'acme' });
+  const row = await session.one<number>('select queue from pawl.queue_job where id = $1', [id]);
+  const worker = await session.addWorker(row);
+  expect((await session.claim(row, worker)).jobs).toHaveLength(1);
+  for (const nth of [2, 3]) await queue.enqueue('send', `acme ${nth}`, { group: 'acme' });
+  const operator = await SqlSession.open(database.url);
+  onTestFinished(() => operator.end());
+  // The claim has begun, and waits for the notes of these two.
+  await operator.begin();
+  await operator.one('select count(*) from (select from pawl.queue_group_note where queue = $1 for update) n', [row]);
+  await operator.one('select pawl.queue_change_places($1, 3)::text', [row]);
+  const claiming = session.claim(row, worker);
+  await eventually(async () =>
+    expect(await operator.one('select wait_event_type from pg_stat_activity where pid = $1', [session.pid])).toBe(
+      'Lock',
+    ),
+  );
+  await operator.commit();
+  await claiming;
+  await session.claim(row, worker);
+  expect(await queue.stats()).toMatchObject({ inProgress: 3, parked: 0 });
+  await expectWhole();
+});
+
 test('explain says which group is full, and who has its places', async () => {
   const queue = newQueue({ perGroup: 1 });
   const hall = new Hall();
