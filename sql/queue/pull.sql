@@ -23,7 +23,10 @@ declare
 begin
   if not exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue)
     and not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now)
-    and not exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue) then  -- else the claim admits some
+    and not exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue)  -- else the claim admits some
+    and not exists (
+      select 1 from pawl.queue_definition d
+      where d.id = p_queue and d.rate_limit is not null and pawl.queue_is_rate_due(p_queue, p_shard, v_now, d.rate_per)) then
     return json_build_object('hasLost', v_lost);
   end if;
   perform pawl.queue_expire(p_queue, 1000);  -- what is claimed here has begun

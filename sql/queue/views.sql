@@ -27,7 +27,7 @@ select d.name, d.shards, d.keyed, d.attempts, d.history, d.paused_at, d.created_
   (select count(*)::int from pawl.queue_worker w where w.queue = d.id and w.expires_at > clock_timestamp()) as workers,
   pawl.queue_shown_parts(d.paused_parts) as paused_parts,
   (select count(*)::int from (select from pawl.queue_blocked b where b.queue = d.id limit 10000) x) as blocked_keys,
-  nullif(d.per_group, pawl.queue_unlimited()) as per_group
+  nullif(d.per_group, pawl.queue_unlimited()) as per_group, d.rate_limit, d.rate_per
 from pawl.queue_definition d
 where d.removed_at is null or not pawl.queue_is_gone(d);
 

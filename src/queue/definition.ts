@@ -95,6 +95,7 @@ export interface QueueOptions<K extends Kinds = Kinds> {
   /** How long a settled job and its history are kept: a duration, or `'forever'`. Default `'90d'`. */
   readonly history?: Duration | undefined;
   readonly concurrency?: QueueConcurrency | undefined;
+  readonly rate?: QueueRate | undefined;
   /**
    * What becomes of the later jobs of a key when a job of it ends in `error`: they go on (`'continue'`, the default), or the key
    * stops (`'block'`): they wait until somebody calls `queue.retry(id)` or `queue.skip(id)` for the job that failed. It stops in the
@@ -116,6 +117,24 @@ export interface QueueConcurrency {
    * jobs have ended. Default: jobs have no groups.
    */
   readonly perGroup?: number | undefined;
+}
+
+/** How many runs of jobs with something in common begin in a time, over all processes. */
+export interface QueueRate {
+  /**
+   * How many runs of the jobs of a `group` begin in a time, over all workers and processes: `limit` of them at once, and from then on one
+   * each `per / limit`, by the database's clock. Any time T has at most `limit + ceil(T × limit / per)` begins. Each run counts, the next
+   * attempt of a job and one after a crash, too. What waits for the rate takes no slot of a worker, and its attempts are not charged. The
+   * declaration that came last counts. Its workers claim nothing ahead of free slots. Not on DynamoDB. Default: any number.
+   */
+  readonly perGroup?: RateLimit | undefined;
+}
+
+export interface RateLimit {
+  /** How many runs may begin at once: 1 to 10,000. */
+  readonly limit: number;
+  /** The time in which so many may begin: `'1s'` to `'366d'`. */
+  readonly per: Duration;
 }
 
 export interface RetryOptions {
@@ -188,6 +207,8 @@ export interface Definition {
   readonly keyed: boolean;
   /** How many jobs of a group may be admitted; undefined: its jobs have no groups. */
   readonly perGroup: number | undefined;
+  /** How many runs of a group may begin in a time; undefined: any number. */
+  readonly rate: { readonly limit: number; readonly perMs: number } | undefined;
   /** A job that ends in error stops its key. */
   readonly blocksKeys: boolean;
 }

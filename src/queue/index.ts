@@ -19,6 +19,8 @@ export type {
   PayloadOut,
   QueueConcurrency,
   QueueOptions,
+  QueueRate,
+  RateLimit,
   RetryOptions,
 } from './definition.ts';
 export type { EnqueueItem } from './dynamodb/enqueue/producing.ts';

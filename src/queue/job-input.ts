@@ -111,14 +111,14 @@ export function requireKey(definition: Definition, kind: Kind, name: string | un
 
 /** The same rules as those of pawl.queue_check_group() in SQL. @throws InvalidInput */
 export function checkGroup(
-  { name, perGroup, keyed, shards }: Definition,
+  { name, perGroup, rate, keyed, shards }: Definition,
   kind: Kind,
   { group, key }: { readonly group: string | undefined; readonly key: string | undefined },
   of?: string,
 ): void {
   if (group === undefined) return;
   const why =
-    perGroup === undefined
+    perGroup === undefined && rate === undefined
       ? `queue "${name}" has no limit for groups; declare concurrency: { perGroup: 2 }, or leave group out`
       : kind.coalesce !== 'none' || kind.after.length > 0
         ? `the jobs of kind "${kind.name}" become one unit, or come after others, of their key, so they cannot wait for places of a group`
@@ -126,7 +126,9 @@ export function checkGroup(
           ? `queue "${name}" has keyOnError: 'block', which keeps the order of a key; a job of a group waits apart from it: leave key or group out`
           : key !== undefined && keyed && shards > 1
             ? `a job with a key and a group needs a queue with one shard, and "${name}" has ${shards}: each of the two would name another one`
-            : undefined;
+            : key !== undefined && keyed && rate !== undefined
+              ? `queue "${name}" has a rate for groups, which counts a run when its job is claimed, and jobs of a key are claimed before their turn: leave key or group out, or declare concurrency: { perKey: Infinity }`
+              : undefined;
   if (why === undefined) return;
   throw new InvalidInput(`${of === undefined ? '' : `${of}: `}${why}`, {
     field: of === undefined ? 'group' : `${of}.group`,

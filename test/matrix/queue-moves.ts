@@ -180,6 +180,17 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
       ]),
   },
   {
+    name: 'claim of groups with a rate',
+    functions: ['queue_claim'],
+    open: 'statement',
+    run: ({ one }, { rated }) =>
+      one('select pawl.queue_claim($1::smallint, 0::smallint, $2, 10, 10, 100, 32, $3::smallint, 0)', [
+        rated.queue,
+        rated.worker,
+        START,
+      ]),
+  },
+  {
     name: 'claim or offer',
     functions: ['queue_claim'],
     open: 'statement',
@@ -212,6 +223,13 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     functions: ['queue_settle'],
     open: 'statement',
     run: (caller, side) => settle(caller, side, { fail: [{ ...failed(side.placed), to: 'retry', wait: 1000 }] }),
+  },
+  {
+    name: 'settle a failed job of a group with a rate',
+    functions: ['queue_settle'],
+    open: 'statement',
+    run: (caller, side) =>
+      settle(caller, { ...side, ...side.rated }, { fail: [{ ...failed(side.rated), to: 'retry', wait: 0 }] }),
   },
   {
     name: 'settle a failed job of a claim',

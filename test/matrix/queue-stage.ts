@@ -42,6 +42,8 @@ export interface QueueSide {
   readonly lined: number;
   /** Of another group: the next claim admits it. */
   readonly admissible: number;
+  /** Running, of a group with a rate, in a queue of such groups; of another one a job is admitted by the next claim. */
+  readonly rated: HeldClaim & { readonly queue: number; readonly worker: number };
 }
 
 export interface QueueStage {
@@ -59,17 +61,34 @@ export async function setQueueStage(client: pg.Client): Promise<QueueStage> {
   const other = `other ${randomUUID()}`;
   await session.register(other, KINDS);
   const own = { queue, name, kind, other };
+  const rated = `rated ${randomUUID()}`;
+  const { queue: paced } = await session.register(rated, KINDS);
+  await client.query(
+    `update pawl.queue_definition set rate_limit = 100, rate_per = '1 s', per_group = pawl.queue_unlimited() where id = $1`,
+    [paced],
+  );
+  const ofRate = async (which: string): Promise<QueueSide['rated']> => {
+    const worker = await session.addWorker(paced);
+    await ofGroup(session, rated, `group of ${which}`);
+    const [job] = (await session.claim(paced, worker)).jobs;
+    if (job === undefined) throw new Error('there was nothing to claim');
+    return { queue: paced, worker, id: job.id, claim: job.claim };
+  };
+  const rates = [await ofRate('a'), await ofRate('b')] as const;
+  for (const which of ['a', 'b']) await ofGroup(session, rated, `free of ${which}`);
   const [claimed, others] = [await side(session, own, 'a'), await side(session, own, 'b')];
   // What is to be ready in the end comes last: the claims above would have brought it.
   const a = {
     ...claimed,
     ready: await addReady(session, own, claimed.key),
     admissible: await ofGroup(session, name, 'free of a'),
+    rated: rates[0],
   };
   const b = {
     ...others,
     ready: await addReady(session, own, others.key),
     admissible: await ofGroup(session, name, 'free of b'),
+    rated: rates[1],
   };
   await client.query(`update pawl.queue_delayed set run_at = clock_timestamp() - interval '1 ms' where id = any ($1)`, [
     await session.add(queue, [later(kind), later(kind)]),
@@ -110,7 +129,7 @@ async function side(
   session: SqlSession,
   { queue, name, kind, other }: Pick<QueueSide, 'queue' | 'name' | 'kind' | 'other'>,
   which: string,
-): Promise<Omit<QueueSide, 'ready' | 'admissible'>> {
+): Promise<Omit<QueueSide, 'ready' | 'admissible' | 'rated'>> {
   const [worker, lost] = [await session.addWorker(queue), await session.addWorker(queue)];
   await session.add(queue, [{ kind }, { kind }]);
   const running = (await session.claim(queue, worker, { limit: 2 })).jobs.map(({ id, claim }) => ({ id, claim }));

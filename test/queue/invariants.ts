@@ -97,6 +97,13 @@ cross join lateral (
   select count(*) as taken from pawl.queue_place o where o.shard = g.shard and o.queue = g.queue and o.group_name = g.group_name) t
 where (q.per_group is null or t.taken < q.per_group) and not exists (
   select 1 from pawl.queue_group_note n where n.shard = g.shard and n.queue = g.queue and n.group_name = g.group_name)
+and not exists (
+  select 1 from pawl.queue_rate r where r.shard = g.shard and r.queue = g.queue and r.group_name = g.group_name and r.due_at is not null
+    and q.rate_limit is not null)
+union all
+select format('group %s is %s ahead of its rate', r.group_name, r.tat - clock_timestamp())
+from pawl.queue_rate r join pawl.queue_definition q on q.id = r.queue
+where q.rate_limit is not null and r.tat > clock_timestamp() + q.rate_per + interval '2 s'
 union all
 select format('places are taken in queue %s, and settlements do not look for them', o.queue)
 from (select distinct o.shard, o.queue from pawl.queue_place o) o where not exists (

@@ -97,6 +97,20 @@ describe('a queue under test', () => {
     expect(seen).toEqual([1, 2, 3]);
   });
 
+  test('runs the jobs of a group as its rate allows by the time that has passed', async () => {
+    const rate = { perGroup: { limit: 2, per: '1h' } } as const;
+    const queue = createQueue(await freshEngine(), 'rates', { kinds: { step: {} }, rate });
+    const seen: unknown[] = [];
+    const opened = await open(queue, { handlers: { step: ({ payload }) => void seen.push(payload) } });
+    for (const n of [1, 2, 3, 4, 5]) await queue.enqueue('step', n, { group: 'acme' });
+    await opened.settle();
+    expect(seen).toEqual([1, 2]);
+    await opened.advance('31m');
+    expect(seen).toEqual([1, 2, 3]);
+    await opened.drain();
+    expect(seen).toEqual([1, 2, 3, 4, 5]);
+  });
+
   test('runs what comes due in its order, what a handler adds included', async () => {
     const queue = createQueue(await freshEngine(), 'chain', { kinds: { step: {} } });
     const hours: unknown[] = [];

@@ -127,8 +127,8 @@ language sql set search_path = pg_catalog, pg_temp as $$
   with added as materialized (
     select pawl.enqueue(jsonb_build_object('queue', q.name, 'kind', k.name, 'payload', s.payload::jsonb, 'priority', s.priority,
         'schedule', jsonb_build_object('name', s.name, 'at', p_at),
-        -- A declaration without perGroup lifts the limit, for schedules, too.
-        'group', case when coalesce(q.per_group, pawl.queue_unlimited()) <> pawl.queue_unlimited() then s.group_name end) || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end
+        -- A declaration without perGroup and a rate lifts the limit, for schedules, too.
+        'group', case when pawl.queue_has_groups(q) then s.group_name end) || case when s.key is null then '{}' else jsonb_build_object('key', s.key) end
         || case when p_by_hand or s.jitter is null then '{}' else jsonb_build_object('delay', random() * s.jitter) end) as answer
     from pawl.queue_schedule s
     join pawl.queue_definition q on q.id = s.queue

@@ -1,4 +1,5 @@
--- Groups: at most queue_definition.per_group jobs of a group are admitted at a time, over all processes.
+-- Groups: at most queue_definition.per_group jobs of a group are admitted at a time, over all processes, and no more than its rate has room for, if
+-- the queue has one: see rate.sql.
 --
 -- A job of a group waits in queue_grouped until it is admitted: it gets a place, which is a row of queue_place, and is ready from then on like
 -- any other job. Claims know no groups. It keeps its place until it has ended, or is tried again later: a crash of its worker changes nothing
@@ -11,10 +12,12 @@
 -- have gaps were admitted by hundreds, and a drain took twice as long. Each enqueue and settlement leaves a note of each group, so notes are
 -- taken away twice as many as groups are looked at. Of most groups no job may wait, or all places be taken; so where nothing is
 -- ready, more notes are looked at. The caller has the lock of the empty key, which no job has. Answers how many were admitted.
-create or replace function pawl.queue_admit(p_queue smallint, p_shard smallint) returns bigint
+create or replace function pawl.queue_admit(p_queue smallint, p_shard smallint, p_now timestamptz default clock_timestamp()) returns bigint
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
-  v_places int;
+  v_per interval := (select d.rate_per from pawl.queue_definition d where d.id = p_queue);
+  v_queue record;
+  v_rooms int[];
   v_ready record;
   v_most int;
   v_groups text[];
@@ -23,6 +26,9 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'no job of a group can be admitted at isolation %: its snapshot may be older than its lock; use read committed',
       current_setting('transaction_isolation') using errcode = 'PW001';
+  end if;
+  if v_per is not null then
+    perform pawl.queue_note_rates_due(p_queue, p_shard, p_now, v_per);
   end if;
   select count(*) as rows, coalesce(sum(x.n), 0) as jobs into v_ready from (
     select r.n from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit 200) x;
@@ -38,41 +44,53 @@ begin
     )
     select array_agg(c.group_name order by c.group_name) into v_groups from chosen c;
     exit when v_groups is null;
-    -- Behind the notes: a limit that changes does so in one commit with notes of all groups, which are looked at by the new one then.
-    select d.per_group into v_places from pawl.queue_definition d where d.id = p_queue;
-    v_admitted := v_admitted + pawl.queue_admit_groups(p_queue, p_shard, v_groups, v_places, greatest(8, v_most / cardinality(v_groups)));
+    -- Behind the notes: limits that change do so in one commit with notes of all groups, which are looked at by the new ones then.
+    select d.per_group, d.rate_limit, pawl.queue_rate_step(d.rate_limit, d.rate_per) as step into v_queue
+    from pawl.queue_definition d where d.id = p_queue;
+    v_rooms := case when v_queue.rate_limit is not null then
+      pawl.queue_count_runs(p_queue, p_shard, v_groups, p_now, v_queue.rate_limit, v_queue.step) end;
+    v_admitted := v_admitted + pawl.queue_admit_groups(
+      p_queue, p_shard, v_groups, v_queue.per_group, greatest(8, v_most / cardinality(v_groups)), v_rooms);
+    if v_queue.rate_limit is not null then
+      perform pawl.queue_set_rates_due(p_queue, p_shard, v_groups, p_now, v_queue.rate_limit, v_queue.step);
+    end if;
     exit when v_ready.rows > 0 or v_admitted * 4 >= v_most;
   end loop;
   return v_admitted;
 end $$;
 
--- Admits jobs of these groups, p_each of a group at most, those first that are first by priority and id. A group in which more can be admitted gets a
+-- Admits jobs of these groups, p_each of a group at most, those first that are first by priority and id. p_rooms: how many their rate has room for;
+-- null where there is none. A group in which more can be admitted gets a
 -- new note: because of p_each, or because somebody changes by hand what waits. Plain jobs of one enqueue with consecutive ids become runs,
 -- of whichever groups they are. Answers how many.
-create or replace function pawl.queue_admit_groups(p_queue smallint, p_shard smallint, p_groups text[], p_places int, p_each int) returns bigint
+create or replace function pawl.queue_admit_groups(
+  p_queue smallint, p_shard smallint, p_groups text[], p_places int, p_each int, p_rooms int[]
+) returns bigint
 language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   with waiting as materialized (
-    select u.name, (
+    select u.name, u.room, case when p_places < pawl.queue_unlimited() then (
       select count(*) from (
-        select 1 from pawl.queue_place p where p.shard = p_shard and p.queue = p_queue and p.group_name = u.name limit p_places) x) as taken
-    from unnest(p_groups) u (name)
+        select 1 from pawl.queue_place p where p.shard = p_shard and p.queue = p_queue and p.group_name = u.name limit p_places) x) else 0 end as taken
+    from unnest(p_groups, p_rooms) u (name, room)
     where exists (select 1 from pawl.queue_grouped g where g.shard = p_shard and g.queue = p_queue and g.group_name = u.name offset 0)
   ), picked as materialized (
-    select w.name, w.taken, x.tids, x.n from waiting w cross join lateral (
+    select w.name, w.room, w.taken, x.tids, x.n from waiting w cross join lateral (
       select array_agg(y.tid) as tids, count(*) as n from (
         select g.ctid as tid from pawl.queue_grouped g where g.shard = p_shard and g.queue = p_queue and g.group_name = w.name
-        order by g.priority, g.id limit least(p_places - w.taken, p_each) for update skip locked) y) x
+        order by g.priority, g.id limit least(p_places - w.taken, p_each, w.room) for update skip locked) y) x
   ), gone as (
     delete from pawl.queue_grouped g where g.ctid = any (array(select t.tid from picked p cross join lateral unnest(p.tids) t (tid))) returning g.*
   ), place as (
     insert into pawl.queue_place (id, shard, queue, group_name) select g.id, p_shard, p_queue, g.group_name from gone g
+  ), permit as (
+    insert into pawl.queue_permit (id, shard, queue, group_name) select g.id, p_shard, p_queue, g.group_name from gone g where p_rooms is not null
   ), stands as (  -- for all places of the queue in this shard: see queue_ended
     insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding)
     select p_shard, -1, 0, p_queue, '{[0,1)}' where exists (select 1 from picked p where p.n > 0) on conflict do nothing
   ), again as (
     insert into pawl.queue_group_note (shard, queue, group_name)
     select p_shard, p_queue, p.name from picked p
-    where p.taken + p.n < p_places and (p.n >= p_each or exists (  -- after p_each it is not asked whether there is one more: that costs as much as a note
+    where p.taken + p.n < p_places and (p.room is null or p.n < p.room) and (p.n >= p_each or exists (  -- after p_each it is not asked whether there is one more: that costs as much as a note
       select 1 from pawl.queue_grouped g where g.shard = p_shard and g.queue = p_queue and g.group_name = p.name
       order by g.priority, g.id offset p.n limit 1))
   ), placed as (

@@ -10,7 +10,7 @@ language plpgsql stable as $$
 begin
   if octet_length(p_group) not between 1 and 100 then
     raise exception 'group must be 1 to 100 bytes long, got % bytes', octet_length(p_group) using errcode = 'PW001', column = 'group';
-  elsif coalesce(p_queue.per_group, pawl.queue_unlimited()) = pawl.queue_unlimited() then
+  elsif not pawl.queue_has_groups(p_queue) then
     raise exception 'queue "%" has no limit for groups; declare concurrency: { perGroup: 2 }, or leave group out', p_queue.name
       using errcode = 'PW001', column = 'group';
   elsif p_kind.coalesce <> 'none' or cardinality(p_kind.after) > 0 then
@@ -22,14 +22,32 @@ begin
   elsif p_key is not null and p_queue.keyed and p_queue.shards > 1 then
     raise exception 'a job with a key and a group needs a queue with one shard, and "%" has %: each of the two would name another one', p_queue.name, p_queue.shards
       using errcode = 'PW001', column = 'group';
+  elsif p_key is not null and p_queue.keyed and p_queue.rate_limit is not null then
+    raise exception 'queue "%" has a rate for groups, which counts a run when its job is claimed, and jobs of a key are claimed before their turn: leave key or group out, or declare concurrency: { perKey: Infinity }', p_queue.name
+      using errcode = 'PW001', column = 'group';
   end if;
 end $$;
 
--- The limit of a queue changes: more jobs may be admitted. One that falls takes no place back; none is given until enough have been.
-create or replace function pawl.queue_change_places(p_queue smallint, p_places int) returns void
+-- Whether the jobs of a queue may have groups, by its last declaration.
+create or replace function pawl.queue_has_groups(p_queue pawl.queue_definition) returns boolean
+language sql immutable as $$
+  select coalesce(p_queue.per_group, pawl.queue_unlimited()) < pawl.queue_unlimited() or p_queue.rate_limit is not null
+$$;
+
+-- The limits of a queue change: more jobs may be admitted. One that falls takes no place back; none is given until enough have been. What
+-- has begun counts on, by the new rate: no claim admits jobs meanwhile, which would reckon with the old one.
+create or replace function pawl.queue_change_limits(p_queue smallint, p_places int, p_rate_limit int, p_rate_per interval) returns void
 language plpgsql /* planner: loop */ as $$
 begin
-  update pawl.queue_definition d set per_group = p_places where d.id = p_queue;
+  perform pg_advisory_xact_lock(hashtextextended('', p_queue * 65536 + s)) from pawl.queue_definition d cross join generate_series(0, d.shards - 1) s
+  where d.id = p_queue and d.rate_limit is not null;
+  update pawl.queue_rate r set tat = c.now + extract(epoch from r.tat - c.now)::double precision / extract(epoch from c.step)::double precision
+    * pawl.queue_rate_step(p_rate_limit, p_rate_per)
+  from (
+    select clock_timestamp() as now, pawl.queue_rate_step(d.rate_limit, d.rate_per) as step from pawl.queue_definition d
+    where d.id = p_queue and d.rate_limit is not null and (d.rate_limit, d.rate_per) is distinct from (p_rate_limit, p_rate_per)) c
+  where r.queue = p_queue and r.tat > c.now and p_rate_limit is not null;
+  update pawl.queue_definition d set per_group = p_places, rate_limit = p_rate_limit, rate_per = p_rate_per where d.id = p_queue;
   insert into pawl.queue_group_note (shard, queue, group_name)
   with recursive line as (
     select g.shard, g.group_name from generate_series(0, 255) s cross join lateral (
@@ -47,7 +65,7 @@ begin
 end $$;
 
 -- What keeps a job of a group from being admitted: {name, places, taken, holders: the first of the jobs that have them, ahead: how many are
--- admitted before it}. Every count is bounded.
+-- admitted before it, rate: {limit, perMs, until: when it has room for it}}. Every count is bounded.
 create or replace function pawl.queue_explain_group(p_queue smallint, p_shard smallint, p_group text, p_priority smallint, p_id bigint) returns json
 language sql stable /* planner: probe */ as $$
   select json_build_object('name', p_group, 'places', nullif(d.per_group, pawl.queue_unlimited()), 'taken', (
@@ -56,9 +74,10 @@ language sql stable /* planner: probe */ as $$
     'holders', (
       select coalesce(json_agg(x.id::text order by x.id), '[]') from (
         select p.id from pawl.queue_place p where p.shard = p_shard and p.queue = p_queue and p.group_name = p_group limit 5) x),
-    'ahead', (
-      select count(*) from (
-        select 1 from pawl.queue_grouped g
-        where g.shard = p_shard and g.queue = p_queue and g.group_name = p_group and (g.priority, g.id) < (p_priority, p_id) limit 10000) x))
-  from pawl.queue_definition d where d.id = p_queue
+    'ahead', a.n, 'rate', case when d.rate_limit is not null then pawl.queue_explain_rate(p_queue, p_shard, p_group, a.n, d.rate_limit, d.rate_per) end)
+  from pawl.queue_definition d cross join lateral (
+    select count(*) as n from (
+      select 1 from pawl.queue_grouped g
+      where g.shard = p_shard and g.queue = p_queue and g.group_name = p_group and (g.priority, g.id) < (p_priority, p_id) limit 10000) x) a
+  where d.id = p_queue
 $$;

@@ -245,6 +245,8 @@ begin
   delete from pawl.queue_key k where k.queue = p_queue and not (v_lives and k.held);
   delete from pawl.queue_group_note n where n.queue = p_queue and not exists (
     select 1 from pawl.queue_grouped g where g.shard = n.shard and g.queue = n.queue and g.group_name = n.group_name);
+  delete from pawl.queue_permit t where t.queue = p_queue;
+  delete from pawl.queue_rate r where r.queue = p_queue;
   delete from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp();
   update pawl.queue_definition d set removed_at = clock_timestamp(), paused_at = null, paused_parts = null, schedules_version = null, suspects = '{}',
     -- An enqueue that is under way may have found the rows that go here, and bring the queue back.

@@ -31,6 +31,8 @@ create table pawl.queue_definition (
   history     interval,                       -- null: kept for ever
   blocks      boolean not null default false, -- a job that ends in error stops its key, see block.sql
   per_group   integer check (per_group >= 1), -- how many jobs of a group may be admitted; null: no job has ever had a group, see queue_register
+  rate_limit  integer check (rate_limit >= 1), -- how many runs of a group may begin in rate_per, see group/rate.sql; null: any number
+  rate_per    interval,
   paused_at   timestamptz,
   paused_parts json,                          -- [{nth, kind, key, tag, since}, …], see pause.sql; null: none
   lost_at     timestamptz,                    -- a worker with hold 'transaction' was found dead: its like note at once what they run
@@ -187,6 +189,28 @@ create table pawl.queue_group_note (
   group_name  text not null
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 create index queue_group_note_queue on pawl.queue_group_note (shard, queue);
+
+-- Admitted jobs of groups with a rate, until it is counted that a run of theirs has begun: see group/rate.sql.
+create table pawl.queue_permit (
+  id          bigint not null,
+  used_at     timestamptz,       -- when the job was claimed; null: it has not been, or by a transaction that is open
+  shard       smallint not null,
+  queue       smallint not null,
+  group_name  text not null
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+create index queue_permit_id on pawl.queue_permit (shard, id);  -- not unique: one that is used may be counted after its job was admitted again
+create index queue_permit_group on pawl.queue_permit (shard, queue, group_name);
+
+-- How far groups have used up their rate. One that has not used any of it has no row, or one that queue_prune_rates removes.
+create table pawl.queue_rate (
+  tat         timestamptz not null,  -- the theoretical arrival time of GCRA
+  due_at      timestamptz,           -- when a job of it may be admitted by its rate; null: none waits for that
+  shard       smallint not null,
+  queue       smallint not null,
+  group_name  text not null,
+  primary key (shard, queue, group_name)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+create index queue_rate_due on pawl.queue_rate (shard, queue, due_at) where due_at is not null;
 
 -- A key that somebody works on (held), or whose jobs wait in queue_parked behind a head that is ready or delayed (not held).
 create table pawl.queue_key (

@@ -175,7 +175,7 @@ end $$;
 
 -- Jobs that did not complete. Of the jobs of one key that wait for a retry the first becomes the key's head, delayed;
 -- everything else of the key is parked behind it, to be brought back when the key is given up. A job of a group without such a key gives its place
--- back while it waits. Jobs without a key of which all is the
+-- back while it waits; where its group has a rate, it waits in any case, to be admitted again. Jobs without a key of which all is the
 -- same stay together, as runs: a thousand that fail cost hardly more than a thousand that do not. A job with options of its own stands
 -- alone: the jobs of a run share their origin.
 create or replace function pawl.queue_fail(
@@ -220,7 +220,8 @@ begin
     select j.id, p_now, p_shard, p_queue, j.kind, j.attempt, j."to", j.own_key, coalesce(j.error, j.reason)
     from job j where not j.lives
   ), plain as materialized (
-    select min(j.id) as id, count(*) as n, j.kind, j.priority, min(j.spent) as spent, min(j.lost) as lost, min(j.wait) as wait, min(j.group_name) as group_name
+    select min(j.id) as id, count(*) as n, j.kind, j.priority, min(j.spent) as spent, min(j.lost) as lost, min(j.wait) as wait, min(j.group_name) as group_name,
+      min(j.wait) > 0 or (min(j.group_name) is not null and (select d.rate_limit is not null from pawl.queue_definition d where d.id = p_queue)) as waits
     from job j where j.lives and j.key is null
     group by j.part, j.kind, j.priority, j.id - j.nth_alike, (j.nth_alike - 1) / 256, case when j.lost > 0 or j.is_special then j.id end
   ), line as materialized (
@@ -228,13 +229,13 @@ begin
   ), delayed as (
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt, lost, epoch, key, group_name)
     select p_now + p.wait * interval '1 millisecond', p.id, p_shard, p_queue, p.priority, p.kind, p.n, p.spent, p.lost, null, null, p.group_name
-    from plain p where p.wait > 0
+    from plain p where p.waits
     union all
     select p_now + l.wait * interval '1 millisecond', l.id, p_shard, p_queue, l.priority, l.kind, 1, l.spent, l.lost, l.epoch, l.key, null
     from line l where l.is_head
   ), ready as (
     insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost)
-    select p.id, p_shard, p_queue, p.priority, p.kind, p.n, p.spent, p.lost from plain p where p.wait <= 0
+    select p.id, p_shard, p_queue, p.priority, p.kind, p.n, p.spent, p.lost from plain p where not p.waits
   ), parked as (
     insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
     select l.id, p_shard, p_queue, l.priority, l.kind, l.spent, l.lost, l.key from line l where not l.is_head

@@ -5,13 +5,14 @@
 -- Of a lost worker's jobs those are charged that were lost most often in a row before. If none was lost before, all are charged, since
 -- it is unknown which had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
 -- alone: should one of them be to blame, too, it is charged the next time. A job that is lost
--- for the fifth time in a row ends in error, whatever attempts it has left: with 15 of them it would kill 15 workers. Answers how many
--- jobs these were, and which of them ended.
+-- for the fifth time in a row ends in error, whatever attempts it has left: with 15 of them it would kill 15 workers. A job whose group has a
+-- rate is admitted again, since its next run counts, too. Answers how many jobs these were, and which of them ended.
 create or replace function pawl.queue_give_back(p_worker bigint, p_known bigint[], p_charge boolean, out jobs integer, out ended bigint[])
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_keys json;
+  v_lined json;
 begin
   with disowned as (
     delete from pawl.queue_running r where p_known is not null and r.worker = p_worker and r.id <> all (p_known) returning r.*
@@ -21,13 +22,14 @@ begin
     select r.* from pawl.queue_revoke_claims(p_worker) r where p_known is null
   ), held as materialized (
     select g.shard, g.queue, g.claimed_at, g.process_id, g.attempt, g.lost, max(g.lost) over () as most, i.id, j.kind, j.priority, j.key as own_key, k.key, k.epoch,
+      case when q.rate_limit is not null and k.key is null then j.group_name end as rated_group,
       -- Of a key only the first job can have begun, or the one unit that was claimed.
       p_charge and g.lost = max(g.lost) over () and (k.key is null or g.unit or i.id = min(i.id) over (partition by g.shard, g.queue, k.key)) as charged,
       coalesce((j.options ->> 'attempts')::smallint, kd.attempts, q.attempts) as attempts
     from gone g
     cross join lateral unnest(g.ids) u (span)
     cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
-    cross join lateral (select j.kind, j.priority, j.key, j.options from pawl.queue_job j where j.shard = g.shard and j.id = i.id limit 1) j
+    cross join lateral (select j.kind, j.priority, j.key, j.group_name, j.options from pawl.queue_job j where j.shard = g.shard and j.id = i.id limit 1) j
     join pawl.queue_definition q on q.id = g.queue
     join pawl.queue_kind kd on kd.id = j.kind
     left join lateral (
@@ -44,7 +46,10 @@ begin
     from job j where j.spent
   ), ready as (
     insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt, lost)
-    select j.id, j.shard, j.queue, j.priority, j.kind, j.after, j.now_lost from job j where not j.spent and j.key is null
+    select j.id, j.shard, j.queue, j.priority, j.kind, j.after, j.now_lost from job j where not j.spent and j.key is null and j.rated_group is null
+  ), delayed as (
+    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, attempt, lost, group_name)
+    select v_now, j.id, j.shard, j.queue, j.priority, j.kind, j.after, j.now_lost, j.rated_group from job j where not j.spent and j.rated_group is not null
   ), parked as (
     insert into pawl.queue_parked (id, shard, queue, priority, kind, attempt, lost, key)
     select j.id, j.shard, j.queue, j.priority, j.kind, j.after, j.now_lost, j.key from job j where not j.spent and j.key is not null
@@ -55,7 +60,10 @@ begin
       case when not p_charge then 'claim lost' when j.lost < j.most then 'lost with another' else 'worker lost' end
     from job j
   )
-  select (select count(*) from job), array(select j.id from job j where j.spent), coalesce(json_agg(k), '[]') into jobs, ended, v_keys
+  select (select count(*) from job), array(select j.id from job j where j.spent), coalesce(json_agg(k), '[]'), (
+    select json_agg(l) from (
+      select j.shard, range_agg(int8range(j.id, j.id + 1))::text as ids from job j where not j.spent and j.rated_group is not null group by j.shard) l)
+  into jobs, ended, v_keys, v_lined
   from (
     select d.shard, d.queue, array_agg(d.key order by d.key) as keys, array_agg(d.epoch order by d.key) as epochs
     from (select distinct h.shard, h.queue, h.key, h.epoch from held h where h.key is not null) d group by d.shard, d.queue
@@ -64,6 +72,7 @@ begin
     perform pawl.queue_dead_letters(null, ended);
     perform pawl.queue_block_keys(null, ended);
   end if;
+  perform pawl.queue_leave_places(l.shard, l.ids) from json_to_recordset(v_lined) l (shard smallint, ids int8multirange);
   -- The keys of the jobs just given back, and no others: this worker may hold more of them.
   perform pawl.queue_release_keys(k.queue, k.shard, k.keys, k.epochs)
   from json_to_recordset(v_keys) k (shard smallint, queue smallint, keys text[], epochs bigint[]);

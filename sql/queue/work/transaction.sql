@@ -35,6 +35,7 @@ begin
         and (p_unblocked or not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now))
         and (p_unblocked or d.per_group is null
           or not exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue))
+        and (p_unblocked or d.rate_limit is null or not pawl.queue_is_rate_due(p_queue, p_shard, v_now, d.rate_per))
     ), gone as (
       delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.n = 1
     )
@@ -66,6 +67,7 @@ create or replace function pawl.queue_search_one(
 language plpgsql as $$
 declare
   v_state text := pawl.queue_prepare(p_queue, p_shard, p_worker, false);
+  v_is_rated boolean := coalesce(v_state in ('rated', 'places'), false);
   v_suspects bigint[];
   v_first record;
   v_last record;
@@ -81,6 +83,8 @@ declare
 begin
   if v_state = 'paused' then
     return '{"paused":true,"runs":[],"keys":[],"seen":0}';
+  elsif v_state = 'rated' then
+    v_state := null;
   elsif v_state is not null and not p_unblocked then
     return concat('{"runs":[],"keys":[],"seen":0,"again":true,"blockedBy":"', v_state, '"}');
   end if;
@@ -160,9 +164,9 @@ begin
   return concat('{"runs":[],"keys":[],"seen":', v_seen, ',"last":{"priority":', v_priority, ',"id":', v_after, '}',
     ',"blockedBy":"' || coalesce(v_state, v_blocked_by) || '"',
     case when v_state is not null or exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
-    ',"due":' || (
+    ',"due":' || case when v_is_rated then pawl.queue_next_due(p_queue, p_shard) else (
       select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
-      where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
+      where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1) end, '}');
 end $$;
 
 -- Takes one job without a key that queue_peek_ready has read, from where its row stood: a fraction of what queue_claim_one costs,

@@ -1,6 +1,6 @@
 -- What the processes tell the database: which queues exist, that they live, and how far their jobs have come.
 
--- Declares a queue: {name, shards, keyed, blocks, attempts, perGroup, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
+-- Declares a queue: {name, shards, keyed, blocks, attempts, perGroup, rate: {limit, perMs}, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
 -- afterError, attempts, needsKey, onError, rule: what is more than unique, debounce, debounceMax: seconds}]}. Answers {queue, kinds:
 -- {name: id}}. A kind that is not declared any more stays: its jobs may be
 -- outstanding. Writes nothing when nothing changed, so that a hundred starting processes do not queue up here.
@@ -13,11 +13,17 @@ declare
   v_blocks boolean := coalesce((p_declared ->> 'blocks')::boolean, false);
   v_timeout text;
   v_per_group int := (p_declared ->> 'perGroup')::int;
+  v_rate_limit int := (p_declared -> 'rate' ->> 'limit')::int;
+  v_rate_per interval := make_interval(secs => (p_declared -> 'rate' ->> 'perMs')::double precision / 1000);
 begin
+  if v_rate_limit is not null then
+    v_per_group := coalesce(v_per_group, pawl.queue_unlimited());
+  end if;
   select * into v_queue from pawl.queue_definition where name = v_name;
   if not found then
-    insert into pawl.queue_definition (name, shards, keyed, blocks, attempts, history, per_group)
-    values (v_name, (p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, v_blocks, (p_declared ->> 'attempts')::smallint, v_history, v_per_group)
+    insert into pawl.queue_definition (name, shards, keyed, blocks, attempts, history, per_group, rate_limit, rate_per)
+    values (v_name, (p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, v_blocks, (p_declared ->> 'attempts')::smallint, v_history, v_per_group,
+      v_rate_limit, v_rate_per)
     on conflict (name) do nothing;
     select * into v_queue from pawl.queue_definition where name = v_name;
   end if;
@@ -40,8 +46,8 @@ begin
   if v_per_group is null and v_queue.per_group is not null then
     v_per_group := pawl.queue_unlimited();
   end if;
-  if v_per_group is distinct from v_queue.per_group then
-    perform pawl.queue_change_places(v_queue.id, v_per_group);
+  if (v_per_group, v_rate_limit, v_rate_per) is distinct from (v_queue.per_group, v_queue.rate_limit, v_queue.rate_per) then
+    perform pawl.queue_change_limits(v_queue.id, v_per_group, v_rate_limit, v_rate_per);
   end if;
   update pawl.queue_definition d set
     shards = (p_declared ->> 'shards')::smallint, keyed = (p_declared ->> 'keyed')::boolean, blocks = v_blocks,

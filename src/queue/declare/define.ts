@@ -69,6 +69,8 @@ const kindShape = {
   batch,
 };
 
+const rateLimit = object({ limit: integer({ min: 1, max: 10_000 }), per: duration({ min: '1s', max: '366d' }) });
+
 const shape = {
   kinds: record(object(kindShape)),
   shards: integer({ min: 1, max: 256, default: DEFAULTS.shards }),
@@ -78,6 +80,7 @@ const shape = {
   }),
   history,
   concurrency: object({ perKey, perGroup: optional(integer({ min: 1, max: 10_000 })) }),
+  rate: object({ perGroup: optional(rateLimit) }),
   keyOnError: oneOf(['continue', 'block'], { default: 'continue' }),
 };
 
@@ -120,6 +123,7 @@ export function define(name: string, options: QueueOptions): Definition {
     });
   }
   const keyed = given.concurrency.perKey === 1;
+  const limit = given.rate.perGroup;
   refuseContradictions(kinds, keyed, given.history);
   return Object.freeze({
     name,
@@ -129,6 +133,7 @@ export function define(name: string, options: QueueOptions): Definition {
     historyMs: given.history,
     keyed,
     perGroup: given.concurrency.perGroup,
+    rate: limit && { limit: limit.limit, perMs: limit.per },
     blocksKeys: given.keyOnError === 'block',
   });
 }

@@ -17,6 +17,11 @@ export function withinRows(definition: Definition): Definition {
       'concurrency.perGroup is not there on DynamoDB: a claim takes jobs in their order without reading them, and the end of a job changes no row that would count its group; hold a lock in the handler, or keep the queue on Postgres',
     );
   }
+  if (definition.rate !== undefined) {
+    throw new NotSupported(
+      'rate.perGroup is not there on DynamoDB: a claim takes jobs in their order without reading them, so it cannot leave those of one group; ask a limiter in the handler and throw retryAfter, or keep the queue on Postgres',
+    );
+  }
   const kinds = new Map(
     [...definition.kinds].map(([name, kind]) => {
       if (kind.unique?.replace === true) {

@@ -10,6 +10,7 @@ export function declarationOf(definition: Definition): object {
     blocks: definition.blocksKeys,
     attempts: definition.attempts,
     perGroup: definition.perGroup ?? null,
+    rate: definition.rate ?? null,
     history: Number.isFinite(definition.historyMs) ? definition.historyMs / 1000 : null,
     kinds: [...definition.kinds.values()].map((kind) => ({
       name: kind.name,

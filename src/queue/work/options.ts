@@ -35,7 +35,7 @@ export interface WorkOptions {
   readonly poll?: Duration | undefined;
   /**
    * How many jobs to claim ahead of free slots. Default `'auto'`: as many as the rate of the last 50 ms allows, at most
-   * 2,000.
+   * 2,000. Where the queue has a `rate`, or a kind has a single attempt: none.
    */
   readonly prefetch?: number | 'auto' | undefined;
   /**
@@ -131,8 +131,9 @@ export function readWorkOptions(options: WorkOptions, definition: Definition, co
     hold: given.hold,
     leaseMs: given.lease,
     pollMs: given.poll,
-    // A job with a single attempt must not lose it because its worker died while the job was only prefetched.
-    prefetch: once ? 0 : given.prefetch,
+    // A job with a single attempt must not lose it because its worker died while the job was only prefetched. A rate counts a run when its
+    // job is claimed: it is to begin then.
+    prefetch: once || definition.rate !== undefined ? 0 : given.prefetch,
     takes,
   };
   return { settings: Object.freeze(settings), signal: given.signal, onBlocked: given.onBlocked, warn: given.warn };

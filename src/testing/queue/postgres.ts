@@ -20,7 +20,8 @@ select exists (select from pawl.queue_ready r join q on q.id = r.queue)
   or exists (
     select from pawl.queue_grouped g join q on q.id = g.queue
     where exists (
-      select from pawl.queue_group_note n where n.shard = g.shard and n.queue = g.queue and n.group_name = g.group_name)) as restless`,
+      select from pawl.queue_group_note n where n.shard = g.shard and n.queue = g.queue and n.group_name = g.group_name))
+  or exists (select from pawl.queue_rate r join q on q.id = r.queue where r.due_at <= clock_timestamp()) as restless`,
 );
 const FIND = statement(
   'test_queue.find',
@@ -37,8 +38,9 @@ order by j.id`,
 const NEXT = statement(
   'test_queue.next',
   `
-select pg_catalog.ceil(extract(epoch from pg_catalog.min(d.run_at) - clock_timestamp()) * 1000::numeric)::float8 as wait
-from pawl.queue_delayed d join pawl.queue_definition q on q.id = d.queue
+select pg_catalog.ceil(extract(epoch from pg_catalog.min(d.at) - clock_timestamp()) * 1000::numeric)::float8 as wait
+from (select queue, run_at as at from pawl.queue_delayed union all select queue, due_at from pawl.queue_rate) d
+join pawl.queue_definition q on q.id = d.queue
 where q.name = $1::text`,
 );
 const SCHEDULES = statement(
@@ -59,6 +61,10 @@ with time as (
   update pawl.queue_job j set created_at = j.created_at - t.gone, run_at = j.run_at - t.gone
   from pawl.queue_delayed d join time t on t.queue = d.queue
   where j.shard = d.shard and j.id >= d.id and j.id < d.id + d.n
+), permits as (
+  update pawl.queue_permit p set used_at = p.used_at - t.gone from time t where p.queue = t.queue
+), rates as (
+  update pawl.queue_rate r set tat = r.tat - t.gone, due_at = r.due_at - t.gone from time t where r.queue = t.queue
 )
 update pawl.queue_delayed d set run_at = d.run_at - t.gone
 from time t where d.queue = t.queue`,

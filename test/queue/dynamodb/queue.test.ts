@@ -187,6 +187,8 @@ describe.skipIf(local.kind === 'dynalite')('a queue on DynamoDB', () => {
     expect(() => createQueue(engine, name(), { kinds: { a: {}, b: { after: ['a'] } } })).toThrow(NotSupported);
     expect(() => createQueue(engine, name(), { kinds: { a: {} }, keyOnError: 'block' })).toThrow(NotSupported);
     expect(() => createQueue(engine, name(), { kinds: { a: {} }, concurrency: { perGroup: 2 } })).toThrow(NotSupported);
+    const rate = { perGroup: { limit: 10, per: '1m' } } as const;
+    expect(() => createQueue(engine, name(), { kinds: { a: {} }, rate })).toThrow(NotSupported);
     await expect(queue.enqueue('send', {}, { group: 'acme' })).rejects.toThrow(InvalidInput);
   });
 

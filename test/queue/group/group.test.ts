@@ -266,7 +266,7 @@ test('a claim that is under way while the limit changes leaves no job behind', a
   // The claim has begun, and waits for the notes of these two.
   await operator.begin();
   await operator.one('select count(*) from (select from pawl.queue_group_note where queue = $1 for update) n', [row]);
-  await operator.one('select pawl.queue_change_places($1, 3)::text', [row]);
+  await operator.one('select pawl.queue_change_limits($1, 3, null, null)::text', [row]);
   const claiming = session.claim(row, worker);
   await eventually(async () =>
     expect(await operator.one('select wait_event_type from pg_stat_activity where pid = $1', [session.pid])).toBe(

@@ -1,6 +1,7 @@
 import type { Draw } from '../../support/random.ts';
 import { breaches, places } from '../invariants.ts';
 import { type ClaimedJob, type QueueRow, SqlSession } from '../sql-session.ts';
+import { beginsOf } from './begins.ts';
 
 /** Everything that a job of a group may come across, by turns of several sessions of which one may leave its transaction open. */
 const MOVES = {
@@ -23,6 +24,15 @@ type Move = keyof typeof MOVES;
 
 const GROUPS = ['a', 'b', 'c'] as const;
 const HOUR = 3_600_000;
+
+/** Time passes by hours, so the rate of each is used by itself. */
+const RATE = { limit: 3, perMs: HOUR };
+
+/** What a queue is declared with. */
+export interface Variant {
+  readonly keyed: boolean;
+  readonly rated?: boolean;
+}
 
 interface Player {
   readonly session: SqlSession;
@@ -47,28 +57,37 @@ export class GroupModel {
   readonly #players: Player[];
   readonly #row: QueueRow;
   readonly #name: string;
-  readonly #keyed: boolean;
+  readonly #variant: Variant;
   #limit = 2;
+  /** When time passed last, by the server's clock. */
+  #passedAtUs = 0;
   #open: Open | undefined;
   readonly #log: string[] = [];
   #taken = new Map<string, number>();
 
-  static async start(sessions: readonly SqlSession[], name: string, draw: Draw, keyed: boolean): Promise<GroupModel> {
+  static async start(sessions: readonly SqlSession[], name: string, draw: Draw, variant: Variant): Promise<GroupModel> {
     const [witness, ...rest] = sessions;
     if (witness === undefined) throw new Error('there is no session');
-    const row = await declare(witness, name, 2, keyed);
+    const row = await declare(witness, name, 2, variant);
     const players: Player[] = [];
     for (const session of rest) players.push({ session, worker: await witness.addWorker(row.queue), holding: [] });
-    return new GroupModel(witness, players, row, name, draw, keyed);
+    return new GroupModel(witness, players, row, name, draw, variant);
   }
 
-  private constructor(witness: SqlSession, players: Player[], row: QueueRow, name: string, draw: Draw, keyed: boolean) {
+  private constructor(
+    witness: SqlSession,
+    players: Player[],
+    row: QueueRow,
+    name: string,
+    draw: Draw,
+    variant: Variant,
+  ) {
     this.#witness = witness;
     this.#players = players;
     this.#row = row;
     this.#name = name;
     this.#draw = draw;
-    this.#keyed = keyed;
+    this.#variant = variant;
   }
 
   async play(steps: number): Promise<void> {
@@ -146,7 +165,7 @@ export class GroupModel {
       case 'limit': {
         this.#limit = this.#draw.int(1, 3);
         this.#log.push(`limit ${this.#limit}`);
-        await declare(session, this.#name, this.#limit, this.#keyed);
+        await declare(session, this.#name, this.#limit, this.#variant);
         return;
       }
     }
@@ -236,6 +255,21 @@ export class GroupModel {
          select d.ctid from pawl.queue_delayed d where d.queue = $1 and d.id <> $2 for update skip locked))`,
       [this.#row.queue, held],
     );
+    if (this.#variant.rated !== true) return;
+    // Of what an open transaction has, no time passes: it counts for longer.
+    for (const [table, ...times] of [
+      ['queue_permit', 'used_at'],
+      ['queue_rate', 'tat', 'due_at'],
+    ] as const) {
+      await this.#witness.client.query(
+        `update pawl.${table} set ${times.map((time) => `${time} = ${time} - interval '1 hour'`).join()} where ctid = any (array(
+           select o.ctid from pawl.${table} o where o.queue = $1 for update skip locked))`,
+        [this.#row.queue],
+      );
+    }
+    this.#passedAtUs = await this.#witness.one<number>(
+      'select (extract(epoch from clock_timestamp()) * 1000000)::float8',
+    );
   }
 
   /** @param before  the limit when the transaction began that was committed last */
@@ -251,6 +285,13 @@ export class GroupModel {
         wrong.push(`group ${name} has ${taken} places`);
     }
     this.#taken = new Map(rows.map(({ name, taken }) => [name, taken]));
+    if (this.#variant.rated === true) {
+      for (const group of GROUPS) {
+        const begins = await beginsOf(this.#witness.client, this.#name, group);
+        const since = begins.filter(({ atUs }) => atUs > this.#passedAtUs).length;
+        if (since > RATE.limit) wrong.push(`${since} runs of group ${group} have begun in an hour`);
+      }
+    }
     if (wrong.length > 0) throw new Error(wrong.join('; '));
   }
 
@@ -277,10 +318,24 @@ export class GroupModel {
   }
 }
 
-function declare(session: SqlSession, name: string, perGroup: number, keyed: boolean): Promise<QueueRow> {
+function declare(
+  session: SqlSession,
+  name: string,
+  perGroup: number,
+  { keyed, rated = false }: Variant,
+): Promise<QueueRow> {
   const kind = { name: 'job', unique: false, coalesce: 'none', after: [], afterError: 'run', attempts: null };
   return session.one('select pawl.queue_register($1::json)', [
-    JSON.stringify({ name, shards: 1, keyed, attempts: 50, perGroup, history: null, kinds: [kind] }),
+    JSON.stringify({
+      name,
+      shards: 1,
+      keyed,
+      attempts: 50,
+      perGroup,
+      rate: rated ? RATE : null,
+      history: null,
+      kinds: [kind],
+    }),
   ]);
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
-import { createQueue, createQueueAdmin, type QueueOptions } from '../../../src/queue/index.ts';
+import { createQueue, createQueueAdmin, type QueueOptions, type RateLimit } from '../../../src/queue/index.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 
 let database: FreshDatabase;
@@ -34,6 +34,13 @@ test.each([
   ['a debounced kind', {}, 'save', { group: 'acme', key: 'k' }, 'kind "save"'],
   ['a kind that comes after another', {}, 'after', { group: 'acme', key: 'k' }, 'kind "after"'],
   ['a key and several shards', { shards: 2 }, 'send', { group: 'acme', key: 'k' }, 'one shard, and'],
+  [
+    'a key and a rate',
+    { rate: { perGroup: { limit: 1, per: '1s' } } },
+    'send',
+    { group: 'acme', key: 'k' },
+    'has a rate for groups',
+  ],
   ['a key that blocks', { keyOnError: 'block' }, 'send', { group: 'acme', key: 'k' }, 'keyOnError'],
 ] as const)(
   'a group is refused with %s, by the program and by SQL, and nothing is written',
@@ -61,6 +68,25 @@ test.each([0, -1, 1.5, Infinity, 10_001, '2', null])('perGroup: %s is refused', 
   const options = { concurrency: { perGroup: perGroup as number } };
   expect(() => newQueue(options)).toThrow(
     expect.objectContaining({ name: 'InvalidInput', field: expect.stringContaining('perGroup') }),
+  );
+});
+
+test.each([
+  [{ limit: 0, per: '1s' }, 'limit'],
+  [{ limit: 1.5, per: '1s' }, 'limit'],
+  [{ limit: 10_001, per: '1s' }, 'limit'],
+  [{ per: '1s' }, 'limit'],
+  [{ limit: 1 }, 'per'],
+  [{ limit: 1, per: '999ms' }, 'per'],
+  [{ limit: 1, per: '367d' }, 'per'],
+  [{ limit: 1, per: Infinity }, 'per'],
+  [{ limit: 1, per: '1s', burst: 2 }, 'burst'],
+  [10, 'perGroup'],
+  [null, 'perGroup'],
+] as const)('rate.perGroup: %j is refused', (perGroup, field) => {
+  const rate = { perGroup: perGroup as RateLimit };
+  expect(() => newQueue({ rate })).toThrow(
+    expect.objectContaining({ name: 'InvalidInput', field: expect.stringContaining(field) }),
   );
 });
 

@@ -33,6 +33,8 @@ declare
 begin
   if v_state = 'paused' then
     return '{"paused":true,"runs":[],"keys":[],"seen":0}';
+  elsif v_state = 'rated' then
+    v_now := clock_timestamp();  -- what was admitted just now begins later than that
   end if;
 
   -- Nothing, or one row without a key: what an idle worker finds. The long way costs five times as much.
@@ -54,6 +56,9 @@ begin
       v_process := gen_random_uuid();
       insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
       values (v_claim, p_worker, v_now, v_process, p_shard, p_queue, v_one.attempt + 1, false, int8multirange(int8range(v_one.id, v_one.id + v_one.n)));
+      if v_state = 'rated' then
+        perform pawl.queue_use_permits(p_shard, array[v_one.id], array[v_one.n], v_now);
+      end if;
       select format('{"runs":[{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
         '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s}}',
         v_claim, v_one.id, v_one.n, v_one.kind, v_one.attempt + 1,
@@ -74,9 +79,9 @@ begin
     end if;
     return concat('{"runs":[],"keys":[],"seen":0,"last":{"priority":', p_priority, ',"id":', p_after, '}', case when p_offer is not null then ',"offered":true' end,
       case when p_after > 0 and p_kinds is null and exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue) then ',"busy":true' end,
-      ',"due":' || (
+      ',"due":' || case when v_state = 'rated' then pawl.queue_next_due(p_queue, p_shard) else (
         select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
-        where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1), '}');
+        where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1) end, '}');
   end if;
   return pawl.queue_claim_many(p_queue, p_shard, p_worker, p_limit, p_slots, p_rows, p_chain, p_priority, p_after, p_kinds, p_upto, v_state,
     v_now, v_near.keyed::int);
@@ -135,6 +140,8 @@ begin
     if v_runs is null then
       perform pawl.queue_drop_orphans(p_queue, p_shard, p_worker, 0, p_now, '{}');
       return pawl.queue_claim(p_queue, p_shard, p_worker, p_limit, p_slots, p_rows, p_chain, p_priority, p_after, null, null, p_kinds, p_upto);
+    elsif p_state = 'rated' then
+      perform pawl.queue_use_permits(p_shard, v_pick.firsts, v_pick.takes, p_now);
     end if;
   end if;
 
@@ -142,7 +149,7 @@ begin
   if v_keyed > 0 then
     v_keys := v_pick.keys;
     v_epochs := v_pick.epochs;
-    if p_state = 'promoted' and exists (
+    if p_state in ('promoted', 'rated') and exists (
       select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= p_now
     ) then
       v_clear := pawl.queue_promote_keys(p_queue, p_shard, v_keys, 1000);
@@ -166,9 +173,9 @@ begin
   else
     v_end := concat(
       case when v_pick.locked or (p_kinds is null and exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue)) then ',"busy":true' end,
-      ',"due":' || (
+      ',"due":' || case when p_state = 'rated' then pawl.queue_next_due(p_queue, p_shard) else (
         select greatest(0, ceil(extract(epoch from d.run_at - clock_timestamp()) * 1000)) from pawl.queue_delayed d
-        where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1));
+        where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1) end);
   end if;
   v_is_past := v_is_past and v_pick.last_id is not null;
   return concat('{"runs":[', v_runs, '],"keys":[', v_rest, ']', case when v_chains is not null then ',"chains":' end, v_chains,

@@ -1,18 +1,20 @@
 -- What every claim does first: what is due becomes ready, and the worker must be one that is known.
 
 -- What a claim begins with. Answers 'paused' when nothing may be claimed, 'promoted' when jobs that are due were brought to
--- queue_ready, 'due' where the caller may not do that, or 'places' where places of groups are to be given, too; otherwise null.
+-- queue_ready, 'due' where the caller may not do that, or 'places' where places of groups are to be given, too; otherwise null. Of a queue with
+-- a rate: 'rated' in place of 'promoted' and null.
 create or replace function pawl.queue_prepare(p_queue smallint, p_shard smallint, p_worker bigint, p_promotes boolean default true) returns text
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_state record;
 begin
-  select d.paused_at is not null as paused,
+  select d.paused_at is not null as paused, d.rate_limit is not null as rated,
     exists (select 1 from pawl.queue_worker w where w.id = p_worker and w.expires_at > v_now) as live,
     exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now) as due,
     case when d.per_group is not null then
-      exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue) else false end as noted
+      exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue)
+      or (d.rate_limit is not null and pawl.queue_is_rate_due(p_queue, p_shard, v_now, d.rate_per)) else false end as noted
   into v_state from pawl.queue_definition d where d.id = p_queue;
   if v_state.paused then
     return 'paused';
@@ -22,9 +24,9 @@ begin
     return case when v_state.noted then 'places' else 'due' end;
   elsif v_state.due or v_state.noted then
     perform pawl.queue_bring_due(p_queue, p_shard, v_state.noted);
-    return 'promoted';
+    return case when v_state.rated then 'rated' else 'promoted' end;
   end if;
-  return null;
+  return case when v_state.rated then 'rated' end;
 end $$;
 
 -- Brings what is due of a queue, a thousand jobs at most. p_admits: gives places of groups, too. Answers how many became ready.

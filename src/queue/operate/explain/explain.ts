@@ -3,7 +3,7 @@ import { formatDuration } from '../../../base/time/duration.ts';
 import type { JobStatus } from '../../job.ts';
 import type { OwnOptions } from '../../job-options.ts';
 import { namePart, partOf, type ShownPart } from '../../paused-part.ts';
-import { COUNT_LIMIT } from '../stats.ts';
+import { count, type GroupFacts, groupReasons, roughly } from './group.ts';
 
 /** The reasons for the state of a job. */
 export interface Explanation {
@@ -27,6 +27,7 @@ export interface Reason {
     | 'part_paused'
     | 'behind_job'
     | 'group_full'
+    | 'group_rate'
     | 'key_blocked'
     | 'blocks_key'
     | 'waits_for_kind'
@@ -89,16 +90,6 @@ export interface Facts {
   readonly isHeld: boolean;
   /** What was asked for this job alone; missing or null where nothing was. */
   readonly own?: Pick<OwnOptions, 'attempts' | 'timeout' | 'backoff' | 'expiresAt' | 'onError'> | null;
-}
-
-interface GroupFacts {
-  readonly name: string;
-  /** null: any number. */
-  readonly places: number | null;
-  readonly taken: number;
-  /** The ids of the first that have a place. */
-  readonly holders: readonly string[];
-  readonly ahead: number;
 }
 
 interface WorkerAddress {
@@ -192,7 +183,7 @@ function whyNew(facts: Facts): Reason[] {
     ...held(facts),
     ...later(facts),
     ...parents(facts),
-    ...groupFull(facts),
+    ...groupReasons(facts.group, facts.now),
     ...blocked(facts),
     ...paused(facts),
     ...partPaused(facts),
@@ -282,23 +273,6 @@ function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
   return [...reasons, { code: 'behind_job', text, job: before.job, worker }];
 }
 
-function groupFull({ group }: Facts): Reason[] {
-  if (group === undefined || group === null) return [];
-  const { name, places, taken, holders, ahead } = group;
-  if (places === null || taken < places) {
-    return [
-      {
-        code: 'next',
-        text: `the next poll of a worker gives it a place of group "${name}", ${count(ahead)} ahead of it`,
-        ahead,
-      },
-    ];
-  }
-  const others = taken > holders.length ? ' and others' : '';
-  const text = `${taken} of ${places} places of group "${name}" are taken, by ${holders.length === 1 ? 'job' : 'jobs'} ${holders.join(', ')}${others}; ${count(ahead)} ahead of it`;
-  return [{ code: 'group_full', text, job: holders[0], ahead }];
-}
-
 function paused({ pausedAt, queue }: Facts): Reason[] {
   if (pausedAt === null) return [];
   const text = `queue "${queue}" has been paused since ${pausedAt}; resume it`;
@@ -326,17 +300,6 @@ function workers({ queue, kind, workers: live, others = 0, slots, running, ahead
   if (place !== 'ready' || running < slots) return [];
   const text = `all ${slots} slots of ${live} ${live === 1 ? 'worker' : 'workers'} are busy, and ${count(ahead ?? 0)} ahead of it`;
   return [{ code: 'workers_busy', text, ahead: ahead ?? 0 }];
-}
-
-/** A rounded duration for people. */
-function roughly(ms: number): number {
-  const unit = ms > 7_200_000 ? 600_000 : ms > 600_000 ? 60_000 : ms > 1000 ? 1000 : 1;
-  return Math.ceil(ms / unit) * unit;
-}
-
-function count(jobs: number): string {
-  if (jobs >= COUNT_LIMIT) return `${COUNT_LIMIT.toLocaleString('en')} jobs or more are`;
-  return jobs === 1 ? '1 job is' : `${jobs} jobs are`;
 }
 
 function where({ host, pid }: WorkerAddress): string {
