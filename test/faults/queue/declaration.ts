@@ -24,6 +24,20 @@ export const ATTEMPTS = {
 
 export type KindName = keyof typeof ATTEMPTS;
 
+/** Kinds that are never drawn among the others: what has them draws them by itself. */
+export const APART = {
+  only: 0,
+  waiting: 0,
+  throttled: 0,
+  replaced: 0,
+  saved: 0,
+  letter: 0,
+  own: 0,
+  called: 0,
+  batched: 0,
+  book: 0,
+} as const;
+
 /** How long a handler may take. What it asks of a silent network has no other end. */
 export function timeoutOf(kind: string): number {
   return kind === 'timed' ? 400 : 4000;

@@ -1,7 +1,7 @@
 import { Draw } from '../../support/random.ts';
 import { drawFaults, type FaultName, USUAL } from '../fault.ts';
 import type { Plan } from '../plan.ts';
-import type { KindName, Manner, Orders } from './declaration.ts';
+import { APART, type KindName, type Manner, type Orders } from './declaration.ts';
 import { type ByHand, HandDraw } from './hands/hand.ts';
 import { namesLetter } from './letters.ts';
 
@@ -297,19 +297,7 @@ function drawJob(draw: Draw, n: number, shape: Shape): NewJob {
   const { hasVersions, isRelated } = shape;
   const related = isRelated ? { sync: 4, last: 2, update: 3 } : { sync: 0, last: 0, update: 0 };
   const newer = hasVersions ? 0.3 : 0;
-  const none = {
-    only: 0,
-    waiting: 0,
-    throttled: 0,
-    replaced: 0,
-    saved: 0,
-    letter: 0,
-    own: 0,
-    called: 0,
-    batched: 0,
-    book: 0,
-  };
-  const kind = draw.weighted<KindName>({ plain: 10, timed: 2, create: 1, fragile: 1, newer, ...related, ...none });
+  const kind = draw.weighted<KindName>({ plain: 10, timed: 2, create: 1, fragile: 1, newer, ...related, ...APART });
   return drawJobOf(draw, n, kind, shape);
 }
 

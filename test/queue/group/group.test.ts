@@ -1,17 +1,11 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
-import {
-  createQueue,
-  createQueueAdmin,
-  type Queue,
-  type QueueConcurrency,
-  type Unit,
-  type WorkOptions,
-} from '../../../src/queue/index.ts';
+import { createQueue, createQueueAdmin, type QueueConcurrency, type Unit } from '../../../src/queue/index.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { breaches } from '../invariants.ts';
 import { SqlSession } from '../sql-session.ts';
+import { kinds, type Mail, start } from './mail.ts';
 
 let database: FreshDatabase;
 let engine: PostgresEngine;
@@ -29,9 +23,6 @@ afterAll(async () => {
   await engine.stop();
   await database.drop();
 });
-
-const kinds = { send: {}, once: { unique: { by: 'payload' } } } as const;
-type Mail = Queue<typeof kinds>;
 
 function newQueue(concurrency: QueueConcurrency = { perGroup: 2 }, name?: string): Mail {
   made += 1;
@@ -68,13 +59,6 @@ class Hall {
   get names(): string[] {
     return this.inside.map(({ payload }) => payload).sort();
   }
-}
-
-/** What these tests wait for is found by notifications: the poll is late. */
-async function start(queue: Mail, handler: (unit: Unit) => unknown, options: WorkOptions = {}): Promise<void> {
-  const worker = queue.work({ send: handler, once: handler }, { poll: '1m', concurrency: 5, ...options });
-  onTestFinished(() => worker.stop({ timeout: '100ms' }));
-  await worker.started;
 }
 
 async function expectWhole(): Promise<void> {

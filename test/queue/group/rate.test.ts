@@ -1,19 +1,13 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
-import {
-  createQueue,
-  createQueueAdmin,
-  type Queue,
-  type RateLimit,
-  type Unit,
-  type WorkOptions,
-} from '../../../src/queue/index.ts';
+import { createQueue, createQueueAdmin, type RateLimit } from '../../../src/queue/index.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { spawnChild } from '../../support/process.ts';
 import { breaches } from '../invariants.ts';
 import { SqlSession } from '../sql-session.ts';
 import { beginsOf, excesses } from './begins.ts';
+import { kinds, type Mail, start } from './mail.ts';
 
 let database: FreshDatabase;
 let engine: PostgresEngine;
@@ -32,9 +26,6 @@ afterAll(async () => {
   await database.drop();
 });
 
-const kinds = { send: {}, once: { unique: { by: 'payload' } } } as const;
-type Mail = Queue<typeof kinds>;
-
 /** One that is over long after the test. */
 const RARELY: RateLimit = { limit: 1, per: '1h' };
 
@@ -45,13 +36,6 @@ function newQueue(perGroup: RateLimit, name?: string): Mail {
     rate: { perGroup },
     retry: { backoff: { kind: 'fixed', min: 1 } },
   });
-}
-
-/** The poll is late: what these tests wait for is found in time without it. */
-async function start(queue: Mail, handler: (unit: Unit) => unknown, options: WorkOptions = {}): Promise<void> {
-  const worker = queue.work({ send: handler, once: handler }, { poll: '1m', concurrency: 5, ...options });
-  onTestFinished(() => worker.stop({ timeout: '100ms' }));
-  await worker.started;
 }
 
 async function expectWhole(): Promise<void> {

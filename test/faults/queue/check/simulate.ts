@@ -1,5 +1,5 @@
 import { Draw } from '../../../support/random.ts';
-import { ATTEMPTS, type KindName } from '../declaration.ts';
+import { APART, ATTEMPTS, type KindName } from '../declaration.ts';
 import type { Effect, Job, Move, QueueHistory, Request, Run } from '../history.ts';
 import type { Hold } from '../plan.ts';
 import { HAND_BUGS, withHands } from './legal/by-hand.ts';
@@ -243,16 +243,7 @@ class Simulator {
       fragile: 2,
       timed: 1,
       newer: 0,
-      only: 0,
-      waiting: 0,
-      throttled: 0,
-      replaced: 0,
-      saved: 0,
-      letter: 0,
-      own: 0,
-      called: 0,
-      batched: 0,
-      book: 0,
+      ...APART,
     });
     const key = kind === 'plain' || kind === 'timed' ? this.#draw.pick(null, 'k1', 'k2') : this.#draw.pick('k1', 'k2');
     const n = this.#next();
