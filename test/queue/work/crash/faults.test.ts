@@ -268,10 +268,12 @@ describe('connections', () => {
 
   test('a heartbeat on a dead connection is repeated on another one', async () => {
     const scene = await openScene();
-    const worker = await scene.worker('lease', { lease: '3s' });
+    const worker = await scene.worker('lease', { lease: '6s' });
     let lost = 0;
     worker.events.on('lost', () => void (lost += 1));
-    const beating = `select pid from pg_stat_activity where query like '%queue.beat%' and pid <> pg_backend_pid() and datname = current_database()`;
+    // Between two heartbeats: in the middle of one, the paused process keeps the lock of the worker's row.
+    const beating = `select pid from pg_stat_activity
+      where query like '%queue.beat%' and state = 'idle' and pid <> pg_backend_pid() and datname = current_database()`;
     const pid = await until('it has sent a heartbeat', () => scene.one<number>(beating));
     // The server process of its connection is paused: nothing is lost, and nothing is answered.
     process.kill(pid, 'SIGSTOP');
