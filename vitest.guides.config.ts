@@ -4,11 +4,18 @@ import './test/support/servers/without-certificates.ts';
 /** Run with nothing else. */
 export const ONLY_GUIDES: string[] = ['test/docs.test.ts', 'test/{examples,package}/**/*.test.ts'];
 
+/** What `npm run test:guides` runs, and `npm test` leaves out. */
+export const GUIDES: string[] = [
+  ...ONLY_GUIDES,
+  'test/cli/**/*.test.ts',
+  'test/mistakes/{arguments,away,bundle}.test.ts',
+];
+
 // What a user meets first, as it was built: the programs of the documents, the examples, the command line, and the package:
-// `npm run test:guides`. `npm test` leaves all of it out.
+// `npm run test:guides`.
 const config: ViteUserConfig = defineConfig({
   test: {
-    include: [...ONLY_GUIDES, 'test/cli/**/*.test.ts', 'test/mistakes/{arguments,away,bundle}.test.ts'],
+    include: GUIDES,
     // npm run test:dynamodb
     exclude: ['test/cli/**/*dynamodb*', 'test/cli/**/*dynamodb*/**'],
     globalSetup: ['test/support/servers/server.ts', 'test/support/servers/dynamodb-server.ts'],

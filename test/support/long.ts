@@ -3,7 +3,7 @@ import { test } from 'vitest';
 /** `npm run test:long`: everything, and as much of it as is worth an hour. */
 export const LONG: boolean = process.env['PAWL_LONG'] !== undefined;
 
-/** `npm run test:models`: explorations of what is pure, or exhaustive, in full. `npm test` makes a part of each, always the same. */
+/** `npm run test:models`: explorations of what is pure, or exhaustive, in full. Run by hand, each makes a part of itself, always the same. */
 export const MODELS: boolean = LONG || process.env['PAWL_MODELS'] !== undefined;
 
 /** All of an enumeration in a run of models, otherwise each seventh one. */
