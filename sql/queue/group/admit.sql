@@ -136,6 +136,22 @@ language sql /* planner: loop */ as $$
   select coalesce(array_agg(distinct n.queue), '{}') from noted n
 $$;
 
+-- Gives back the places of jobs that something other than Pawl has deleted: nothing else would ever say that such a job is over, and a
+-- group whose places are all of that sort would stand still.
+create or replace function pawl.queue_sweep_places(p_queue smallint, p_limit int) returns void
+language sql /* planner: loop */ as $$
+  with gone as (
+    delete from pawl.queue_place p where p.ctid = any (array(
+      select p.ctid from pawl.queue_place p
+      where p.queue = p_queue and not exists (select 1 from pawl.queue_job j where j.shard = p.shard and j.id = p.id)
+      limit p_limit for update skip locked))
+    returning p.shard, p.group_name
+  ), noted as (
+    insert into pawl.queue_group_note (shard, queue, group_name) select distinct g.shard, p_queue, g.group_name from gone g returning queue
+  )
+  select pawl.queue_wake(n.queue) from noted n limit 1
+$$;
+
 -- Of failed jobs those that are tried again later give their places back. Answers as queue_leave_places.
 create or replace function pawl.queue_leave_delayed(p_shard smallint, p_fail json) returns smallint[]
 language sql /* planner: loop */ as $$

@@ -15,6 +15,7 @@ declare
   v_blocked boolean;
 begin
   perform pawl.queue_prune_rates(p_queue, p_limit);
+  perform pawl.queue_sweep_places(p_queue, p_limit);
   select clock_timestamp() - d.history into v_past from pawl.queue_definition d where d.id = p_queue;
   if v_past is null then
     return 0;

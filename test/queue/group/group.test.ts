@@ -66,6 +66,24 @@ async function expectWhole(): Promise<void> {
 }
 
 describe.each(['lease', 'transaction'] as const)('hold: %s', (hold) => {
+  test('a group goes on after another session has deleted a job that has its place', async () => {
+    const queue = newQueue({ perGroup: 1 });
+    const [gone] = await queue.enqueueMany(
+      [0, 1].map((nth) => ({ kind: 'send', payload: `acme ${nth}`, group: 'acme' }) as const),
+    );
+    await session.client.query('delete from pawl.queue_job where id = $1', [gone]);
+    const ran: unknown[] = [];
+    await start(queue, ({ payload }) => void ran.push(payload), { hold });
+    await eventually(async () => {
+      await session.one('select pawl.queue_prune(d.id, 100) from pawl.queue_definition d where d.name = $1', [
+        queue.name,
+      ]);
+      expect(ran).toEqual(['acme 1']);
+    });
+    await queue.drain();
+    await expectWhole();
+  });
+
   test('J19: of a group n jobs run at a time over two workers, the others take no slot, and each end lets the next one begin', async () => {
     const queue = newQueue();
     const hall = new Hall();
