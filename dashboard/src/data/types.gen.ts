@@ -50,6 +50,10 @@ export interface Queue {
   readonly shards: number;
   readonly keyed: boolean;
   readonly perGroup: number | null;
+  readonly rate: {
+    readonly limit: number;
+    readonly perMs: number;
+  } | null;
   readonly attempts: number;
   readonly historyMs: number | null;
   readonly pausedAt: string | null;

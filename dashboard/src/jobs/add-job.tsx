@@ -8,6 +8,7 @@ import { Modal } from '../parts/dialog.tsx';
 import { Field, Problem } from '../parts/field.tsx';
 import { say } from '../parts/toast.tsx';
 import { queueUrl } from '../router.ts';
+import { duration } from '../text/format.ts';
 import { Name } from '../text/name.tsx';
 import { visibleName } from '../text/visible.ts';
 import { fromField, zoneName } from '../text/zone.ts';
@@ -76,8 +77,8 @@ export function AddJob({ queue, like, onClose }: AddJobProps): JSX.Element {
         <Field title="Key, if jobs of it are to run one after another" problem={problems['key']}>
           <input name="key" />
         </Field>
-        {queue.perGroup !== null && (
-          <Field title={`Group, of which at most ${queue.perGroup} run at a time`} problem={problems['group']}>
+        {(queue.perGroup !== null || queue.rate !== null) && (
+          <Field title={`Group, of which ${limitsOf(queue)}`} problem={problems['group']}>
             <input name="group" maxLength={100} />
           </Field>
         )}
@@ -129,4 +130,11 @@ async function newest(queue: string, kind: string): Promise<string> {
 
 async function copyJob(id: string, setKind: (kind: string) => void): Promise<void> {
   setKind((await get<Job>(`jobs/${id}`)).kind);
+}
+
+/** What a queue allows a group. */
+function limitsOf({ perGroup, rate }: Queue): string {
+  const atOnce = perGroup === null ? [] : [`at most ${perGroup} run at a time`];
+  const begun = rate === null ? [] : [`at most ${rate.limit} begin in ${duration(rate.perMs)}`];
+  return [...atOnce, ...begun].join(', and ');
 }

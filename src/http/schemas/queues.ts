@@ -32,6 +32,7 @@ export const QUEUES: Schemas = {
     shards: whole,
     keyed: yes,
     perGroup: orNull(whole),
+    rate: orNull(object({ limit: whole, perMs: number })),
     attempts: whole,
     historyMs: orNull(number),
     pausedAt: orNull(time),

@@ -42,6 +42,8 @@ export interface QueueRecord {
   readonly keyed: boolean;
   /** How many jobs of a group run at a time; null: no limit. */
   readonly perGroup: number | null;
+  /** How many runs of a group may begin in how many milliseconds; null: no limit. */
+  readonly rate: { readonly limit: number; readonly perMs: number } | null;
   readonly attempts: number;
   /** How long settled jobs are kept; null: for ever. */
   readonly historyMs: number | null;

@@ -36,7 +36,8 @@ const LIST = statement(
   `
 select name, shards, keyed, attempts, pg_catalog.to_json(extract(epoch from history) * 1000::numeric) as "historyMs", ${instant('paused_at')} as "pausedAt",
   ${instant('created_at')} as "createdAt", kinds, workers, paused_parts as "pausedParts", blocked_keys as "blockedKeys",
-  per_group as "perGroup"
+  per_group as "perGroup", case when rate_limit is not null
+    then pg_catalog.json_build_object('limit', rate_limit, 'perMs', extract(epoch from rate_per) * 1000::numeric) end as rate
 from pawl.queue
 order by name`,
 );

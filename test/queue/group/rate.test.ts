@@ -312,3 +312,12 @@ test('a call that pulls jobs gets as many of a group as its rate has room for', 
   expect((await queue.claim({ limit: 10 })).map(({ payload }) => payload)).toEqual(['acme 0']);
   await expectWhole();
 });
+
+test('the list of queues has the rate of their groups', async () => {
+  const [rated, free] = [newQueue({ limit: 3, per: '90s' }), createQueue(engine, 'free', { kinds })];
+  await Promise.all([rated.register(), free.register()]);
+  const queues = await createQueueAdmin(engine).list();
+  const rateOf = (name: string): unknown => queues.find((queue) => queue.name === name)?.rate;
+  expect(rateOf(rated.name)).toEqual({ limit: 3, perMs: 90_000 });
+  expect(rateOf(free.name)).toBeNull();
+});

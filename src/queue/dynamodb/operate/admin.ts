@@ -274,7 +274,7 @@ export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
       kinds,
       workers: workers.length,
     };
-    return [{ name, shards, keyed, perGroup: null, attempts, historyMs: kept, ...rest }];
+    return [{ name, shards, keyed, perGroup: null, rate: null, attempts, historyMs: kept, ...rest }];
   }
 
   async #homeOf(name: string): Promise<QueueHome> {
