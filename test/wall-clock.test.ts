@@ -19,6 +19,7 @@ import { wallClock, whileStepping } from './support/wall-clock.ts';
  * tested with their other promises, on both engines.
  */
 const TWO_HOURS_MS = 7_200_000;
+const NOW = statement('test.now', 'select extract(epoch from clock_timestamp())::float8 * 1000 as ms');
 /** After which a function of the queue says that somebody is at the job, and a little. */
 const LOCK_TIMEOUT_MS = 700;
 
@@ -58,6 +59,27 @@ test('a queue is waited for as long as may be, and what a worker has in hand sta
     expect(await cancelling).toBe('cancelled');
   });
   expect(await queue.get(id)).toMatchObject({ status: 'complete', attempt: 1 });
+});
+
+test('a schedule enqueues each tick once, by the clock of the database', async () => {
+  const { url } = await freshDatabase();
+  const engine = postgres(url, { max: 8 });
+  const queue = createQueue(engine, 'ticks', { kinds: { job: {} } });
+  const ticks: number[] = [];
+  const worker = queue.work({ job: ({ schedule }) => void ticks.push(schedule?.at.getTime() ?? 0) });
+  onTestFinished(async () => {
+    await worker.stop({ timeout: 0 });
+    await engine.stop();
+  });
+  const [row] = await engine.query<{ ms: number }>(NOW);
+  await whileStepping(wallClock(), async () => {
+    await queue.schedule('each second', { cron: '* * * * * *', kind: 'job', missed: 'all' });
+    await until('there were some', () => ticks.length >= 5);
+  });
+  const [first = 0] = ticks.sort((a, b) => a - b);
+  expect(ticks).toEqual(ticks.map((_, nth) => first + 1000 * nth));
+  expect(first).toBeGreaterThan(row?.ms ?? Infinity);
+  expect(first).toBeLessThan((row?.ms ?? 0) + 120_000);
 });
 
 test('an actor is waited for as long as may be, and its turn stays its dispatcher’s', async () => {
