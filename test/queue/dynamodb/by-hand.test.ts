@@ -4,10 +4,10 @@ import { define } from '../../../src/queue/declare/define.ts';
 import { readRecords, writeRecords } from '../../../src/queue/dynamodb/records.ts';
 import { DynamoQueueStore } from '../../../src/queue/dynamodb/store.ts';
 import { Pruning } from '../../../src/queue/dynamodb/work/pruning.ts';
-import { createQueue } from '../../../src/queue/index.ts';
+import { createQueue, type Unit } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
 import { eventually } from '../../support/eventually.ts';
-import { type Fault, faultyClient, type Request } from '../../support/failing/dynamodb-faults.ts';
+import { type Fault, faultyClient, partitionsOf, type Request } from '../../support/failing/dynamodb-faults.ts';
 import { gate } from '../contract/fixture.ts';
 
 const local = await sharedDynamo();
@@ -85,6 +85,45 @@ describe.skipIf(local.kind === 'dynalite')('jobs that are changed by hand on Dyn
     await write(token - 1, 'by a worker that was taken for dead');
     const history = await queue.history(String(id));
     expect(history.map(({ reason }) => reason)).toEqual(['enqueue', 'claim', 'worker lost', 'claim', 'complete']);
+  });
+
+  test('a job that comes late to its key, and is cancelled while a worker takes it, does not run', async () => {
+    const name = fresh();
+    const through = (choose: (request: Request) => Fault) =>
+      createQueue(dynamodb(faultyClient(client, choose), { table: TABLE }), name, { kinds: KINDS });
+    const queue = createQueue(engine, name, { kinds: KINDS });
+    const [numbered, written, taking, taken] = [gate(), gate(), gate(), gate()];
+    // Its number is taken, and its rows are on their way.
+    const late = through(({ sk }) => {
+      if (!sk.startsWith('j#')) return 'pass';
+      numbered.open();
+      return { after: written.opened };
+    }).enqueue('send', 'late', { key: 'k' });
+    await numbered.opened;
+    const { id: next } = await queue.enqueue('send', 'next', { key: 'k' });
+    const ran: string[] = [];
+    const handlers = { send: ({ payload }: Unit): void => void ran.push(String(payload)) };
+    const first = queue.work(handlers);
+    await eventually(async () => expect((await queue.get(next)).status).toBe('complete'));
+    await first.stop();
+    written.open();
+    const { id } = await late;
+    let isOver = false;
+    const second = through((request) => {
+      const isHeadOfKey = request.sk === 'head' && partitionsOf(request).some((pk) => pk.endsWith(':k'));
+      if (isOver || request.operation !== 'UpdateItem' || !isHeadOfKey) return 'pass';
+      taking.open();
+      return { after: taken.opened };
+    }).work(handlers, { poll: '50ms' });
+    onTestFinished(() => second.stop({ timeout: '1s' }));
+    await taking.opened;
+    expect(await queue.cancel(id)).toBe('cancelled');
+    isOver = true;
+    taken.open();
+    await queue.enqueue('send', 'last', { key: 'k' });
+    await queue.drain();
+    expect(ran).toEqual(['next', 'last']);
+    expect((await queue.get(id)).status).toBe('cancelled');
   });
 
   // Invariant Q1.

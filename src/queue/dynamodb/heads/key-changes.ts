@@ -58,6 +58,17 @@ export function keyCancelled(head: KeyHead, id: number, seen: KeyHead, isUntried
   );
 }
 
+/**
+ * A job that came late to its key, after younger ones had run, stands nowhere in the head, so nothing is taken out of that: a new version tells a
+ * worker that is about to take the job to read its records again, of which the last one says that it is cancelled.
+ * @param seen  as it was found when its record was written @returns undefined when the head has changed since, or the job stands there
+ */
+export function keyLateCancelled(head: KeyHead, id: number, seen: KeyHead): Change | undefined {
+  const isSame = head.fields['v'] !== undefined && head.version === seen.version;
+  if (!isSame || keyStandingOf(head, id) !== 'over') return undefined;
+  return writtenOn(head, {}, versionFor(head.version, id));
+}
+
 function attemptIn({ left }: KeyHead, id: number): number {
   return left.find((one) => one.id === id)?.attempt ?? 0;
 }

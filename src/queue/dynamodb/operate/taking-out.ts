@@ -6,7 +6,7 @@ import { AFTER_OTHERS } from '../enqueue/after.ts';
 import { cancelledInHead } from '../heads/by-hand.ts';
 import { counting, noneEnded } from '../heads/ended.ts';
 import { readHead } from '../heads/head.ts';
-import { keyCancelled } from '../heads/key-changes.ts';
+import { keyCancelled, keyLateCancelled } from '../heads/key-changes.ts';
 import { readKeyHead } from '../heads/key-head.ts';
 import { tokenByHand } from '../heads/status.ts';
 import { type JobRecordEntry, writeRecords } from '../records.ts';
@@ -61,7 +61,8 @@ async function takeOut(rows: QueueRows, job: FoundJob, isUntried: boolean): Prom
   if (key !== undefined) {
     const done = await rows.decide(headOf(keyOf(pk, key)), (fields) => {
       const head = readKeyHead(fields);
-      return keyCancelled(head, id, job.keyHead ?? head, isUntried);
+      const seen = job.keyHead ?? head;
+      return keyCancelled(head, id, seen, isUntried) ?? keyLateCancelled(head, id, seen);
     });
     // Its delay need not bring it, and does not count it any more. One that waits for others may have to go on waiting.
     if (done !== undefined && job.isDelayed && job.dueAt < AFTER_OTHERS) await leaveDelay(rows, job);
