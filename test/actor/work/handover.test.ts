@@ -157,9 +157,20 @@ describe('is not handed over, and runs anyway', () => {
       await actors.incr(id, 'go');
       return query(`update pawl.actor_instance set fields = '{}'`);
     },
-    'an actor past another one of its type that has something in its inbox': async ({ actors, query, id }) => {
-      await query(`insert into pawl.actor_inbox (actor, type, name) select 0, type, 'go' from pawl.actor_instance`);
-      return actors.incr(id, 'go');
+    'an actor past another one of its type that has something in its inbox': async (scene) => {
+      const other = await session(scene);
+      // Locked, since a dispatcher that comes by removes it: there is no such actor.
+      for (let held = 0; held === 0; ) {
+        await scene.query(
+          `insert into pawl.actor_inbox (actor, type, name) select 0, type, 'go' from pawl.actor_instance`,
+        );
+        await other.client.query('rollback');
+        await other.client.query('begin');
+        const { rowCount } = await other.client.query('select from pawl.actor_inbox where actor = 0 for update');
+        held = rowCount ?? 0;
+      }
+      await scene.actors.incr(scene.id, 'go');
+      return other.client.query('rollback');
     },
     'an actor in a state that the worker does not know': async ({ actors, query, id }) => {
       const [row] = await query<{ knows: object }>('select knows from pawl.actor_worker');

@@ -67,7 +67,6 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
       kinds: { job: {} },
       retry: { attempts: 2, backoff: { kind: 'fixed', min: 1 } },
     });
-    const { id } = await queue.enqueue('job', 1, { expiresAt: new Date(Date.now() + 1500) });
     const worker = queue.work(
       {
         job: async ({ job, attempt }) => {
@@ -82,6 +81,9 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
       },
       { hold, poll: '50ms', concurrency: 3 },
     );
+    await worker.started;
+    // Long enough to begin on a busy machine: the worker is there already.
+    const { id } = await queue.enqueue('job', 1, { expiresAt: new Date(Date.now() + 4000) });
     await until('it is complete', async () => (await queue.get(id)).status === 'complete');
     await worker.stop();
     expect((await queue.get(id)).attempt).toBe(2);
