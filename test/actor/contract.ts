@@ -85,8 +85,9 @@ export function actorContract(open: OpenActors): void {
       states: {
         open: state({
           run: async (a) => {
-            for (const { name, payload } of await a.receive('note')) heard.push(`${name} ${String(payload)}`);
+            // First, since each call reads the inbox anew: what was sent before it is there when the notes are read.
             const rest = await a.receive('end', { limit: 1 });
+            for (const { name, payload } of await a.receive('note')) heard.push(`${name} ${String(payload)}`);
             return rest.length > 0 ? a.done(heard.length) : a.hibernate();
           },
         }),

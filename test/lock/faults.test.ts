@@ -567,7 +567,7 @@ describe('connections', () => {
     const [name, other] = [fresh(), fresh()];
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url, { max: 2, connectTimeoutMs: 1000 }));
-    const lock = await locks.acquire(name, { lease: '3s' });
+    const lock = await locks.acquire(name, { lease: '6s' });
     const kept = await ours().acquire(other);
     const outcome = locks.acquire(other, { wait: '4s' }).catch((error: unknown) => error);
     await until('it waits', () => rowsOf('lock_waiter', other));
@@ -575,6 +575,7 @@ describe('connections', () => {
     proxy.stall();
     expect(await outcome).toMatchObject({ code: 'lock_timeout' });
     expect(awakeMs() - start).toBeLessThan(7000);
+    await until('the lease of before the silence is over', () => awakeMs() - start > 6000);
     expect(lock.isHeld).toBe(true);
     await kept.release();
     await lock.release();
@@ -734,7 +735,8 @@ describe('connections', () => {
     };
     const start = performance.now();
     await until('all are renewed again', () => beats > 1);
-    expect(beats).toBeLessThanOrEqual(2 + (performance.now() - start) / 2000);
+    // A busy machine makes up for late ones; one for each lock would be hundreds.
+    expect(beats).toBeLessThanOrEqual(5 + (performance.now() - start) / 2000);
     for (const lock of [...held, set]) lock.assertHeld();
     await locks.stop();
   });

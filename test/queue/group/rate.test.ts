@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
 import { createQueue, createQueueAdmin, type RateLimit } from '../../../src/queue/index.ts';
@@ -105,8 +106,19 @@ describe.each(['lease', 'transaction'] as const)('hold: %s', (hold) => {
     const children = [1, 2].map(() => spawnChild('queue/group/rate.child.ts', [], { URL: url, HOLD: hold }));
     onTestFinished(async () => void (await Promise.all(children.map((child) => child.kill()))));
     const [victim] = children;
+    // On a busy machine the other one may have run all of them before this one begins.
+    let jobs = 24;
+    let next: Promise<{ runs?: boolean }> | undefined;
     for (let runs = 0; runs < 2; ) {
-      if ((await victim?.message<{ runs?: boolean }>())?.runs === true) runs += 1;
+      next ??= victim?.message();
+      const told = await Promise.race([next, sleep(2000)]);
+      if (told === undefined) {
+        await queue.enqueueMany(acme(10));
+        jobs += 10;
+      } else {
+        if (told.runs === true) runs += 1;
+        next = undefined;
+      }
     }
     await victim?.kill();
     await queue.drain();
@@ -117,7 +129,7 @@ describe.each(['lease', 'transaction'] as const)('hold: %s', (hold) => {
         { limit: 10, perMs: 1000 },
       ),
     ).toEqual([]);
-    expect(new Set(begins.map(({ job }) => job)).size).toBe(24);
+    expect(new Set(begins.map(({ job }) => job)).size).toBe(jobs);
     expect(await breaches(eye.client)).toEqual([]);
   });
 });
