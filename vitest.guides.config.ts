@@ -9,10 +9,12 @@ export const GUIDES: string[] = [
   ...ONLY_GUIDES,
   'test/cli/**/*.test.ts',
   'test/mistakes/{arguments,away,bundle}.test.ts',
+  'test/testing/**/*.test.ts',
+  'test/engine/postgres/embedded/*.test.ts',
 ];
 
-// What a user meets first, as it was built: the programs of the documents, the examples, the command line, and the package:
-// `npm run test:guides`.
+// What a user meets first, as it was built: the programs of the documents, the examples, the command line, the package, the embedded Postgres,
+// and the kit for tests: `npm run test:guides`.
 const config: ViteUserConfig = defineConfig({
   test: {
     include: GUIDES,
