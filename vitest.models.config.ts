@@ -18,7 +18,7 @@ export const EXPLORATIONS: string[] = [
 
 // Explorations in full: every order of the steps of a model, every pair of moves, thousands of drawn histories, each caller at each route,
 // each capability among strange functions, parsers and settings: `npm run test:models`.
-// They fail with what they are about, a protocol or a table of the documents, and not with the machine's speed;
+// They fail with what they are about, a protocol or a table of the documents, and not with the machine's speed.
 // They keep a core busy, and wait for nothing. Run by hand with the usual configuration, each makes the same part of itself every time.
 const config: ViteUserConfig = defineConfig({
   test: {

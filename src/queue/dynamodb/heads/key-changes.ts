@@ -64,9 +64,8 @@ export function keyCancelled(head: KeyHead, id: number, seen: KeyHead, isUntried
  * @param seen  as it was found when its record was written @returns undefined when the head has changed since, or the job stands there
  */
 export function keyLateCancelled(head: KeyHead, id: number, seen: KeyHead): Change | undefined {
-  const isSame = head.fields['v'] !== undefined && head.version === seen.version;
-  if (!isSame || keyStandingOf(head, id) !== 'over') return undefined;
-  return writtenOn(head, {}, versionFor(head.version, id));
+  if (head.version !== seen.version || keyStandingOf(head, id) !== 'over') return undefined;
+  return writtenOn(head, {});
 }
 
 function attemptIn({ left }: KeyHead, id: number): number {
