@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { actor, state } from '../../src/actor/index.ts';
 import { Conflict, InvalidInput, NotFound } from '../../src/base/errors.ts';
-import { eventually, until } from '../support/eventually.ts';
+import { aborted, eventually, until } from '../support/eventually.ts';
 import { familyContract } from './contract/family.ts';
 import { fresh, type OpenActors, start } from './contract/open.ts';
 import { pageContract } from './contract/pages.ts';
@@ -290,7 +290,7 @@ export function actorContract(open: OpenActors): void {
         works: state({
           run: async (a) => {
             began.push(String(a.token));
-            if (began.length === 1) await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+            if (began.length === 1) await aborted(a.signal);
             return a.done(began.length);
           },
         }),

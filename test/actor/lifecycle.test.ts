@@ -6,7 +6,7 @@ import { faults } from '../../src/base/fault.ts';
 import { probe } from '../../src/base/probe.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { freshDatabase } from '../support/database.ts';
-import { until } from '../support/eventually.ts';
+import { aborted, until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 import { openScene } from './scene.ts';
 
@@ -37,7 +37,7 @@ const make = (opened: Promise<void>, reasons: unknown[], begin: () => void) =>
         run: async (a) => {
           begin();
           a.signal.addEventListener('abort', () => reasons.push(a.signal.reason));
-          await Promise.race([opened, new Promise((resolve) => a.signal.addEventListener('abort', resolve))]);
+          await Promise.race([opened, aborted(a.signal)]);
           a.signal.throwIfAborted();
           return a.done(a.attempt);
         },

@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { actor, type Dispatcher, type LooseFields, type Turn } from '../../src/actor/index.ts';
 import { LockNotAvailable, TimedOut } from '../../src/base/errors.ts';
 import type { Transaction } from '../../src/engine/postgres/index.ts';
-import { until } from '../support/eventually.ts';
+import { aborted, until } from '../support/eventually.ts';
 import { type ActorScene, openScene } from './scene.ts';
 
 type AnyTurn = Turn<LooseFields, string, string>;
@@ -207,7 +207,7 @@ test('a turn that has timed out passes no guard(), begins no once(), and is not 
       only: state({
         timeout: '50ms',
         run: async (a) => {
-          await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+          await aborted(a.signal);
           await scene.engine.transaction((tx) => a.guard(tx)).catch((error: unknown) => seen.push(error));
           await a.once('x', 1, () => seen.push('ran')).catch((error: unknown) => seen.push(error));
           return a.done();

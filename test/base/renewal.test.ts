@@ -3,6 +3,7 @@ import { LeaseLost } from '../../src/base/errors.ts';
 import { type Renewal, type RenewalOptions, startRenewal } from '../../src/base/renewal.ts';
 import { moment, now } from '../../src/base/time/clock.ts';
 import { ownTimers } from '../support/children/own-timers.ts';
+import { aborted } from '../support/eventually.ts';
 import { wallClock } from '../support/wall-clock.ts';
 
 const LEASE_MS = 30_000;
@@ -221,7 +222,7 @@ describe('in real time', () => {
     const end = now() + 260;
     while (now() < end);
     expect(renewal.remainingMs()).toBe(0);
-    await new Promise((resolve) => renewal.signal.addEventListener('abort', resolve));
+    await aborted(renewal.signal);
     expect(reasonOf(renewal)).toMatch(/the event loop was blocked, or the machine suspended, for about \d/);
     expect(beats).toHaveLength(0);
   });

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import type * as Cloud from '../../examples/cloud/provider.ts';
 import type * as Dev from '../../examples/dev.ts';
 import type { DevExample, Figures } from '../../examples/dev-example.ts';
-import { until } from '../support/eventually.ts';
+import { aborted, until } from '../support/eventually.ts';
 import { compiled } from './processes.ts';
 
 const { runExamples } = await compiled<typeof Dev>('dev.js');
@@ -30,7 +30,7 @@ class Example implements DevExample {
   async feed(signal: AbortSignal): Promise<void> {
     this.calls.push('feed');
     this.#faults.feed?.();
-    if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+    await aborted(signal);
   }
 
   async finish(): Promise<Figures> {

@@ -41,3 +41,11 @@ export function until<T>(
     throw new Error(`waited ${timeoutMs} ms without success until ${what}`);
   }, timeoutMs);
 }
+
+/**
+ * Waits for the end of a signal, which may be over already: what a handler does before it listens may take longer than a
+ * cancellation.
+ */
+export async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+}

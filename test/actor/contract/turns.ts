@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { actor, state } from '../../../src/actor/index.ts';
-import { until } from '../../support/eventually.ts';
+import { aborted, until } from '../../support/eventually.ts';
 import { fresh, type OpenActors, start } from './open.ts';
 
 /** What is promised of turns that come by the clock, are interrupted, or take their process with them. */
@@ -35,7 +35,7 @@ export function turnContract(open: OpenActors): void {
           run: async (a) => {
             if (a.take('hurry')) return a.done(a.attempt);
             reasons.push('begun');
-            await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+            await aborted(a.signal);
             reasons.push(String(a.signal.reason));
             throw new Error('interrupted');
           },
@@ -64,8 +64,7 @@ export function turnContract(open: OpenActors): void {
             running.add(a.id);
             const isSuspect = a.fields['isSuspect'] === true;
             if (isSuspect && seen.length < 3) seen.push([...running]);
-            if (isSuspect && seen.length < 3)
-              await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+            if (isSuspect && seen.length < 3) await aborted(a.signal);
             running.delete(a.id);
             return a.done();
           },
@@ -98,7 +97,7 @@ export function turnContract(open: OpenActors): void {
         works: state({
           run: async (a) => {
             begun += 1;
-            if (!isMended) await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+            if (!isMended) await aborted(a.signal);
             return a.done();
           },
         }),

@@ -13,7 +13,7 @@ import {
 } from '../../../src/actor/index.ts';
 import { Conflict, InvalidInput, NotFound } from '../../../src/base/errors.ts';
 import { probe } from '../../../src/base/probe.ts';
-import { until } from '../../support/eventually.ts';
+import { aborted, until } from '../../support/eventually.ts';
 import { openScene } from '../scene.ts';
 
 const Sleeper = actor('sleeper', {
@@ -189,7 +189,7 @@ describe('a body', () => {
 
   // Invariant A18.
   test('that takes too long is told to end, and given up; its neighbours are not disturbed', async () => {
-    let aborted = 0;
+    let ended = 0;
     const Slow = actor('slow', {
       initial: 'only',
       backoff: { kind: 'fixed', min: '1h' },
@@ -198,8 +198,8 @@ describe('a body', () => {
           timeout: '50ms',
           run: async (a) => {
             if (a.fields['fast'] === true) return a.done();
-            await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
-            aborted += 1;
+            await aborted(a.signal);
+            ended += 1;
             throw a.signal.reason;
           },
         }),
@@ -211,7 +211,7 @@ describe('a body', () => {
     await scene.run();
     await until('the fast one is final', async () => (await scene.actors.get(fast)).status === 'final');
     await until('the slow one backs off', async () => (await scene.actors.get(slow)).status === 'backing off');
-    expect(aborted).toBe(1);
+    expect(ended).toBe(1);
     expect((await scene.actors.history(slow)).map(({ reason }) => reason)).toEqual(['created', 'timed out']);
   });
 

@@ -5,7 +5,7 @@ import { LeaseLost, Stopped } from '../../../src/base/errors.ts';
 import { faults } from '../../../src/base/fault.ts';
 import { probe } from '../../../src/base/probe.ts';
 import { freshDatabase } from '../../support/database.ts';
-import { until } from '../../support/eventually.ts';
+import { aborted, until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 import { COMMIT, type Proxy, startProxy } from '../../support/proxy.ts';
 import { type ActorScene, openScene } from '../scene.ts';
@@ -143,7 +143,7 @@ function patient(reasons: unknown[], onBegin: () => void): ActorDefinition {
           // Not by the attempt: a lease as short as this one may have run out before the first body began.
           if (reasons.length > 0) return a.done('again');
           onBegin();
-          await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+          await aborted(a.signal);
           reasons.push(a.signal.reason);
           return a.done('too late');
         },

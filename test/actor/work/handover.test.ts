@@ -94,20 +94,25 @@ describe('a worker that sleeps', () => {
     using handed = probe.watch('actor.handed');
     using looks = probe.watch('actor.claimed');
     const letters = ['ä\n"\\\t\u0001\u2028😀', { a: [1.5, { '': true }] }];
+    let came = 0;
     for (let n = 0; n < 4; n += 1) {
-      if (n % 2 === 0) await scene.actors.incr(scene.id, 'go', { n: n + 1 });
-      else await scene.actors.send(scene.id, 'letter', letters[(n - 1) / 2]);
-      await until('it has run', () => scene.turns.length === n + 2);
-      await scene.offered();
+      // A worker that has something to look for takes its offer back for a moment; and a search that a busy machine has made slow
+      // is not tried again for a while.
+      await until('it was handed over', async () => {
+        const before = handed.hits.length;
+        if (n % 2 === 0) await scene.actors.incr(scene.id, 'go', { n: n + 1 });
+        else await scene.actors.send(scene.id, 'letter', letters[(n - 1) / 2]);
+        came += 1;
+        await until('it has run', () => scene.turns.length === came + 1);
+        await scene.offered();
+        return handed.hits.length > before;
+      });
+      const expected = n % 2 === 0 ? [n + 1, [], 1] : [0, [letters[(n - 1) / 2]], 1];
+      expect(scene.turns.at(-1)).toEqual(expected);
     }
-    expect(scene.turns.slice(1)).toEqual([
-      [1, [], 1],
-      [0, [letters[0]], 1],
-      [3, [], 1],
-      [0, [letters[1]], 1],
-    ]);
-    expect(handed.hits).toHaveLength(4);
-    expect(looks.hits.filter(({ actors }) => Number(actors) > 0)).toEqual([]);
+    // What was handed over was not looked for.
+    const found = looks.hits.reduce((sum, { actors }) => sum + Number(actors), 0);
+    expect(found).toBe(came - handed.hits.length);
     expect(await scene.one('select count(*)::int from pawl.actor_inbox')).toBe(0);
     await dispatcher.stop();
     expect(await scene.one(OFFERS)).toBe(0);

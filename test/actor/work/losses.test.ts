@@ -7,7 +7,7 @@ import { runManualTurn, type WorkedTurn } from '../../../src/actor/work/manual-t
 import { ConnectionFailed, LeaseLost, Stopped, TimedOut } from '../../../src/base/errors.ts';
 import { faults } from '../../../src/base/fault.ts';
 import { probe } from '../../../src/base/probe.ts';
-import { until } from '../../support/eventually.ts';
+import { aborted, until } from '../../support/eventually.ts';
 import { wallClock } from '../../support/wall-clock.ts';
 import { type ActorScene, openScene } from '../scene.ts';
 
@@ -197,7 +197,7 @@ describe('a turn by hand', () => {
     const Lost = make(async (a) => {
       await until('two heartbeats were tried', () => beats >= 2);
       await scene.query('delete from pawl.actor_worker');
-      await new Promise((resolve) => a.signal.addEventListener('abort', resolve));
+      await aborted(a.signal);
       reasons.push(a.signal.reason);
       return a.done();
     });

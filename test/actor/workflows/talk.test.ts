@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { actor } from '../../../src/actor/index.ts';
-import { until } from '../../support/eventually.ts';
+import { aborted, until } from '../../support/eventually.ts';
 import { play } from './stage.ts';
 
 // Workflows that talk to people and programs, as a user would write them.
@@ -51,9 +51,8 @@ let asked = 0;
 async function think(prompt: readonly string[], signal: AbortSignal): Promise<string> {
   asked += 1;
   if (prompt.at(-1) !== 'think for ten minutes') return `answer to ${prompt.at(-1)}`;
-  return new Promise((_resolve, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason as Error));
-  });
+  await aborted(signal);
+  throw signal.reason;
 }
 
 const Agent = actor('agent', {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { LeaseLost, Stopped, TimedOut } from '../../../src/base/errors.ts';
 import { NoRetry } from '../../../src/queue/index.ts';
-import { eventually, until } from '../../support/eventually.ts';
+import { aborted, eventually, until } from '../../support/eventually.ts';
 import { AT_ONCE, type Fixture, gate, seeBehindAwaits, start } from './fixture.ts';
 
 export function attemptPromises(open: () => Promise<Fixture>): void {
@@ -18,7 +18,7 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
         }
         if (unit.payload === 'ends') return 'done';
         hangs.open();
-        await new Promise((resolve) => unit.signal.addEventListener('abort', resolve));
+        await aborted(unit.signal);
         reasons.push(unit.signal.reason);
         return 'too late';
       },

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../../src/base/errors.ts';
 import { discard, snooze, type UnitBatch, type Worker } from '../../../src/queue/index.ts';
 import { awakeMs } from '../../support/awake.ts';
-import { eventually } from '../../support/eventually.ts';
+import { aborted, eventually } from '../../support/eventually.ts';
 import { DOUBLING, type Fixture, gate, type Lacks, start } from './fixture.ts';
 
 const jobs = (n: number): { kind: 'send'; payload: number }[] =>
@@ -162,19 +162,19 @@ export function batchPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): 
     const queue = fixture.queue({ kinds: { send: { batch: { size: 3, wait: '10s' } } } });
     const ids = await queue.enqueueMany(jobs(3));
     const begun = gate();
-    let aborted: boolean[] = [];
+    let isAborted: boolean[] = [];
     const send = async (units: UnitBatch): Promise<unknown> => {
       begun.open();
       const [, second] = units;
-      await new Promise((resolve) => second?.signal.addEventListener('abort', resolve));
-      aborted = [...units.map(({ signal }) => signal.aborted), units.signal.aborted];
+      if (second !== undefined) await aborted(second.signal);
+      isAborted = [...units.map(({ signal }) => signal.aborted), units.signal.aborted];
       return units.map(({ signal }) => (signal.aborted ? new Error('not sent') : 'sent'));
     };
     await start(fixture, queue, { send }, { lease: '1s' });
     await begun.opened;
     await queue.cancel(ids[1] ?? '');
     await queue.drain();
-    expect(aborted).toEqual([false, true, false, false]);
+    expect(isAborted).toEqual([false, true, false, false]);
     expect((await Promise.all(ids.map((id) => fixture.job(id)))).map(({ status }) => status)).toEqual([
       'complete',
       'cancelled',
@@ -190,7 +190,7 @@ export function batchPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): 
     const ids = await queue.enqueueMany(jobs(3));
     let reason: unknown;
     const send = async ({ signal }: UnitBatch): Promise<void> => {
-      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      await aborted(signal);
       ({ reason } = signal);
     };
     await start(fixture, queue, { send });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Conflict } from '../../../src/base/errors.ts';
-import { eventually } from '../../support/eventually.ts';
+import { aborted, eventually } from '../../support/eventually.ts';
 import { AT_ONCE, type Fixture, gate, start } from './fixture.ts';
 
 const OUTSTANDING = { unique: { by: 'key', while: 'outstanding' } } as const;
@@ -46,7 +46,7 @@ export function uniquePromises(hold: Fixture['hold'], open: () => Promise<Fixtur
         if (payload === 'error') throw new Error('it fails');
         if (payload !== 'cancelled') return;
         await queue.cancel(job.id);
-        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        await aborted(signal);
         signal.throwIfAborted();
       },
     });

@@ -4,7 +4,7 @@ import { type PostgresEngine, postgres, statement } from '../../../src/engine/po
 import { createQueue, type JobRecord, type Queue } from '../../../src/queue/index.ts';
 import type { JobOptions } from '../../../src/queue/job-options.ts';
 import { freshDatabase } from '../../support/database.ts';
-import { until } from '../../support/eventually.ts';
+import { aborted, until } from '../../support/eventually.ts';
 import { spawnChild } from '../../support/process.ts';
 
 const AT_ONCE = { kind: 'fixed', min: 1 } as const;
@@ -84,7 +84,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
         {
           job: async ({ job, signal }) => {
             tried.set(job.id, (tried.get(job.id) ?? 0) + 1);
-            if (job.id === own) await new Promise((resolve) => signal.addEventListener('abort', resolve));
+            if (job.id === own) await aborted(signal);
             throw new Error('never');
           },
         },

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../../src/queue/index.ts';
-import { until } from '../../../support/eventually.ts';
+import { aborted, until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
 import { startMigratedServer } from '../../../support/servers/embedded.ts';
 
@@ -25,7 +25,7 @@ test.each(['lease', 'transaction'] as const)(
       const end = new AbortController();
       const run = async ({ token }: { token: bigint }): Promise<void> => {
         told.push(token);
-        await new Promise((resolve) => end.signal.addEventListener('abort', resolve, { once: true }));
+        await aborted(end.signal);
       };
       const first = queue.work({ work: run }, { hold: 'transaction', concurrency: 1, lease: '2s', poll: '200ms' });
       await until('its token is known', () => told.length === 1);

@@ -18,7 +18,7 @@ import {
 } from '../../../../src/queue/index.ts';
 import { awakeMs } from '../../../support/awake.ts';
 import { freshDatabase } from '../../../support/database.ts';
-import { eventually, until } from '../../../support/eventually.ts';
+import { aborted, eventually, until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
 import { startProxy } from '../../../support/proxy.ts';
 import { hasPooler, startPooler } from '../../../support/servers/pooler.ts';
@@ -102,11 +102,6 @@ async function cut({ eye }: Stage, unit: Unit): Promise<void> {
   await eye.one('select pg_terminate_backend($1)', [row?.pid]);
 }
 
-/** The signal may be aborted already. */
-async function aborted({ signal }: Unit): Promise<void> {
-  if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
-}
-
 test('a job that is not to be tried again ends in error, although the transaction that says so is lost', async () => {
   const stage = await open();
   const other = await SqlSession.open(stage.url);
@@ -173,7 +168,7 @@ test('an attempt is spent, too, where the role may not end processes of the serv
     attempts.push(unit.attempt);
     await sleep(150);
     await cut(stage, unit);
-    await aborted(unit);
+    await aborted(unit.signal);
   };
   const told = await stage.work(cutting, ALONE, { url: url.href });
   const { id } = await stage.queue.enqueue('twice', null);
@@ -371,7 +366,7 @@ test('guard() takes unit.tx while the unit is the worker’s, and no other trans
     await told(unit.guard(unit.tx.client));
     await told(stage.engine.transaction((tx) => unit.guard(tx)));
     if (unit.kind !== 'once') return;
-    await aborted(unit);
+    await aborted(unit.signal);
     await told(unit.guard(unit.tx));
     expect(unit.signal.reason).toBeInstanceOf(TimedOut);
   });
