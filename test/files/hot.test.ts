@@ -210,11 +210,13 @@ test('a folder that can never be made is an error, and no work continues after i
     const none = createFiles(engine, { content: disk(dir), namespace: `of ${dir}` });
     await expect(none.write(id, 'x')).rejects.toMatchObject({ code: expect.stringMatching(/^store_/) });
   }
-  const before = process.cpuUsage();
-  await sleep(300);
-  const { user, system } = process.cpuUsage(before);
-  // A loop would use all of the processor's time.
-  expect((user + system) / 1000).toBeLessThan(200);
+  // A loop would use all of the processor's time, again and again. What else this process has to do ends.
+  await until('it rests', async () => {
+    const before = process.cpuUsage();
+    await sleep(300);
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / 1000 < 200;
+  });
 });
 
 // Invariant F11.
@@ -231,9 +233,9 @@ test('after the kill of a reloader a waiter takes over, and explain shows the le
   const args = [database.url, own.content.where, dir, 'killed', 'doc'];
   const child = spawnChild('files/hot.child.ts', args, { PAWL_FAULT: 'files.before_swap:stop' });
   await until('the reloader hangs', async () => child.stderr().includes('before_swap'));
-  const { reloads } = await slow.explain('doc');
-  expect(reloads).toMatchObject([{ pid: child.pid }]);
-  expect(reloads[0]?.expiresAt.getTime()).toBeLessThanOrEqual(Date.now() + 5000);
+  expect(await engine.query(LEASE_LEFT)).toMatchObject([{ short: true }]);
+  await engine.query(LEASE_LONG);
+  expect((await slow.explain('doc')).reloads).toMatchObject([{ pid: child.pid }]);
   expect((await readdir(dir)).filter((name) => !name.startsWith('draft-'))).toEqual([]);
   await expect(slow.hot({ dir, wait: 100 }).open('doc')).rejects.toThrow(TimedOut);
   const hot = slow.hot({ dir });
@@ -246,7 +248,7 @@ test('after the kill of a reloader a waiter takes over, and explain shows the le
 
 test('with maxStale a copy that is fresh enough is read while the newest is fetched, and while the database is away', async () => {
   const proxy = await startProxy(database.url);
-  const far = postgres(proxy.url, { max: 2, connectTimeoutMs: 1000 });
+  const far = postgres(proxy.url, { max: 2, connectTimeoutMs: 10_000 });
   onTestFinished(async () => {
     await far.stop();
     await proxy.stop();
@@ -273,5 +275,17 @@ test('with maxStale a copy that is fresh enough is read while the newest is fetc
   await expect(strict.open(id)).rejects.toMatchObject({ code: 'connection_failed' });
 });
 
-/** Ends the lease of five seconds now. */
+/** A reloader that died is waited for no longer than five seconds. */
+const LEASE_LEFT = statement(
+  'test.lease_left',
+  "select expires_at <= clock_timestamp() + interval '5 s' as short from pawl.file_reload",
+);
+
+/** A machine may stand still for longer. */
+const LEASE_LONG = statement(
+  'test.lease_long',
+  "update pawl.file_reload set expires_at = clock_timestamp() + interval '1 h'",
+);
+
+/** Ends the lease now. */
 const LEASE_OVER = statement('test.lease_over', 'update pawl.file_reload set expires_at = clock_timestamp()');

@@ -148,7 +148,7 @@ test('every name in a folder of objects is found, and moved away from its own pa
 test('no name leads out of the folder', async () => {
   const { store } = await on(diskStore());
   for (const name of ['../x', './../x', 'aa/../../x', '/etc/passwd', 'aa/', '..', 'a\0/b', 'aa/bb/cc']) {
-    await expect(store.content.quarantine(name, { signal: AbortSignal.timeout(1000) })).rejects.toThrow(InvalidInput);
+    await expect(store.content.quarantine(name, { signal: AbortSignal.timeout(60_000) })).rejects.toThrow(InvalidInput);
   }
 });
 
