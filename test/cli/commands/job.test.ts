@@ -28,13 +28,14 @@ async function fixture(): Promise<Fixture> {
 }
 
 /** Runs every job that is there: `bad` ones fail. */
-async function runAll(queue: Queue<typeof KINDS>, id: string): Promise<void> {
+async function runAll(queue: Queue<typeof KINDS>, ...ids: readonly string[]): Promise<void> {
   const bad = (): never => {
     throw new Error('mailbox full');
   };
   await using worker = queue.work({ send: () => 'sent', welcome: () => {}, bad });
   await worker.started;
-  await until('the job is settled', async () => !['new', 'in-progress'].includes((await queue.get(id)).status));
+  for (const id of ids)
+    await until('the job is settled', async () => !['new', 'in-progress'].includes((await queue.get(id)).status));
 }
 
 test('add enqueues from an argument, stdin or a file, with key, priority and time', async () => {
@@ -173,8 +174,7 @@ test('an escape sequence in a payload does not reach the terminal', async () => 
 test('retry puts a failed job back; of a complete one it is 5, of an unknown one 4, of what is no id 2', async () => {
   const { queue, job } = await fixture();
   const [failed, sent] = [await queue.enqueue('bad', {}), await queue.enqueue('send', {})];
-  await runAll(queue, failed.id);
-  await until('the other is complete', async () => (await queue.get(sent.id)).status === 'complete');
+  await runAll(queue, failed.id, sent.id);
   expect(await job(['retry', failed.id, '-q'])).toMatchObject({ code: 0, stdout: `${failed.id}\n` });
   expect((await queue.get(failed.id)).status).toBe('new');
   expect(await job(['retry', sent.id])).toMatchObject({ code: 5, stdout: '' });

@@ -16,14 +16,14 @@ beforeAll(async () => {
   database = await freshDatabase();
 });
 
-function open(): { url: string; locks: Locks } {
-  const engine = postgres(database.url);
+function open({ url } = database): { url: string; locks: Locks; expire: (name: string) => Promise<unknown> } {
+  const engine = postgres(url);
   const locks = createLocks(engine);
   onTestFinished(async () => {
     await locks.stop();
     await engine.stop();
   });
-  return { url: database.url, locks };
+  return { url, locks, expire: (name) => engine.query(EXPIRE, [name]) };
 }
 
 function folder(): string {
@@ -31,6 +31,11 @@ function folder(): string {
   onTestFinished(() => rmSync(made, { recursive: true, force: true }));
   return made;
 }
+
+const EXPIRE = statement(
+  'test.expire',
+  'update pawl.lock_grant set expires_at = clock_timestamp() where name = $1 and expires_at > clock_timestamp()',
+);
 
 const sh = (script: string): string[] => ['--', 'sh', '-c', script];
 
@@ -87,9 +92,7 @@ test('a command that loses the lock is ended with all that it started, by SIGKIL
   const { url, locks } = open();
   const pids = join(folder(), 'pids');
   const stubborn = `trap '' TERM; sleep 600 & echo "$$ $!" > ${pids}; while :; do sleep 1; done`;
-  const running = startPawl(['lock', 'run', 'lost', '--lease', '3s', '--kill-after', '500ms', ...sh(stubborn)], {
-    url,
-  });
+  const running = startPawl(['lock', 'run', 'lost', '--kill-after', '500ms', ...sh(stubborn)], { url });
   await until('it runs', () => existsSync(pids) && readFileSync(pids, 'utf8').endsWith('\n'));
   await locks.break('lost', { reason: 'the test says so' });
   const { code, stderr } = await running.ended;
@@ -116,20 +119,17 @@ test('a signal is passed on: the command ends in its own way, and the lock is re
 });
 
 test('a second signal ends both at once, and leaves no command without a lock', async () => {
-  const { url, locks } = open();
+  const { url, locks, expire } = open();
   const pids = join(folder(), 'pids');
-  const running = startPawl(
-    ['lock', 'run', 'twice', '--lease', '2s', ...sh(`trap '' INT TERM; echo $$ > ${pids}; sleep 600`)],
-    {
-      url,
-    },
-  );
+  const running = startPawl(['lock', 'run', 'twice', ...sh(`trap '' INT TERM; echo $$ > ${pids}; sleep 600`)], { url });
   await until('it runs', () => existsSync(pids) && readFileSync(pids, 'utf8').endsWith('\n'));
   running.signal('SIGINT');
   // Signals of one kind that come at once are one.
   running.signal('SIGTERM');
   expect((await running.ended).code).toBeGreaterThanOrEqual(130);
   await until('the command is gone', () => isGone(Number(readFileSync(pids, 'utf8'))));
+  // Nobody prolongs its lease.
+  await expire('twice');
   await locks.acquire('twice', { wait: '30s' });
 });
 
@@ -170,8 +170,9 @@ test('what a command leaves behind is ended before the lock is free, by SIGKILL 
 test('a second signal also kills what a command that has ended left behind', async () => {
   const { url, locks } = open();
   const pids = join(folder(), 'pids');
-  const lease = ['--lease', '2s', '--kill-after', '10m'];
-  const running = startPawl(['lock', 'run', 'stays', ...lease, ...script(pids, 'trap "" TERM INT;')], { url });
+  const running = startPawl(['lock', 'run', 'stays', '--kill-after', '10m', ...script(pids, 'trap "" TERM INT;')], {
+    url,
+  });
   const [shell = 0, program = 0] = await pidsIn(pids);
   running.signal('SIGTERM');
   await until('the script is gone', () => isGone(shell));
@@ -183,7 +184,8 @@ test('a second signal also kills what a command that has ended left behind', asy
 });
 
 test('a holder hears at once that its lock was broken, long before its next renewal', async () => {
-  const { url, locks } = open();
+  // Of its own: a session of another test may listen, too, or be on its way to its end.
+  const { url, locks } = open(await freshDatabase());
   const pids = join(folder(), 'pids');
   const running = startPawl(['lock', 'run', 'heard', '--lease', '1h', ...sh(`echo $$ > ${pids}; exec sleep 600`)], {
     url,
@@ -191,7 +193,8 @@ test('a holder hears at once that its lock was broken, long before its next rene
   await pidsIn(pids);
   await until('it listens', async () => {
     await using engine = postgres(url);
-    const text = "select 1 from pg_stat_activity where datname = current_database() and query ~* '^(un)?listen'";
+    const text =
+      "select 1 from pg_stat_activity where datname = current_database() and query ~* '^((un)?listen|-- engine.listen_)' and state = 'idle'";
     return (await engine.query(statement('test.listens', text))).length > 0;
   });
   await locks.break('heard', { reason: 'the test says so' });

@@ -53,7 +53,8 @@ test('show says who holds it, who waits, and what stands in their way', async ()
 
 test('break asks, or needs --yes; --dry-run and --read-only take nothing away', async () => {
   const { url, locks } = await open();
-  const lock = await locks.acquire('nightly', { lease: '3s' });
+  locks.startListening();
+  const lock = await locks.acquire('nightly', { lease: '20s' });
   const args = ['lock', 'break', 'nightly', '--reason', 'the machine is gone'];
   expect(await warmPawl(args, { url })).toMatchObject({ code: 2, stderr: expect.stringMatching(/--yes/) });
   expect(await warmPawl([...args, '--dry-run'], { url })).toMatchObject({

@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createQueueAdmin } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
 import { pawl, startPawl } from '../pawl.ts';
 
 test('bench prints its figures and leaves no jobs', async () => {
@@ -25,7 +26,7 @@ test('two benches on one database would measure each other: the second is 5', as
   const engine = postgres(url);
   onTestFinished(() => engine.stop());
   const admin = createQueueAdmin(engine);
-  await expect.poll(async () => (await admin.workers()).length, { timeout: 10_000 }).toBeGreaterThan(0);
+  await until('it works', async () => (await admin.workers()).length > 0);
   expect(await pawl(['bench'], { url })).toMatchObject({ code: 5, stdout: '' });
   first.signal('SIGINT');
   expect((await first.ended).code).toBe(130);
