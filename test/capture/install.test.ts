@@ -7,6 +7,7 @@ import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 import { startProxy } from '../support/proxy.ts';
 import { startTestServer } from '../support/servers/embedded.ts';
+import { testRole } from '../support/servers/role.ts';
 import { EXPECTED, openScene, VIA } from './scene.ts';
 
 test('plan gives the SQL that apply runs; applied again, there is nothing to do; detach leaves nothing', async () => {
@@ -268,20 +269,13 @@ describe('what cannot be captured is refused before anything is done', async () 
   });
 
   test('a table of another role, and a target without the searched columns', async () => {
-    const { engine, client, url, database, capture, query } = await openScene();
-    const role = `${database.name}_app`;
+    const { engine, client, url, capture, query } = await openScene();
+    const role = await testRole(url);
     await client.query(
-      `create role "${role}" login; grant usage on schema pawl to "${role}"; grant select on all tables in schema pawl to "${role}"`,
+      `grant usage on schema pawl to ${role.name}; grant select on all tables in schema pawl to ${role.name}`,
     );
-    onTestFinished(() =>
-      client.query(`drop owned by "${role}"; drop role "${role}"`).then(
-        () => {},
-        () => {},
-      ),
-    );
-    const user = postgres(url, { max: 1 });
+    const user = postgres(role.url, { max: 1 });
     onTestFinished(() => user.stop());
-    await user.session(async (session) => void (await session.run(`set role "${role}"`)));
     await expect(createCapture(user, { entity: 'order', root: 'orders', via: VIA }).apply()).rejects.toThrow(
       /belongs to another role/,
     );

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { createCapture } from '../../src/capture/index.ts';
+import { until } from '../support/eventually.ts';
 import { spawnChild } from '../support/process.ts';
 import { openScene } from './scene.ts';
 
@@ -127,7 +128,7 @@ test('the log has the committed changes of a killed writer, and no others', asyn
   // The server may still run the last statement of the writer.
   const busy =
     "select 1 from pg_stat_activity where application_name = 'capture writer' and datname = current_database()";
-  await expect.poll(async () => (await query(busy)).length, { timeout: 20_000 }).toBe(0);
+  await until('the server noticed', async () => (await query(busy)).length === 0);
   const changed = await query<{ key: string }>("select id::text as key from orders where status <> 'new' order by 1");
   expect(changed.length).toBeGreaterThan(5);
   expect(await dirty()).toEqual(changed.map(({ key }) => key).sort());

@@ -160,7 +160,8 @@ test('rows that a crash between nodes has left locked hold up their delivery, an
   // As a prepared transaction that is neither committed nor rolled back yet: the delivery before, of an older state.
   await client.query("begin; update doc_search set title = 'of the crash' where id = 5");
   await engine.session((session) => session.run("update doc set title = 'of now' where id in (5, 6)"));
-  const worker = projection.run({ poll: '20ms', timeout: '1s' });
+  // Longer than this test may take until it commits: a delivery whose time is over would set the entity aside.
+  const worker = projection.run({ poll: '20ms', timeout: '1m' });
   onTestFinished(() => worker.stop());
   await until('the delivery waits', async () => {
     const [row] = await engine.query<{ n: number }>(

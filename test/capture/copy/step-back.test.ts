@@ -12,6 +12,8 @@ import { startStandby } from '../../support/servers/standby.ts';
 import { dumpInto } from './dump.ts';
 
 const QUICK = { fsync: 'off', autovacuum: 'off' };
+/** Commits are flushed when the walwriter does it, or somebody who writes a page of the tables: of those there is the background writer. */
+const UNFLUSHED = { synchronous_commit: 'off', bgwriter_lru_maxpages: '0' };
 const ROOT = `create table ord (id int primary key, s text not null); insert into ord select g, 'v0' from generate_series(1, 200) g`;
 
 function open(url: string): PostgresEngine {
@@ -169,7 +171,7 @@ async function backedUp(
 }
 
 test('after a crash with unflushed commits, a server removes those changes from its copy', async () => {
-  const source = await startServer({ synchronous_commit: 'off' });
+  const source = await startServer(UNFLUSHED);
   const engine = open(source.url);
   const to = await elsewhere();
   await run(engine, ROOT);
@@ -194,7 +196,7 @@ test('after a crash with unflushed commits, a server removes those changes from 
 });
 
 test('a copy whose server crashed with unflushed commits receives everything once more', async () => {
-  const target = await startServer({ synchronous_commit: 'off' });
+  const target = await startServer(UNFLUSHED);
   const to = open(target.url);
   const engine = await elsewhere();
   await run(engine, ROOT);

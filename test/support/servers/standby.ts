@@ -73,10 +73,16 @@ export async function copyRunning(primary: EmbeddedPostgres, made: string): Prom
       ? ["pg_backup_start('standby', true)", 'pg_backup_stop()']
       : ["pg_start_backup('standby', true, false)", 'pg_stop_backup(false)'];
   await client.query(`select ${start}`);
-  await run('cp', ['-a', primary.dataDir, made]);
+  await run('cp', ['-a', primary.dataDir, made]).catch(unlessGone);
   const { rows: labels } = await client.query<{ label: string }>(`select labelfile as label from ${stop}`);
   await writeFile(join(made, 'backup_label'), labels[0]?.label ?? '', { mode: 0o644 });
   await unlink(join(made, 'postmaster.pid'));
+}
+
+/** Of a server that runs, a file may be renamed or removed while it is copied. Its log has what became of it. */
+function unlessGone(error: Error & { readonly stderr?: string }): void {
+  const lines = error.stderr?.trim().split('\n') ?? [];
+  if (lines.length === 0 || !lines.every((line) => line.endsWith('No such file or directory'))) throw error;
 }
 
 interface Client extends AsyncDisposable {
