@@ -11,7 +11,8 @@ const ONE = statement('test.one', 'select 1 as one');
 const SLEEP = statement('test.sleep', 'select pg_sleep($1::float8)');
 const SLEEPERS = statement(
   'test.sleepers',
-  "select pid from pg_stat_activity where query like '%select pg_sleep%' and state = 'active' and pid <> pg_backend_pid()",
+  `select pid from pg_stat_activity
+   where datname = current_database() and query like '%select pg_sleep%' and state = 'active' and pid <> pg_backend_pid()`,
 );
 const caught = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(

@@ -274,9 +274,7 @@ test('enqueueMany in a transaction keeps those waiting that want the same, and n
   const first = await engine.transaction(async (tx) => {
     const ids = await bulk(['over', 'a', 'b'], tx);
     second = bulk(['c', 'b', 'over']);
-    await eventually(async () =>
-      expect(await rows(`select 1 from pg_locks where not granted and locktype = 'transactionid'`, [])).toHaveLength(1),
-    );
+    await eventually(async () => expect(await rows(WAITING, [])).toHaveLength(1));
     expect((await bulk(['d', 'e'])).duplicates).toEqual([]);
     return ids;
   });
@@ -285,6 +283,10 @@ test('enqueueMany in a transaction keeps those waiting that want the same, and n
   expect(ids?.duplicates).toEqual([1, 2]);
   expect(ids?.slice(1)).toEqual([first[2], first[0]]);
 });
+
+/** The sessions of this database that wait for the end of a transaction: the server has others. */
+const WAITING = `select from pg_locks l join pg_stat_activity a using (pid)
+  where a.datname = current_database() and not l.granted and l.locktype = 'transactionid'`;
 
 test('of many producers that replace the same jobs at once one wins each, and none waits in a circle', async () => {
   const queue = newQueue({ unique: rule });

@@ -142,7 +142,8 @@ test('a seal that waits for a transaction does not keep the jobs of its batch fr
   await batch.enqueueMany(many(3));
   const waits = statement(
     'test.seal_waits',
-    `select exists (select from pg_locks where locktype = 'advisory' and not granted) as is`,
+    `select exists (select from pg_locks l join pg_database d on d.oid = l.database
+       where d.datname = current_database() and l.locktype = 'advisory' and not l.granted) as is`,
   );
   await engine
     .transaction(async (tx) => {
