@@ -128,7 +128,7 @@ test('a second signal ends both at once, and leaves no command without a lock', 
   running.signal('SIGTERM');
   expect((await running.ended).code).toBeGreaterThanOrEqual(130);
   await until('the command is gone', () => isGone(Number(readFileSync(pids, 'utf8'))));
-  // Nobody prolongs its lease.
+  // No process prolongs its lease.
   await expire('twice');
   await locks.acquire('twice', { wait: '30s' });
 });
