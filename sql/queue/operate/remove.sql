@@ -248,6 +248,8 @@ begin
   delete from pawl.queue_permit t where t.queue = p_queue;
   delete from pawl.queue_rate r where r.queue = p_queue;
   delete from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp();
+  -- What a dead worker has left: no rescue of this queue removes it any more.
+  delete from pawl.queue_offer o where o.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = o.worker);
   update pawl.queue_definition d set removed_at = clock_timestamp(), paused_at = null, paused_parts = null, schedules_version = null, suspects = '{}',
     -- An enqueue that is under way may have found the rows that go here, and bring the queue back.
     own_letters = d.own_letters or exists (select 1 from pawl.queue_own_letter o where o.queue = p_queue)

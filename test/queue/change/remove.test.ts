@@ -95,6 +95,11 @@ test('what had only jobs that are unique for ever is gone, too, after its histor
   await queue.enqueueMany([1, 2].map((n) => ({ kind: 'once', payload: n, key: `k${n}` }) as const));
   await run(queue);
   await session.client.query('delete from pawl.queue_receipt where queue = $1', [id]);
+  // What a worker has left that was lost while it offered.
+  await session.client.query(
+    `insert into pawl.queue_offer (queue, worker, number, channel) values ($1, -1, 1, 'lost')`,
+    [id],
+  );
   expect(await createQueueAdmin(engine).remove(queue.name)).toMatchObject({ jobs: 2 });
   expect(await rowsOf(id)).toEqual({ queue_kind: 2 });
 });
