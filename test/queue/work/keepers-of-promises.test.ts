@@ -41,8 +41,8 @@ test.each(['lease', 'transaction'] as const)(
     const options: WorkOptions = { hold, concurrency: 2 };
     const worker = queue.work({ work: ({ payload }) => (payload === 'bad' ? { size: 1n } : undefined) }, options);
     onTestFinished(() => worker.stop({ timeout: 0 }));
-    await until('the good job completes', async () => (await statusOf(queue, good ?? '')) === 'complete', 5000);
-    await until('the bad job ends in error', async () => (await statusOf(queue, bad ?? '')) === 'error', 5000);
+    await until('the good job completes', async () => (await statusOf(queue, good ?? '')) === 'complete');
+    await until('the bad job ends in error', async () => (await statusOf(queue, bad ?? '')) === 'error');
   },
 );
 
@@ -64,7 +64,7 @@ test('when many jobs are cancelled at once, each connection runs one statement a
     { concurrency: 12 },
   );
   onTestFinished(() => worker.stop({ timeout: 0 }));
-  await until('all are in progress', async () => (await queue.stats()).inProgress === 12, 5000);
+  await until('all are in progress', async () => (await queue.stats()).inProgress === 12);
   await Promise.all(ids.map((id) => queue.cancel(id)));
   await queue.drain();
   expect((await queue.stats()).cancelled).toBe(12);
@@ -154,7 +154,7 @@ test.each(['lease', 'transaction'] as const)(
     import { createQueue } from 'pawl/queue';
     const engine = postgres(${JSON.stringify(url)});
     const queue = createQueue(engine, 'forgotten', { kinds: { work: {} } });
-    queue.work({ work: () => console.log('ran') }, { hold: '${hold}', concurrency: 2, poll: '50ms', lease: '1s' });
+    queue.work({ work: () => console.log('ran') }, { hold: '${hold}', concurrency: 2, poll: '50ms', lease: '6s' });
     await queue.enqueue('work', 1);
     await queue.drain();
     await engine.stop();
