@@ -21,7 +21,8 @@ interface ProbeWait {
 
 const any = (): boolean => true;
 const NOTHING: ProbeDetail = Object.freeze({});
-const TIMEOUT_MS = 10_000;
+/** Only a test that fails waits for it; less than what a test may take, so that it says what was missing. */
+const TIMEOUT_MS = 50_000;
 
 /**
  * Test signals: the code says `probe.hit('queue.claimed', …)`, and a test waits for that instead of sleeping. In production
@@ -40,7 +41,7 @@ class Probe {
 
   /**
    * The next hit from now on. Make the promise before you start what is to be seen, or use {@link Probe.watch}.
-   * @throws TimedOut  after `timeoutMs`, 10 s by default, saying what was hit instead
+   * @throws TimedOut  after `timeoutMs`, 50 s by default, saying what was hit instead
    */
   async next(
     name: string,

@@ -1,8 +1,9 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { InvalidInput } from '../../src/base/errors.ts';
 import { faultPoint, faults, InjectedFault } from '../../src/base/fault.ts';
+import { until } from '../support/eventually.ts';
 
 afterEach(() => faults.clear());
 
@@ -92,7 +93,7 @@ describe('fault points in a child process, armed by PAWL_FAULT', () => {
     await announced;
     // The line comes just before the pause; a SIGCONT sent in between would be lost.
     const state = (): string => execFileSync('ps', ['-o', 'stat=', '-p', String(child.pid)], { encoding: 'utf8' });
-    await vi.waitFor(() => expect(state()).toMatch(/^T/), { timeout: 10_000 });
+    await until('it is paused', () => state().startsWith('T'));
     child.kill('SIGCONT');
     const [code] = await once(child, 'close');
     expect({ code, output: output() }).toEqual({ code: 0, output: 'past 1\npast 2\npast 3\n' });

@@ -1,6 +1,9 @@
-import { expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { AdaptivePrefetch } from '../../../src/base/work/prefetch.ts';
-import { eventually } from '../../support/eventually.ts';
+
+// Rates are measured: a machine that stands still would change them.
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }));
+afterEach(() => void vi.useRealTimers());
 
 /** A worker with so many units waiting, which notes how many it was told to keep. */
 function worker(waiting: number): { ahead: AdaptivePrefetch; kept: number[] } {
@@ -19,8 +22,7 @@ function worker(waiting: number): { ahead: AdaptivePrefetch; kept: number[] } {
 
 /** Ends a thousand units in the least time that is measured. */
 function finishWave(ahead: AdaptivePrefetch): void {
-  const since = performance.now();
-  while (performance.now() - since < 11);
+  vi.advanceTimersByTime(11);
   ahead.recordEnd(1000);
 }
 
@@ -39,24 +41,26 @@ test('a number is kept whatever happens', () => {
   expect(ahead.count).toBe(7);
 });
 
-test('only as much goes on waiting as has begun lately, and a wave is not taken for a rate again', async () => {
+test('only as much goes on waiting as has begun lately, and a wave is not taken for a rate again', () => {
   const { ahead, kept } = worker(50);
   finishWave(ahead);
   expect(ahead.count).toBe(100);
   ahead.watch();
   for (let n = 0; n < 3; n += 1) ahead.recordStart();
-  await eventually(() => expect(kept).toEqual([3]));
+  vi.advanceTimersByTime(250);
+  expect(kept).toEqual([3]);
   expect(ahead.count).toBe(0);
   finishWave(ahead);
   expect(ahead.count).toBe(0);
 });
 
-test('what begins soon enough is left alone', async () => {
+test('what begins soon enough is left alone', () => {
   const { ahead, kept } = worker(2);
   ahead.watch();
   for (let n = 0; n < 2; n += 1) ahead.recordStart();
-  const over = performance.now() + 400;
-  await eventually(() => expect(performance.now()).toBeGreaterThan(over));
+  vi.advanceTimersByTime(250);
+  expect(kept).toEqual([]);
   // That look was content, and the next one is not: nothing has begun since.
-  await eventually(() => expect(kept).toEqual([0]));
+  vi.advanceTimersByTime(250);
+  expect(kept).toEqual([0]);
 });
