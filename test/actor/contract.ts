@@ -303,9 +303,12 @@ export function actorContract(open: OpenActors): void {
     first.abandon();
     await start(actors, { lease: '1s' });
     const { result, lost } = await actors.waitFor(id);
-    expect({ result, lost }).toEqual({ result: 2, lost: 0 });
+    // On a busy machine the second worker may be taken for dead as well.
+    expect(began.length).toBeGreaterThanOrEqual(2);
+    expect({ result, lost }).toEqual({ result: began.length, lost: 0 });
     expect(Number(began[1])).toBeGreaterThan(Number(began[0]));
-    expect((await actors.history(id)).map(({ reason }) => reason)).toEqual(['created', 'worker lost', 'done']);
+    const losses = began.slice(1).map(() => 'worker lost');
+    expect((await actors.history(id)).map(({ reason }) => reason)).toEqual(['created', ...losses, 'done']);
   });
 
   test('the newest come first in a list, and a machine is drawn', async () => {

@@ -7,7 +7,7 @@ import { startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
-import { copied } from '../support/servers/embedded.ts';
+import { copied, lastingPort } from '../support/servers/embedded.ts';
 import { hasPooler, startPooler } from '../support/servers/pooler.ts';
 import { allFinal, check, open } from './model/walk.ts';
 import { walker } from './model/walker.ts';
@@ -20,7 +20,7 @@ test('the database is killed under load and started again: every step is taken o
   // The server may run under another account than the test.
   await chmod(folder, 0o755);
   const data = join(folder, 'data');
-  const first = await startEmbedded({ data, ...copied() });
+  const first = await startEmbedded({ data, port: await lastingPort(), ...copied() });
   let stopSecond = (): Promise<void> => first.stop();
   onTestFinished(async () => {
     await stopSecond();

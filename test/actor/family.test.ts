@@ -79,12 +79,12 @@ describe('parents and children', () => {
       const parent = await actors.create(Parent, {});
       if (state !== 'creating') await until('it waits', async () => (await actors.get(parent)).state === 'waiting');
       for (const { id } of state === 'finished' ? await actors.list({ parent }) : []) await actors.incr(id, 'finish');
-      if (state === 'destroying') await actors.destroy(parent);
       if (state === 'finished') await until('it is', async () => (await actors.get(parent)).state === state);
       await scene.query(
         `select pawl.page_open(json_build_object('tag', $1::text, 'severity', 2, 'summary', 'odd', 'actor', $1::bigint))`,
         [parent.id],
       );
+      if (state === 'destroying') await actors.destroy(parent);
       await actors.destroy(parent);
       await until('it is final', async () => (await actors.get(parent)).status === 'final');
     }

@@ -50,7 +50,7 @@ describe('a dispatcher', () => {
     const { Gate, open, reasons, begun } = gated();
     const scene = await openScene([Gate]);
     const one = await scene.actors.create(Gate, {});
-    const dispatcher = await scene.run({ lease: '1s' });
+    const dispatcher = await scene.run({ lease: '3s' });
     const lost: LeaseLost[] = [];
     dispatcher.events.on('lost', ({ reason }) => lost.push(reason));
     await until('it runs', () => begun() === 1);
@@ -80,7 +80,7 @@ describe('a dispatcher', () => {
       return answered;
     };
     onTestFinished(faults.arm('actor.after_claim', hold, { occurrence: 1 }));
-    const dispatcher = await scene.run({ lease: '1s' });
+    const dispatcher = await scene.run({ lease: '3s' });
     let isLost = false;
     dispatcher.events.on('lost', () => {
       isLost = true;

@@ -528,7 +528,7 @@ describe('pages', () => {
     expect(await actors.pages()).toMatchObject([{ tag: 'vm:1', suppressed: true }, { tag: 'host:1' }]);
     await actors.resolvePage({ tag: 'host:1' });
     await until('the other one is delivered now', () => told.some(({ tag }) => tag === 'vm:1'));
-    expect(told.map(({ tag, kind }) => `${tag} ${kind}`)).toContain('host:1 resolved');
+    await until('that, too', () => told.some(({ tag, kind }) => `${tag} ${kind}` === 'host:1 resolved'));
     expect(lines.filter((line) => line.includes('opened, critical: down'))).toHaveLength(1);
     expect(() => webhook('mailto:ann')).toThrow(InvalidInput);
   });

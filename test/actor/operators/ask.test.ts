@@ -135,7 +135,7 @@ describe('actors.ask()', () => {
     expect(String(unread)).toMatch(/taken back, and no turn reads it/);
     expect(await isEmpty(scene)).toBe(true);
     await scene.run();
-    const read = scene.actors.ask(scene.id, 'late', null, { wait: '2s' }).catch((error: unknown) => error);
+    const read = scene.actors.ask(scene.id, 'late', null, { wait: '4s' }).catch((error: unknown) => error);
     await until('a turn has read it', () => seen.includes('late'));
     // Its time is over in the database, too: the turn that has it has not ended.
     expect(await read).toBeInstanceOf(TimedOut);

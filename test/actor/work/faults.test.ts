@@ -96,7 +96,8 @@ test('a process that stands still past its lease changes nothing when it comes b
 test("a process stands still in a body with hold: 'transaction': a worker that finds its lease over ends that, and runs the actor", async () => {
   const scene = await open(2);
   const sleeper = await scene.child({ WAITS: 'held', HELD: '1h' });
-  const held = `select count(*)::int from test_turn t join pawl.actor a on a.id = t.actor where a.state = 'held' and t.visit = 4`;
+  // A lease of a second may end on a busy machine: then they run once more.
+  const held = `select count(distinct t.actor)::int from test_turn t join pawl.actor a on a.id = t.actor where a.state = 'held' and t.visit = 4`;
   await until('both bodies hold their rows', async () => (await scene.one(held)) === 2);
   sleeper.pause();
   await scene.run({ lease: '1s' });
@@ -148,13 +149,16 @@ test('clocks of processes that are wrong, or run too fast, change nothing: the d
   const scene = await open(0);
   for (const env of [{ SKEW: '600000', RATE: '1.1' }, { SKEW: '-600000' }])
     await scene.child({ SLOW: '100', CONCURRENCY: '6', LEASE: '20s', ...env });
-  await scene.create(12);
-  await allFinal(scene);
+  // Of so few one process takes all where the other stands still for a moment.
+  await until('both have run some', async () => {
+    await scene.create(12);
+    await allFinal(scene);
+    return scene.one('select count(distinct pid) = 2 from test_turn');
+  });
   await check(scene);
   expect(
     await scene.one(`select count(*)::int from pawl.actor_transition where reason not in ('created', 'to', 'done')`),
   ).toBe(0);
-  expect(await scene.one('select count(distinct pid)::int from test_turn')).toBe(2);
 });
 
 // Invariant A18.
@@ -200,7 +204,7 @@ test('the answer to a commit is lost: it is not applied twice', async () => {
   const scene = await open(8);
   const proxy = await startProxy(scene.url);
   const engine = postgres(proxy.url, { max: 6, logger: { debug() {}, info() {}, warn() {}, error() {} } });
-  // Long enough for each statement to be lost before the last walker has passed it.
+  // Long enough for each statement to be lost before the last walker has passed it, mostly.
   const { Walker: Own, Companion: Other } = walker(() => new Promise((resolve) => setTimeout(resolve, 25)));
   const actors = createActors(engine, [Own, Other]);
   // Few slots: one that a lost answer kept would soon be missed.
@@ -218,7 +222,14 @@ test('the answer to a commit is lost: it is not applied twice', async () => {
         await new Promise((resolve) => setTimeout(resolve, 25));
       }
     })();
-    await allFinal(scene, 60_000).finally(() => {
+    const walk = async (): Promise<void> => {
+      await allFinal(scene, 60_000);
+      if (lost.size === statements.length) return;
+      // All have passed one of the statements before its turn to be lost came.
+      await scene.create(8);
+      return walk();
+    };
+    await walk().finally(() => {
       isDone = true;
     });
     await losing;
