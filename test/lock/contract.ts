@@ -304,10 +304,9 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       const lock = await a.acquire(name);
       expect(await within(expect(b.acquire(name, { wait: 0 })).rejects.toThrow(/is held by .*pid/))).toBeLessThan(2000);
       const begun = performance.now();
-      await expect(b.acquire(name, { wait: '200ms' })).rejects.toThrow(/still held (by .* )?after 200ms/);
-      const ms = performance.now() - begun;
-      expect(ms).toBeGreaterThanOrEqual(199);
-      expect(ms).toBeLessThan(3000);
+      const refused = expect(b.acquire(name, { wait: '200ms' })).rejects.toThrow(/still held (by .* )?after 200ms/);
+      expect(await within(refused)).toBeLessThan(3000);
+      expect(performance.now() - begun).toBeGreaterThanOrEqual(199);
       expect((await b.query()).waiting.filter((each) => each.name === name)).toEqual([]);
       await lock.release();
       await expectNothingLeft(a, name);
@@ -656,7 +655,8 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       }
       const seen = await a.explain(name);
       expect(seen.holders).toMatchObject([{ token: lock.token, pid: process.pid, mode: 'exclusive' }]);
-      expect(seen.holders[0]?.leaseLeftMs).toBeGreaterThan(8000);
+      // Two thirds are left when the next heartbeat is due.
+      expect(seen.holders[0]?.leaseLeftMs).toBeGreaterThan(5000);
       expect(seen.waiters.map((each) => each.mode)).toEqual(['shared', 'exclusive']);
       expect(seen.waiters[0]?.waitedMs).toBeGreaterThanOrEqual(seen.waiters[1]?.waitedMs ?? 0);
       ends.abort();

@@ -148,7 +148,8 @@ describe('processes that die or pause', () => {
     const name = fresh();
     const locks = ours();
     const lock = await locks.acquire(name);
-    const party = await startParty(database.url);
+    // A place that is kept for as long as a busy machine may stand still before the pause.
+    const party = await startParty(database.url, { waiterMs: 4000 });
     const late = party.ask({ do: 'acquire', name });
     await until('it waits', () => rowsOf('lock_waiter', name));
     party.child.pause();
@@ -256,7 +257,8 @@ describe('processes that die or pause', () => {
     const party = await startParty(database.url);
     await party.ask({ do: 'acquire', name, options: { lease: 2000 } });
     expect(await party.ask({ do: 'write', name })).toMatchObject({ value: 1 });
-    const late = party.ask({ do: 'write', name, ms: 1000 });
+    // Longer than the machine may take to see that it has read, and not longer than the next holder waits for the lease.
+    const late = party.ask({ do: 'write', name, ms: 3000 });
     const refused = expect(late).rejects.toMatchObject({
       name: expect.stringMatching('LeaseLost|SerializationFailed'),
     });
@@ -325,15 +327,15 @@ describe('clocks', () => {
       const name = fresh();
       const locks = ours();
       const party = await startParty(database.url, settings);
-      await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
-      const end = performance.now() + 2500;
+      await party.ask({ do: 'acquire', name, options: { lease: 3000 } });
+      const end = performance.now() + 4500;
       while (performance.now() < end) {
         expect(await locks.tryAcquire(name)).toBeUndefined();
         await sleep(20);
       }
       expect(await party.ask({ do: 'state', name })).toMatchObject({ isHeld: true });
       const mine = fresh();
-      const lock = await locks.acquire(mine, { lease: '1s' });
+      const lock = await locks.acquire(mine, { lease: '3s' });
       for (let i = 0; i < 15; i++) {
         expect((await party.ask({ do: 'tryAcquire', name: mine }))['token']).toBeUndefined();
         await sleep(100);
@@ -351,10 +353,10 @@ describe('clocks', () => {
     const name = fresh();
     const locks = ours();
     const party = await startParty(database.url);
-    await party.ask({ do: 'acquire', name, options: { lease: 1000 } });
+    await party.ask({ do: 'acquire', name, options: { lease: 3000 } });
     for (const ms of [-3_600_000, 7_200_000]) {
       await party.ask({ do: 'stepClock', ms });
-      const end = performance.now() + 1500;
+      const end = performance.now() + 4000;
       while (performance.now() < end) {
         expect(await locks.tryAcquire(name)).toBeUndefined();
         await sleep(50);
@@ -405,7 +407,7 @@ describe('connections', () => {
     const locks = locksOn(engineOn(proxy.url));
     await (await locks.acquire(fresh())).release();
     proxy.loseAnswerTo('lock.acquire');
-    const taking = locks.acquire(names, { wait: '10s' });
+    const taking = locks.acquire(names, { wait: '30s' });
     for (const name of names) await until('it was granted', () => rowsOf('lock_grant', name));
     proxy.loseAnswerTo('never');
     const lock = await taking;
@@ -587,10 +589,11 @@ describe('connections', () => {
     const [name, other] = [fresh(), fresh()];
     const engine = engineOn(database.url, { applicationName: name });
     const locks = locksOn(engine);
-    const lock = await locks.acquire(name, { lease: '4s' });
+    const lock = await locks.acquire(name, { lease: '6s' });
     const kept = await ours().acquire(other);
     const waiting = locks.acquire(other, { wait: '30s' });
-    for (let i = 0; i < 24; i++) {
+    // Over a heartbeat, and not until the lease is over: a busy machine may not come to connect between two of them.
+    for (const end = performance.now() + 3000; performance.now() < end; ) {
       await client.query('select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1', [name]);
       await sleep(100);
     }
@@ -607,9 +610,9 @@ describe('connections', () => {
     const name = fresh();
     const engine = engineOn(database.url, { max: 1 });
     const locks = locksOn(engine);
-    const lock = await locks.acquire(name, { lease: '1s' });
+    const lock = await locks.acquire(name, { lease: '3s' });
     await engine.transaction(async () => {
-      await sleep(2200);
+      await sleep(4000);
       expect(lock.isHeld).toBe(true);
       await locks.request(fresh(), { wait: '20s' }, () => {});
       await lock.release();
@@ -641,7 +644,7 @@ describe('connections', () => {
       const engine = engineOn(database.url);
       const locks = locksOn(engine);
       const others = ours();
-      const lock = await locks.acquire(name, { lease: '1s' });
+      const lock = await locks.acquire(name, { lease: '3s' });
       let isCommitted = false;
       const waiting = others.acquire(name, { wait: '30s' }).then(async (next) => {
         // The guarded write is committed before the next holder begins.
@@ -650,7 +653,7 @@ describe('connections', () => {
       });
       await engine.transaction(async (tx) => {
         await lock.guard(tx);
-        await sleep(2200);
+        await sleep(4000);
         lock.assertHeld();
         expect((await others.explain(name)).guardedBy).toHaveLength(1);
         await lock.release();
@@ -670,10 +673,11 @@ describe('connections', () => {
       const engine = engineOn(database.url);
       const locks = locksOn(engine);
       const look = statement('test.look', 'select 1');
-      const lock = await locks.acquire(name, { lease: '1s' });
+      const lock = await locks.acquire(name, { lease: '3s' });
       await engine.transaction(
         async (tx) => {
           await tx.query(look);
+          // A heartbeat comes in between.
           await sleep(1500);
           await lock.guard(tx);
         },
@@ -795,7 +799,7 @@ describe('connections', () => {
     let count = 0;
     const add = async (locks: Locks): Promise<void> => {
       for (let i = 0; i < 20; i++) {
-        await locks.request(name, { wait: '20s' }, async () => {
+        await locks.request(name, { wait: '60s' }, async () => {
           const read = count;
           await sleep(0);
           count = read + 1;
@@ -826,8 +830,8 @@ describe('connections', () => {
       };
       await Promise.all(parties.map(add));
       expect(count).toBe(30);
-      const lock = await parties[0]?.acquire(name, { lease: '1500ms' });
-      await sleep(2500);
+      const lock = await parties[0]?.acquire(name, { lease: '3s' });
+      await sleep(4000);
       expect(lock?.isHeld).toBe(true);
       await lock?.release();
       expect((await rowsOf('lock_grant', name)) + (await rowsOf('lock_waiter', name))).toBe(0);

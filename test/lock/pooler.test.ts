@@ -33,8 +33,8 @@ test.skipIf(!hasPooler)(
     };
     await Promise.all([...parties, ...parties].map(add));
     expect(count).toBe(30);
-    const lock = await parties[0]?.acquire('long', { lease: '1s' });
-    await sleep(2500);
+    const lock = await parties[0]?.acquire('long', { lease: '3s' });
+    await sleep(4000);
     expect(lock?.isHeld).toBe(true);
     expect(await parties[1]?.tryAcquire('long')).toBeUndefined();
     await lock?.release();

@@ -10,7 +10,7 @@ import { awakeMs } from '../support/awake.ts';
 import { until } from '../support/eventually.ts';
 import { type Hold, violations } from '../support/history/history.ts';
 import { LONG, rarely } from '../support/long.ts';
-import { copied, migrateCopied } from '../support/servers/embedded.ts';
+import { copied, lastingPort, migrateCopied } from '../support/servers/embedded.ts';
 
 const CRASHES = LONG ? 4 : 1;
 const quiet = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
@@ -28,7 +28,7 @@ async function startCrashable(): Promise<Crashable> {
   await chmod(folder, 0o755);
   const data = join(folder, 'data');
   const engines: PostgresEngine[] = [];
-  let server: EmbeddedPostgres = await startEmbedded({ data, ...copied() });
+  let server: EmbeddedPostgres = await startEmbedded({ data, port: await lastingPort(), ...copied() });
   let writer = 0;
   /** Stops the processes that write to disk without a commit that waits for it. */
   const stopWriter = async (): Promise<void> => {
