@@ -1,4 +1,6 @@
+import { randomInt } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { inject } from 'vitest';
 import { type EmbeddedPostgres, startEmbedded } from '../../../src/engine/postgres/embedded/index.ts';
@@ -38,11 +40,32 @@ export async function makeCluster(): Promise<MadeCluster> {
 }
 
 /** A server of a test's own, in memory where there is room. */
-export function startTestServer(
+export async function startTestServer(
   settings: Record<string, string>,
   made: string | undefined = inject('cluster') || undefined,
 ): Promise<EmbeddedPostgres> {
-  return startEmbedded({ temp: memoryFolder(), settings, ...binaries, ...(made ? { made } : {}) });
+  const port = await lastingPort();
+  return startEmbedded({ temp: memoryFolder(), port, settings, ...binaries, ...(made ? { made } : {}) });
+}
+
+/** The first that a system gives to those who connect is higher, usually 32768. */
+const PORTS = { from: 15_000, to: 32_000 };
+
+/**
+ * A free port for a server that is stopped and started again on it. One of those that the system chooses from may be a client's by
+ * then: of some other connection on this machine, for as long as that lasts.
+ */
+export async function lastingPort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(PORTS.from, PORTS.to);
+    const server = createServer();
+    const isFree = await new Promise<boolean>((resolve) => {
+      server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true));
+    });
+    if (!isFree) continue;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
 }
 
 /** The same, and the database of its URL is migrated. */
