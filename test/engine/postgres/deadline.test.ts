@@ -65,9 +65,9 @@ test('connections that were idle when one went silent are not used any more', as
   proxy.stall();
   const begin = awakeMs();
   await caught(engine.query(ONE, [], { deadlineMs: 1_000 }));
-  // Not limited, so each of the dead ones would take a quarter of an hour.
+  // Not limited, so each of the dead ones would take a quarter of an hour; the server, too, may stand still.
   for (let n = 0; n < 4; n += 1) expect(await engine.query(ONE)).toEqual([{ one: 1 }]);
-  expect(awakeMs() - begin).toBeLessThan(5_000);
+  expect(awakeMs() - begin).toBeLessThan(40_000);
 });
 
 test('a statement that the server is still at is cancelled there', async () => {
@@ -89,7 +89,7 @@ test('a transaction with a deadline fails at BEGIN with nothing written, and at 
   await open(4);
   proxy.stall();
   // Tried again on another connection, since nothing was sent.
-  const rows = await engine.transaction((tx) => tx.query(ONE), { deadlineMs: 300 });
+  const rows = await engine.transaction((tx) => tx.query(ONE), { deadlineMs: 2_000 });
   expect(rows).toEqual([{ one: 1 }]);
   const error = await caught(
     engine.transaction(
@@ -97,7 +97,7 @@ test('a transaction with a deadline fails at BEGIN with nothing written, and at 
         await tx.query(ONE);
         proxy.stall();
       },
-      { deadlineMs: 300 },
+      { deadlineMs: 2_000 },
     ),
   );
   expect(error).toMatchObject({ name: 'ConnectionFailed', outcome: 'unknown' });

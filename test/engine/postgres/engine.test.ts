@@ -386,8 +386,11 @@ describe('stop', () => {
 
   test('breaks off what does not end in time', async () => {
     const stopping = postgres(database.url, { stopTimeoutMs: 50 });
-    const running = caught(stopping.query(once1('select pg_sleep(60)')));
     const forgotten = await stopping.connect();
+    const running = caught(stopping.query(once1('select pg_sleep(60) /* to be broken off */')));
+    const active =
+      "select 1 from pg_stat_activity where datname = current_database() and query like '%off */' and state = 'active'";
+    await eventually(async () => expect(await engine.query(once1(active))).toHaveLength(1));
     await stopping.stop();
     expect(await running).toBeInstanceOf(ConnectionFailed);
     forgotten.release();
@@ -419,7 +422,8 @@ describe('stop', () => {
     child.stdout.on('data', (data) => {
       out += data;
     });
-    const [code] = await once(child, 'exit');
+    // When its output has come, too.
+    const [code] = await once(child, 'close');
     expect({ code, out }).toEqual({ code: 0, out: 'stopped \n' });
   });
 });

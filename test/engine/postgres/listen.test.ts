@@ -42,7 +42,7 @@ function notify(channel: string, payload: string): Promise<unknown> {
   return engine.query(NOTIFY, [channel, payload]);
 }
 
-/** A listener behind the proxy, with waits short enough for a test. */
+/** A listener behind the proxy, with waits short enough for a test, and none for what a busy server is slow to do. */
 function startListener(
   timing: Partial<ListenerTiming> = {},
   send = (channel: string): Promise<void> => notify(channel, '').then(() => {}),
@@ -52,7 +52,7 @@ function startListener(
     enabled: true,
     logger: log,
     notify: send,
-    timing: { backoff: [10, 50], ...timing },
+    timing: { backoff: [10, 50], probeTimeout: 30_000, ...timing },
   });
 }
 
@@ -77,11 +77,12 @@ describe('listening', () => {
   });
 
   test('finds out that notifications arrive', async () => {
-    await using listening = postgres(database.url, { logger: log });
-    const subscription = await listening.listen('proven', () => {});
+    const listener = startListener();
+    const subscription = await listener.subscribe('proven', () => {});
     expect(await subscription.tested).toBe(true);
     expect(subscription.reliable).toBe(true);
     expect(log.lines).toEqual([]);
+    await listener.stop();
   });
 
   test('says once when notifications do not arrive, and is not reliable', async () => {
@@ -226,7 +227,10 @@ describe('a listening connection that is lost', () => {
       isSeen: true,
     });
     await subscription.arrived;
-    const clients = connect.mock.contexts.filter((one) => one instanceof pg.Client);
+    const { port } = new URL(proxy.url);
+    const clients = connect.mock.contexts
+      .filter((one) => one instanceof pg.Client)
+      .filter((one) => String(one.port) === port);
     connect.mockRestore();
     for (const client of clients) await client.query('discard all');
     await eventually(() => expect(caughtUp).toBe(1));
@@ -254,7 +258,7 @@ describe('a listening connection that is lost', () => {
   });
 
   test('is noticed although the socket stays open', async () => {
-    const listener = startListener({ checkEvery: 100, checkTimeout: 50 });
+    const listener = startListener({ checkEvery: 100, checkTimeout: 1000 });
     const heard: string[] = [];
     let caughtUp = 0;
     const subscription = await listener.subscribe('stalled', (payload) => heard.push(payload), {
@@ -264,9 +268,12 @@ describe('a listening connection that is lost', () => {
     });
     await subscription.tested;
     proxy.stall();
-    await eventually(() => expect(caughtUp).toBe(1));
-    await notify('stalled', 'heard again');
-    await eventually(() => expect(heard).toEqual(['heard again']));
+    await eventually(() => expect(caughtUp).toBeGreaterThan(0));
+    // Where the machine stands still for a second, the next connection is lost, too.
+    await eventually(async () => {
+      await notify('stalled', 'heard again');
+      expect(heard).toContain('heard again');
+    });
     await listener.stop();
   });
 

@@ -244,7 +244,7 @@ test('a lock is waited for while the database is read-only', async () => {
   await house.admin('alter database DB set default_transaction_read_only = on');
   const engine = house.open();
   const locks = createLocks(engine);
-  const asked = locks.acquire('a', { wait: '40s', lease: '5s' });
+  const asked = locks.acquire('a', { wait: '40s', lease: '30s' });
   await expect(locks.tryAcquire('b')).rejects.toMatchObject({ code: 'connection_failed', outcome: 'nothing_written' });
   await house.admin('alter database DB reset default_transaction_read_only');
   const lock = await asked;

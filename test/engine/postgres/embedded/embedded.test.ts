@@ -384,9 +384,9 @@ test('a server ends within seconds of its parent being killed, and takes its dat
   const { pid, dataDir } = await child.message<{ pid: number; dataDir: string }>();
   expect(isAlive(pid)).toBe(true);
   await child.kill('SIGKILL');
-  await until('the server is gone', () => !isAlive(pid), 10_000);
-  await until('its folder is gone', () => !existsSync(dirname(dataDir)), 10_000);
-  await until('its watchdog is gone', async () => (await processesOf(dirname(dataDir))).length === 0, 10_000);
+  await until('the server is gone', () => !isAlive(pid), 30_000);
+  await until('its folder is gone', () => !existsSync(dirname(dataDir)), 30_000);
+  await until('its watchdog is gone', async () => (await processesOf(dirname(dataDir))).length === 0, 30_000);
 });
 
 rarely('a parent killed while initdb runs leaves nothing behind', async () => {
@@ -416,8 +416,8 @@ test('a server neither keeps its parent from exiting nor outlives it', async () 
   const child = spawnChild('engine/postgres/embedded/embedded.child.ts', ['', 'exit', copied().made ?? '']);
   const { pid, dataDir } = await child.message<{ pid: number; dataDir: string }>();
   expect(await child.exited).toEqual({ code: 0, signal: null });
-  await until('the server is gone', () => !isAlive(pid), 10_000);
-  await until('its folder is gone', () => !existsSync(dirname(dataDir)), 10_000);
+  await until('the server is gone', () => !isAlive(pid), 30_000);
+  await until('its folder is gone', () => !existsSync(dirname(dataDir)), 30_000);
 });
 
 /** The processes whose command line names the folder. */

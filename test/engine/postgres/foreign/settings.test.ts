@@ -32,7 +32,7 @@ const SETTINGS: readonly Settings[] = [
   { statement_timeout: "'5s'" },
   { idle_session_timeout: "'700ms'" },
   // A transaction of several statements survives only where no process stands still for as long between two of them.
-  { idle_in_transaction_session_timeout: "'3s'" },
+  { idle_in_transaction_session_timeout: "'20s'" },
   { client_encoding: "'LATIN1'", lc_messages: "'C'" },
 ];
 
