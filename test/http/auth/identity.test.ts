@@ -1,8 +1,9 @@
 import { SignJWT } from 'jose';
-import { beforeAll, describe, expect, test, vi } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { ROUTES } from '../../../src/http/app.ts';
 import type { AuthOptions } from '../../../src/http/index.ts';
 import { PLAIN_ROUTES } from '../../../src/http/plain-routes.ts';
+import { until } from '../../support/eventually.ts';
 import { type Answer, type House, makeHouse, type RequestOptions, type Visitor } from '../house.ts';
 import { hashCheaply } from './cheap-password.ts';
 
@@ -220,7 +221,7 @@ describe('a session', () => {
     expect((await here.ask('/api/v1/logout', { method: 'POST', headers })).status).toBe(204);
     expect(await statusOf(here, cookie)).toBe(401);
     // Another process has read what was ended a moment ago, and reads it again within seconds.
-    await vi.waitUntil(async () => (await statusOf(there, cookie)) === 401, { timeout: 20_000, interval: 100 });
+    await until('it knows', async () => (await statusOf(there, cookie)) === 401);
     expect(await statusOf(house.open({ auth }), cookie)).toBe(401);
     expect(await statusOf(there, other)).toBe(200);
   });

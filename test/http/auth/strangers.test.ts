@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { SignJWT } from 'jose';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type AuthOptions, serve } from '../../../src/http/index.ts';
-import { until } from '../../support/eventually.ts';
+import { eventually, until } from '../../support/eventually.ts';
 import { type House, makeHouse } from '../house.ts';
 
 let house: House;
@@ -109,13 +109,15 @@ describe('streams', () => {
       return { isOver: () => isOver };
     };
     // It is over, except for the seconds by which clocks may differ.
-    const token = await new SignJWT({ role: 'viewer', exp: Math.floor(Date.now() / 1000) - 27 })
-      .setProtectedHeader({ alg: 'HS256' })
-      .setIssuer(jwt.issuer)
-      .setAudience(jwt.audience)
-      .setSubject('ada')
-      .sign(new TextEncoder().encode(secret));
-    const ofToken = await read({ authorization: `Bearer ${token}` });
+    const sign = (): Promise<string> =>
+      new SignJWT({ role: 'viewer', exp: Math.floor(Date.now() / 1000) - 27 })
+        .setProtectedHeader({ alg: 'HS256' })
+        .setIssuer(jwt.issuer)
+        .setAudience(jwt.audience)
+        .setSubject('ada')
+        .sign(new TextEncoder().encode(secret));
+    // Three seconds are left to come in, in which a machine may stand still.
+    const ofToken = await eventually(async () => read({ authorization: `Bearer ${await sign()}` }));
     const same = { 'sec-fetch-site': 'same-origin' };
     const login = await visitor.ask('/api/v1/login', { method: 'POST', body: { token: TOKEN }, headers: same });
     const cookie = { cookie: login.headers.getSetCookie()[0]?.split(';')[0] ?? '' };

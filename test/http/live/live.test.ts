@@ -75,8 +75,10 @@ describe('live updates', () => {
     const name = new URL(served.url);
     const watchers = await Promise.all(Array.from({ length: 100 }, () => watch(name.href)));
     await until('all are told', () => watchers.every(({ events }) => events.length > 0));
+    const begun = performance.now();
     const asked = await snapshotsWithin(1000);
-    expect(asked).toBeLessThanOrEqual(6);
+    // One each 250 ms, however long the machine takes to look.
+    expect(asked).toBeLessThanOrEqual((performance.now() - begun) / 250 + 2);
     for (const { close } of watchers) close();
     await until('nothing is asked any more', async () => (await snapshotsWithin(700)) === 0);
   });

@@ -30,14 +30,14 @@ const claim = async (body: object = {}): Promise<ClaimAnswer['items']> =>
 
 test('a program in another language claims jobs, completes, fails and releases them', async () => {
   const ids = await queue.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'send', payload })));
-  const [first, second, third] = await claim({ limit: 3, lease: '10s', client: 'a script' });
+  const [first, second, third] = await claim({ limit: 3, lease: '1m', client: 'a script' });
   expect(first).toMatchObject({
     kind: 'send',
     attempt: 1,
     token: expect.stringMatching(/^\d+$/),
     jobs: [{ payload: 1 }],
   });
-  const { body } = await post('/claims/extend', { handle: second?.handle, lease: '1m' });
+  const { body } = await post('/claims/extend', { handle: second?.handle, lease: '2m' });
   expect(body).toMatchObject({ isCancelled: false, reason: null, expiresAt: expect.any(String) });
   expect((await post('/claims/complete', { handle: first?.handle, result: { rows: 3 } })).body).toEqual({
     to: 'complete',
