@@ -8,7 +8,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type * as RandomModule from '../../examples/random.ts';
 import type * as StaffModule from '../../examples/spreadsheets/staff.ts';
 import type { Exit } from '../../examples/spreadsheets/staff.ts';
-import { awakeMs } from '../support/awake.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { compiled, type RunningProgram, readWorkbook, SECRET, signToken, start, startHere } from './processes.ts';
@@ -350,10 +349,9 @@ describe('the back ends', () => {
 
   test('end when asked to, and leave nothing that keeps the process alive', async () => {
     const { child } = await startHere('spreadsheets/back-end.js', env);
-    const begun = awakeMs();
+    // It is killed after ten seconds, and then has no code.
     await child.stop();
     expect(await child.exited).toEqual([0, null]);
-    expect(awakeMs() - begun).toBeLessThan(5000);
   });
 });
 

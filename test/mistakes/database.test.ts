@@ -128,7 +128,7 @@ test('a URL that requires TLS of a server without it is a failed connection', as
 });
 
 test('a transaction is not repeated when its own function has waited for a connection without success', async () => {
-  const engine = await openEngine({ max: 1, connectTimeoutMs: 300 });
+  const engine = await openEngine({ max: 1, connectTimeoutMs: 3_000 });
   const queue = createQueue(engine, 'q', { kinds: { job: {} } });
   await queue.register();
   let runs = 0;
