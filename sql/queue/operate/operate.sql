@@ -46,7 +46,7 @@ begin
     raise exception 'job % is %; only a job that waits, ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
   end if;
   perform pawl.queue_win_again(v_shard, p_id);
-  if exists (select 1 from pawl.queue_watch_part w where w.watch = pawl.queue_watch_of(v_shard, p_id)) then
+  if exists (select 1 from pawl.queue_outstanding(pawl.queue_watch_of(v_shard, p_id))) then
     -- It has been cancelled before those that it comes after had ended. What ends the last of them just now does not see it.
     perform pawl.queue_look_again(v_shard, int8multirange(int8range(p_id, p_id + 1)));
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)

@@ -227,12 +227,12 @@ begin
   get diagnostics v_subscriptions = row_count;
   -- Jobs of it that came after others have been cancelled: nothing waits by these watches any more. Parts first, in the order of watch.sql.
   perform from pawl.queue_watch_part p
-  where p.watch in (select w.id from pawl.queue_watch w where w.queue = p_queue and w.sort = 'after')
+  where p.watch in (select unnest(array[w.id, w.pack]) from pawl.queue_watch w where w.queue = p_queue and w.sort = 'after')
   order by p.bucket, p.watch, p.first for update;
   with over as (
-    delete from pawl.queue_watch w where w.queue = p_queue and (w.over_at is not null or w.sort = 'after') returning w.id, w.sort
+    delete from pawl.queue_watch w where w.queue = p_queue and (w.over_at is not null or w.sort = 'after') returning w.id, w.sort, w.pack
   ), outstanding as (
-    delete from pawl.queue_watch_part p using over o where p.watch = o.id
+    delete from pawl.queue_watch_part p where p.watch in (select unnest(array[o.id, o.pack]) from over o)
   ), part as (
     delete from pawl.queue_batch_part b using over o where b.batch = o.id
   ), child as (

@@ -21,8 +21,9 @@ begin
       'afterBatches', coalesce(v_watch.batches, '{}')::text[],
       'batches', array(select w.id::text from unnest(n.watches) u (id) join pawl.queue_watch w on w.id = u.id where w.sort = 'batch' order by w.id limit 50))
     from (
-      select coalesce(array_agg(distinct p.watch), '{}') as watches from pawl.queue_watch_part p
-      where p.shard = v_shard and p.bucket = p_id / 256 and p.outstanding @> p_id) n);
+      select coalesce(array_agg(distinct e.watch), '{}') as watches from pawl.queue_watch_part p
+      cross join lateral unnest(coalesce(p.watches, array[p.watch]), coalesce(p.parents, array[p.outstanding])) e (watch, parents)
+      where p.shard = v_shard and p.bucket = p_id / 256 and p.outstanding @> p_id and e.parents @> p_id) n);
 end $$;
 
 create or replace function pawl.queue_briefly(p_ids bigint[]) returns json

@@ -503,6 +503,7 @@ create table pawl.queue_watch (
   over_at       timestamptz,      -- batch: when the last one ended. Of jobs that come after others no part is left then, see queue_watch_over
   check_at      timestamptz,      -- when to look whether a settlement has missed this row; null: none can have
   check_xid     xid8,             -- none can have once every transaction before this one is over
+  pack          bigint,           -- after: the part that it shares with others, see pack.sql
   checks        smallint not null default 0
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 -- Partial: each of the many rows without a channel is written into this index twice otherwise, when it is made and when it is over.
@@ -524,6 +525,11 @@ create table pawl.queue_watch_part (
   cancels      integer not null default 0,
   members      int8multirange,    -- of a batch: all jobs of this part
   only_of      smallint,          -- the queue of jobs that come after others, where all of these are in this part and none has failed before
+  -- Of a pack, an element for each watch, which may run once nothing of its parents is outstanding; watch is then the number of the pack.
+  watches      bigint[],
+  parents      int8multirange[],
+  firsts       bigint[],          -- the jobs that come after them, a run each: of this shard
+  ns           integer[],
   primary key (shard, bucket, watch, first)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 create index queue_watch_part_watch on pawl.queue_watch_part (watch, first);

@@ -12,6 +12,7 @@ declare
   v_ids bigint[];
   v_shards smallint[];
   v_fresh int8multirange;
+  v_packs bigint[];
   v_groups pawl.queue_flow_group[] := pawl.queue_flow_groups(p_flow);
   v_group record;
 begin
@@ -31,8 +32,9 @@ begin
   if v_rest = '{}' then
     return v_ids;
   end if;
-  perform pawl.queue_add_waiting(v_groups, v_rest, v_now);
-  perform pawl.queue_await_inside(v_groups, v_rest, v_ids, v_shards);
+  v_packs := pawl.queue_flow_packs(v_groups, v_rest, v_ids, v_shards);
+  perform pawl.queue_add_waiting(v_groups, v_rest, v_now, v_packs);
+  perform pawl.queue_await_inside(v_groups, v_rest, v_ids, v_shards, v_packs);
   for v_group in select g.* from unnest(v_groups) g where not g.is_first and not g.is_inside order by g.nth loop
     v_fresh := coalesce(v_fresh, (select range_agg(int8range(u.id, u.id + 1)) from unnest(v_ids) u (id)));
     perform pawl.queue_await(v_group.queue, v_group.shard, array_agg(i.first order by i.first), array_agg(i.n order by i.first),
@@ -86,11 +88,12 @@ language sql stable /* planner: loop */ as $$
     window w as (order by e.ord rows unbounded preceding)) g
 $$;
 
--- Writes the jobs of a flow that wait until what they come after has ended: runs where they are plain, as when they are ready. p_ids: theirs.
-create or replace function pawl.queue_add_waiting(p_groups pawl.queue_flow_group[], p_ids bigint[], p_now timestamptz) returns void
+-- Writes the jobs of a flow that wait until what they come after has ended: runs where they are plain, as when they are ready. A run is of
+-- one group, or of one pack. p_ids: theirs; p_packs: see queue_flow_packs.
+create or replace function pawl.queue_add_waiting(p_groups pawl.queue_flow_group[], p_ids bigint[], p_now timestamptz, p_packs bigint[]) returns void
 language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   with node as materialized (
-    select g.nth as group_nth, g.queue, g.shard, p_ids[g.rests + e.ord] as id, k.id as kind, coalesce(e.priority, g.priorities[1]) as priority,
+    select coalesce(p_packs[g.nth], -g.nth) as lot, g.queue, g.shard, p_ids[g.rests + e.ord] as id, k.id as kind, coalesce(e.priority, g.priorities[1]) as priority,
       coalesce(e.run_at, p_now + e.delay * interval '1 millisecond') as run_at, e.key, case when g.is_keyed then e.key end as line, e.value as payload,
       pawl.queue_without_group(e.options) as options, e.options ->> 'group' as group_name
     from unnest(p_groups) g
@@ -106,12 +109,12 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
     select n.*, n.id - row_number() over w as island, row_number() over w as nth
     from (
       select n.*, n.run_at is not null or n.options is not null or n.group_name is not null or n.line is not null as is_single from node n) n
-    window w as (partition by n.group_nth, n.kind, n.priority, n.is_single order by n.id)
+    window w as (partition by n.lot, n.kind, n.priority, n.is_single order by n.id)
   )
   insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, key, group_name)
   select pawl.queue_never(), min(p.id), p.shard, p.queue, p.priority, p.kind, count(*), min(p.line), min(p.group_name)
   from placed p
-  group by p.group_nth, p.shard, p.queue, p.kind, p.priority, p.island, (p.nth - 1) / 256, case when p.is_single then p.id end
+  group by p.lot, p.shard, p.queue, p.kind, p.priority, p.island, (p.nth - 1) / 256, case when p.is_single then p.id end
   order by min(p.id);
   select pawl.queue_note_options(g.shard, array_agg(p_ids[g.rests + s.nth]))
   from unnest(p_groups) g cross join lateral generate_series(1, g.n) s (nth)
@@ -119,26 +122,37 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 $$;
 
 -- Lets those groups of a flow wait that come after nodes of it alone: none of those can have ended, and no settlement can have missed
--- it. All at once: one by one, 9,500 groups of one job took 2.5 s. p_ids: of all jobs that wait; p_nodes and p_shards: of all nodes.
-create or replace function pawl.queue_await_inside(p_groups pawl.queue_flow_group[], p_ids bigint[], p_nodes bigint[], p_shards smallint[]) returns void
+-- it. All at once: one by one, 9,500 groups of one job took 2.5 s. p_ids: of all jobs that wait; p_nodes and p_shards: of all nodes; p_packs: see
+-- queue_flow_packs.
+create or replace function pawl.queue_await_inside(
+  p_groups pawl.queue_flow_group[], p_ids bigint[], p_nodes bigint[], p_shards smallint[], p_packs bigint[]
+) returns void
 language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   with waiting as materialized (
-    select g.*, nextval(pg_get_serial_sequence('pawl.queue_watch', 'id')) as watch from unnest(p_groups) g where g.is_inside
+    select g.*, nextval(pg_get_serial_sequence('pawl.queue_watch', 'id')) as watch, p_packs[g.nth] as pack from unnest(p_groups) g where g.is_inside
   ), job as (
     select w.watch, w.shard, j.id, j.id - row_number() over (partition by w.watch order by j.id) as island
     from waiting w cross join lateral (select p_ids[w.rests + s.nth] as id from generate_series(1, w.n) s (nth)) j
   ), child as (
     insert into pawl.queue_child (shard, first, n, watch) select j.shard, min(j.id), count(*), j.watch from job j group by j.watch, j.shard, j.island
   ), edge as materialized (
-    select w.watch, w.queue, w.shard, w.after_error, w.after_cancel, p_nodes[a.nth + 1] as parent, p_shards[a.nth + 1] as parent_shard
+    select w.watch, w.pack, w.queue, p_nodes[a.nth + 1] as parent, p_shards[a.nth + 1] as parent_shard
     from waiting w cross join lateral unnest(w.after) a (nth)
   ), part as (
     insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of)
     select e.parent_shard, e.parent / 256, e.watch, min(e.parent), range_agg(int8range(e.parent, e.parent + 1)),
       case when count(*) over (partition by e.watch) = 1 then e.queue end
-    from edge e group by e.parent_shard, e.parent / 256, e.watch, e.queue
+    from edge e where e.pack is null group by e.parent_shard, e.parent / 256, e.watch, e.queue
+  ), watch as materialized (
+    select w.*, e.parents from waiting w
+    cross join lateral (select range_agg(int8range(p_nodes[a.nth + 1], p_nodes[a.nth + 1] + 1)) as parents from unnest(w.after) a (nth)) e
+  ), pack as (
+    insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of, watches, parents, firsts, ns)
+    select w.shard, min(lower(w.parents)) / 256, w.pack, min(lower(w.parents)), range_agg(s.span), w.queue,
+      array_agg(w.watch order by w.nth) filter (where s.nth = 1), array_agg(w.parents order by w.nth) filter (where s.nth = 1),
+      array_agg(p_ids[w.rests + 1] order by w.nth) filter (where s.nth = 1), array_agg(w.n order by w.nth) filter (where s.nth = 1)
+    from watch w cross join lateral unnest(w.parents) with ordinality s (span, nth) where w.pack is not null group by w.pack, w.shard, w.queue
   )
-  insert into pawl.queue_watch (id, sort, queue, shard, parents, batches, after_error, after_cancel)
-  select e.watch, 'after', e.queue, e.shard, range_agg(int8range(e.parent, e.parent + 1)), '{}', e.after_error, e.after_cancel
-  from edge e group by e.watch, e.queue, e.shard, e.after_error, e.after_cancel
+  insert into pawl.queue_watch (id, sort, queue, shard, parents, batches, after_error, after_cancel, pack)
+  select w.watch, 'after', w.queue, w.shard, w.parents, '{}', w.after_error, w.after_cancel, w.pack from watch w
 $$;

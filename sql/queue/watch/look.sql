@@ -45,7 +45,7 @@ begin
         cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)
         cross join lateral (select pawl.queue_watch_of(w.shard, i.id) as watch offset 0) c) u
       join pawl.queue_watch m on m.id = u.id
-      where m.sort = 'after' and not exists (select 1 from pawl.queue_watch_part p where p.watch = m.id offset 0)
+      where m.sort = 'after' and not exists (select 1 from pawl.queue_outstanding(m.id) offset 0)
       order by m.id desc for update of m skip locked);
     if v_over <> '{}' then
       update pawl.queue_watch w set check_at = null where w.id = any (v_over) and w.check_at is not null;

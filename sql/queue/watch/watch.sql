@@ -67,48 +67,54 @@ create or replace function pawl.queue_ended_step(
 language plpgsql /* planner: loop */ as $$
 declare
   v_wholes tid[];
-  v_buckets bigint[];
-  v_watches bigint[];
-  v_firsts bigint[];
+  v_buckets bigint[]; v_watches bigint[]; v_firsts bigint[];
+  v_packs boolean;
+  v_locked int;
   v_errors int8multirange;
   v_cancels int8multirange;
-  v_told bigint[];
-  v_told_jobs bigint[];
-  v_free bigint[];
-  v_free_queues smallint[];
-  v_gone bigint[];
-  v_gone_errors bigint[];
-  v_gone_cancels bigint[];
+  v_told bigint[]; v_told_jobs bigint[];
+  v_free bigint[]; v_free_queues smallint[];
+  v_packed bigint[]; v_packed_jobs int8multirange;
+  v_gone bigint[]; v_gone_errors bigint[]; v_gone_cancels bigint[];
 begin
   queues := '{}';
   shards := '{}';
   sets := '{}';
-  select array_agg(h.tid order by h.bucket, h.watch, h.first) filter (where h.is_whole),
-    array_agg(h.bucket) filter (where not h.is_whole), array_agg(h.watch) filter (where not h.is_whole), array_agg(h.first) filter (where not h.is_whole)
-  into v_wholes, v_buckets, v_watches, v_firsts
-  from (
-    select distinct b.bucket from unnest(p_ended) s (span)
-    cross join lateral generate_series(lower(s.span) / 256, (upper(s.span) - 1) / 256) b (bucket)
-  ) b
-  cross join lateral (
-    select w.ctid as tid, w.bucket, w.watch, w.first, w.outstanding <@ p_ended as is_whole from pawl.queue_watch_part w
-    where w.shard = p_shard and w.bucket = b.bucket and w.outstanding && p_ended offset 0) h;
-  if v_wholes is null and v_watches is null then
-    return;
-  elsif v_watches is not null then
-    perform from (
-      select w.watch from unnest(v_buckets, v_watches, v_firsts) u (bucket, watch, first)
-      join pawl.queue_watch_part w on w.shard = p_shard and w.bucket = u.bucket and w.watch = u.watch and w.first = u.first and w.outstanding && p_ended
-      order by w.bucket, w.watch, w.first for update of w) w;
-  end if;
-  select coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'error'), '{}'),
-    coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'cancelled'), '{}')
-  into v_errors, v_cancels
-  from unnest(p_ended) s (span) cross join lateral (
-    select d.id, d.status from pawl.queue_dead d where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span)
-    union all
-    select w.id, case when w.errors > 0 then 'error' when w.cancels > 0 then 'cancelled' end from pawl.queue_watch w
-    where p_shard = -1 and w.id >= lower(s.span) and w.id < upper(s.span) offset 0) d;
+  loop
+    select array_agg(h.tid order by h.bucket, h.watch, h.first) filter (where h.is_whole),
+      array_agg(h.bucket) filter (where not h.is_whole), array_agg(h.watch) filter (where not h.is_whole), array_agg(h.first) filter (where not h.is_whole),
+      bool_or(h.is_pack)
+    into v_wholes, v_buckets, v_watches, v_firsts, v_packs
+    from (
+      select distinct b.bucket from unnest(p_ended) s (span)
+      cross join lateral generate_series(lower(s.span) / 256, (upper(s.span) - 1) / 256) b (bucket)
+    ) b
+    cross join lateral (
+      select w.ctid as tid, w.bucket, w.watch, w.first, w.outstanding <@ p_ended as is_whole, w.ns is not null as is_pack from pawl.queue_watch_part w
+      where w.shard = p_shard and w.bucket = b.bucket and w.outstanding && p_ended offset 0) h;
+    if v_wholes is null and v_watches is null then
+      return;
+    elsif v_watches is not null then
+      perform from (
+        select w.watch from unnest(v_buckets, v_watches, v_firsts) u (bucket, watch, first)
+        join pawl.queue_watch_part w on w.shard = p_shard and w.bucket = u.bucket and w.watch = u.watch and w.first = u.first and w.outstanding && p_ended
+        order by w.bucket, w.watch, w.first for update of w) w;
+      get diagnostics v_locked = row_count;
+      if v_packs and v_locked < cardinality(v_watches) then
+        -- Another settlement has taken a pack apart meanwhile. What it has made of that is locked by a later transaction, in order.
+        perform pawl.queue_look_again(p_shard, p_ended);
+      end if;
+    end if;
+    select coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'error'), '{}'),
+      coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'cancelled'), '{}')
+    into v_errors, v_cancels
+    from unnest(p_ended) s (span) cross join lateral (
+      select d.id, d.status from pawl.queue_dead d where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span)
+      union all
+      select w.id, case when w.errors > 0 then 'error' when w.cancels > 0 then 'cancelled' end from pawl.queue_watch w
+      where p_shard = -1 and w.id >= lower(s.span) and w.id < upper(s.span) offset 0) d;
+    exit when not v_packs or isempty(v_errors) and isempty(v_cancels) or not pawl.queue_unpack(p_shard, v_errors + v_cancels);
+  end loop;
   -- A new statement: it sees the rows as they were when they were locked. A part of which all has ended now is of no other settlement any
   -- more, so it is removed without that. In their order, as all
   -- parts are locked.
@@ -134,19 +140,30 @@ begin
       select w.watch, w.first, w.only_of, w.shard, w.members,
         w.errors + case when isempty(v_errors) then 0 else coalesce(pawl.queue_size(w.outstanding * v_errors), 0) end as errors,
         w.cancels + case when isempty(v_cancels) then 0 else coalesce(pawl.queue_size(w.outstanding * v_cancels), 0) end as cancels
-      from whole w
+      from whole w where w.ns is null
       union all
-      select h.watch, h.first, h.only_of, h.shard, h.members, h.now_errors, h.now_cancels from hit h where h.is_gone) p
+      select h.watch, h.first, h.only_of, h.shard, h.members, h.now_errors, h.now_cancels from hit h where h.is_gone and h.ns is null) p
   ), done as (
     insert into pawl.queue_batch_part (batch, shard, members, errors, cancels)
     select p.watch, p.shard, p.members, p.errors, p.cancels from past p where p.members is not null
   ), sum as (
     select p.watch, sum(p.errors) as errors, sum(p.cancels) as cancels from past p where not p.is_free group by p.watch
+  ), packed as materialized (
+    select k.only_of, e.* from (
+      select w.only_of, w.outstanding, '{}'::int8multirange as rest, w.watches, w.parents, w.firsts, w.ns from whole w where w.ns is not null
+      union all
+      select h.only_of, h.outstanding, h.outstanding - p_ended, h.watches, h.parents, h.firsts, h.ns from hit h where h.ns is not null) k
+    cross join lateral unnest(k.watches, k.parents, k.firsts, k.ns) e (watch, parents, first, n)
+    where e.parents && k.outstanding and not e.parents && k.rest
+  ), noted as (
+    insert into pawl.queue_watch_over (over_at, queue, watches)
+    select clock_timestamp(), p.only_of, array_agg(p.watch) from (select p.*, row_number() over () / 256 as nth from packed p) p group by p.only_of, p.nth
   )
-  select f.*, t.*, g.* into v_free, v_free_queues, v_told, v_told_jobs, v_gone, v_gone_errors, v_gone_cancels
+  select f.*, t.*, g.*, p.* into v_free, v_free_queues, v_told, v_told_jobs, v_gone, v_gone_errors, v_gone_cancels, v_packed, v_packed_jobs
   from (select array_agg(p.watch), array_agg(p.only_of) from past p where p.is_free) f
   cross join (select array_agg(p.watch), array_agg(p.first) from past p where p.only_of is null and p.members is null) t
-  cross join (select array_agg(s.watch), array_agg(s.errors), array_agg(s.cancels) from sum s) g;
+  cross join (select array_agg(s.watch), array_agg(s.errors), array_agg(s.cancels) from sum s) g
+  cross join (select array_agg(p.watch), range_agg(int8range(p.first, p.first + p.n)) from packed p) p;
   if v_told is not null then
     perform pawl.queue_tell(p_shard, v_told, v_told_jobs);
   end if;
@@ -156,6 +173,9 @@ begin
   if v_free is not null then
     perform pawl.queue_note_over(v_free, v_free_queues);
     queues := queues || pawl.queue_free(v_free);
+  end if;
+  if v_packed is not null then
+    queues := queues || pawl.queue_free_jobs(p_shard, v_packed_jobs, v_packed);
   end if;
 end $$;
 
@@ -240,116 +260,6 @@ begin
       end if;
     end if;
   end loop;
-end $$;
-
--- These watches are over without anything that keeps their jobs from running: they may run. Answers their queues.
-create or replace function pawl.queue_free(p_watches bigint[]) returns smallint[]
-language plpgsql as $$
-declare
-  v_freed record := pawl.queue_free_children(p_watches);
-begin
-  if v_freed.passed then
-    perform pawl.queue_come_back(p_watches);
-  end if;
-  return v_freed.queues;
-end $$;
-
--- A job that somebody changes by hand just now is passed over: that transaction may stay open for as long as it likes, and what it leaves is
--- not visible here. The next queue_look comes back for those of these watches, which are over.
-create or replace function pawl.queue_come_back(p_watches bigint[]) returns void
-language sql set search_path = pg_catalog, pg_temp as $$
-  update pawl.queue_watch w set check_at = clock_timestamp() + least(5000, 10 * 3 ^ least(w.checks, 10)) * interval '1 millisecond',
-    checks = least(w.checks + 1, 100) where w.id = any (p_watches);
-  select pg_notify('pawl_queue', 'look')
-$$;
-
--- The jobs of these watches may run, or are delayed as they were asked to be; those of groups are due at once, and are admitted then. Those that were cancelled meanwhile are not there. Plain
--- jobs of one enqueue with consecutive ids become runs, though each had a watch of its own: as when they are ready from the beginning.
--- Answers their queues, and whether a job was passed over.
-create or replace function pawl.queue_free_children(p_watches bigint[], out queues smallint[], out passed boolean)
-language sql /* planner: loop */ as $$
-  with mine as materialized (
-    select d.tid from unnest(p_watches) w (id) cross join lateral (select c.* from pawl.queue_child c where c.watch = w.id offset 0) c
-    cross join lateral (
-      select d.ctid as tid from pawl.queue_delayed d
-      where d.shard = c.shard and d.id >= c.first and d.id < c.first + c.n and d.run_at = pawl.queue_never() offset 0) d
-  ), gone as (
-    delete from pawl.queue_delayed d where d.ctid = any (array(
-      select d.ctid from pawl.queue_delayed d where d.ctid = any (array(select m.tid from mine m)) for update skip locked))
-    returning d.*
-  ), child as materialized (
-    select g.*, j.run_at > clock_timestamp() as is_later, j.run_at as due, j.created_at,
-      g.n = 1 and g.key is null and g.epoch is null and g.lost = 0 and j.options is null as is_plain
-    from gone g cross join lateral (
-      select j.run_at, j.created_at, j.options from pawl.queue_job j where j.shard = g.shard and j.id = g.id limit 1) j
-  ), later as (
-    insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, n, attempt, lost, epoch, key, group_name)
-    select case when c.is_later then c.due else clock_timestamp() end, c.id, c.shard, c.queue, c.priority, c.kind, c.n, c.attempt, c.lost, c.epoch, c.key, c.group_name
-    from child c where c.is_later or c.group_name is not null
-  ), placed as (
-    select c.*, row_number() over w as nth, c.id - row_number() over w as island from child c where c.is_later is not true and c.group_name is null
-    window w as (partition by c.shard, c.queue, c.priority, c.kind, c.attempt, c.created_at, c.is_plain order by c.id)
-  ), ready as (
-    insert into pawl.queue_ready (id, shard, queue, priority, kind, n, attempt, lost, epoch, key)
-    select min(p.id), p.shard, p.queue, p.priority, p.kind, sum(p.n), p.attempt, min(p.lost), min(p.epoch), min(p.key) from placed p
-    group by p.shard, p.queue, p.priority, p.kind, p.attempt, p.created_at, p.island, (p.nth - 1) / 256, case when not p.is_plain then p.id end
-    order by p.priority, min(p.id)
-  )
-  select coalesce(array_agg(distinct c.queue), '{}'), count(*) < (select count(*) from mine) from child c
-$$;
-
--- The jobs of these watches end without having run. One that is the head of its key makes way for the next. Answers them by shard, and
--- whether a job was passed over.
-create or replace function pawl.queue_end_children(
-  p_watches bigint[], p_status text, out shards smallint[], out sets int8multirange[], out passed boolean
-)
-language plpgsql /* planner: loop */ as $$
-declare
-  v_heads json;
-begin
-  with mine as materialized (
-    select d.tid, w.* from unnest(p_watches) u (id)
-    cross join lateral (select w.errors, w.cancels, w.after_error from pawl.queue_watch w where w.id = u.id limit 1) w
-    cross join lateral (select c.* from pawl.queue_child c where c.watch = u.id offset 0) c
-    cross join lateral (
-      select d.ctid as tid from pawl.queue_delayed d
-      where d.shard = c.shard and d.id >= c.first and d.id < c.first + c.n and d.run_at = pawl.queue_never() offset 0) d
-  ), gone as (
-    delete from pawl.queue_delayed d using mine m, (
-      select d.ctid as tid from pawl.queue_delayed d where d.ctid = any (array(select m.tid from mine m)) for update skip locked) l
-    where d.ctid = l.tid and m.tid = l.tid returning d.*, m.errors, m.cancels, m.after_error
-  ), job as materialized (
-    select g.shard, g.queue, g.kind, g.attempt, g.epoch, g.key as line, i.id, j.key,
-      case when g.errors > 0 and g.after_error <> 'run' then format('%s of the jobs that it comes after ended in error', g.errors)
-        else format('%s of the jobs that it comes after were cancelled', g.cancels) end as why
-    from gone g
-    cross join lateral generate_series(g.id, g.id + g.n - 1) i (id)
-    cross join lateral (select j.key from pawl.queue_job j where j.shard = g.shard and j.id = i.id limit 1) j
-  ), dead as (
-    insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
-    select j.id, clock_timestamp(), j.shard, j.queue, j.kind, j.attempt, p_status, j.key, j.why from job j
-  ), moved as (
-    insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason, error)
-    select clock_timestamp(), j.id, j.shard, j.queue, j.attempt, 'new', p_status, 'parents', j.why from job j
-  ), wish as (
-    delete from pawl.queue_cancel c using job j where c.shard = j.shard and c.id = j.id
-  ), set as (
-    select j.shard, range_agg(int8range(j.id, j.id + 1)) as ids from job j group by j.shard
-  )
-  select coalesce((select array_agg(s.shard order by s.shard) from set s), '{}'), coalesce((select array_agg(s.ids order by s.shard) from set s), '{}'),
-    (select json_agg(json_build_object('queue', j.queue, 'shard', j.shard, 'key', j.line, 'epoch', j.epoch) order by j.line) from job j where j.epoch is not null),
-    (select count(*) from gone) < (select count(*) from mine)
-  into shards, sets, v_heads, passed;
-  perform pawl.queue_note_untold(s.shard, array(
-    select i.id from unnest(s.ids) u (span) cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)))
-  from unnest(shards, sets) s (shard, ids);
-  perform pawl.queue_promote_head(h.queue, h.shard, h.key, h.epoch)
-  from json_to_recordset(v_heads) h (queue smallint, shard smallint, key text, epoch bigint);
-  if p_status = 'error' then
-    perform pawl.queue_dead_letters(s.shard, array(
-      select i.id from unnest(s.ids) u (span) cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)))
-    from unnest(shards, sets) s (shard, ids);
-  end if;
 end $$;
 
 -- The jobs and batches that a request to pawl.enqueue() comes after, checked: ids, and {"batch": id}.
@@ -588,7 +498,7 @@ $$;
 create or replace function pawl.queue_parents_left(p_shard smallint, p_id bigint) returns json
 language sql stable /* planner: loop */ as $$
   select json_build_object('jobs', coalesce(sum(pawl.queue_size(p.outstanding)), 0), 'first', min(lower(p.outstanding))::text)
-  from pawl.queue_watch_part p where p.watch = pawl.queue_watch_of(p_shard, p_id)
+  from (select pawl.queue_watch_of(p_shard, p_id) as id offset 0) w cross join lateral pawl.queue_outstanding(w.id) p (outstanding)
 $$;
 
 -- The jobs that a job comes after, by id: [{id, queue, kind, status, result, error}, …]. Those whose history is over are left out.

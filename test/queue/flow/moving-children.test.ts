@@ -28,8 +28,8 @@ function at(nth: number): SqlSession {
   return session;
 }
 
-/** A claimed parent, and children in one run that come after it. */
-async function setStage(afterError: string): Promise<{ parent: ClaimedJob; children: number[] }> {
+/** A claimed parent, and children in one run that come after it: by one watch, or by one for each, in a pack. */
+async function setStage(afterError: string, packed: boolean): Promise<{ parent: ClaimedJob; children: number[] }> {
   const group = {
     queue: 'children',
     shard: 0,
@@ -39,13 +39,16 @@ async function setStage(afterError: string): Promise<{ parent: ClaimedJob; child
     batches: [],
     afterCancel: 'run',
   };
+  const each = Array.from({ length: CHILDREN }, (_, nth) => nth + 1);
+  const payloads = packed ? each.map((nth) => [nth]) : [each];
   const flow = [
-    [
-      { ...group, n: 1, after: [], afterError },
-      { ...group, n: CHILDREN, after: [0], afterError },
-    ],
-    [[0], Array.from({ length: CHILDREN }, (_, nth) => nth + 1)],
-    [null, null],
+    [{ n: 1, after: [] }, ...payloads.map(({ length: n }) => ({ n, after: [0] }))].map((one) => ({
+      ...group,
+      ...one,
+      afterError,
+    })),
+    [[0], ...payloads],
+    [null, ...payloads.map(() => null)],
   ];
   const added = await at(0).one<string>('select array_to_json(pawl.queue_add_flow($1::json))::text', [
     JSON.stringify(flow),
@@ -74,10 +77,11 @@ interface Scene {
   readonly hand: string;
   readonly end: 'commit' | 'rollback';
   readonly fails: boolean;
+  readonly packed: boolean;
 }
 
-async function play({ hand, end, fails }: Scene, order: readonly number[], patienceMs?: number): Promise<void> {
-  const { parent, children } = await setStage(fails ? 'error' : 'run');
+async function play({ hand, end, fails, packed }: Scene, order: readonly number[], patienceMs?: number): Promise<void> {
+  const { parent, children } = await setStage(fails ? 'error' : 'run', packed);
   const change = HANDS[hand];
   const target = children[2];
   if (change === undefined || target === undefined) throw new Error(`nothing is done by "${hand}"`);
@@ -130,18 +134,26 @@ async function play({ hand, end, fails }: Scene, order: readonly number[], patie
 
 test.for(
   Object.keys(HANDS).flatMap((hand) =>
-    (['commit', 'rollback'] as const).flatMap((end) => [true, false].map((fails): Scene => ({ hand, end, fails }))),
+    (['commit', 'rollback'] as const).flatMap((end) =>
+      [true, false].flatMap((fails) =>
+        (end === 'commit' ? [true, false] : [false]).map((packed): Scene => ({ hand, end, fails, packed })),
+      ),
+    ),
   ),
 )('J1, J5: no child is forgotten whose run a hand changes while its last parent ends: %o', async (scene) => {
   for (const order of some(interleavings([3, 3]))) await play(scene, order);
   expect(await breaches(at(0).client)).toEqual([]);
 });
 
-test.for([
-  { fn: 'queue_free_children', from: 'count(*) < (select count(*) from mine)', fails: false },
-  { fn: 'queue_end_children', from: '(select count(*) from gone) < (select count(*) from mine)', fails: true },
-])('a planted $fn that never comes back is found', async ({ fn, from, fails }) => {
-  await plantSql(at(0).client, fn, (source) => source.replace(from, 'false'));
-  const scene = { hand: 'changes its payload', end: 'commit', fails } as const;
-  await expect(play(scene, [0, 0, 1, 1, 1, 0], 500)).rejects.toThrow(/all children have left/);
+test('a planted settlement that never comes back is found', async () => {
+  const passed = '(select count(*) from gone) < (select count(*) from mine)';
+  await plantSql(at(0).client, 'queue_take_children', (source) => source.replace(passed, 'false'));
+  for (const [fails, packed] of [
+    [false, false],
+    [false, true],
+    [true, false],
+  ] as const) {
+    const scene = { hand: 'changes its payload', end: 'commit', fails, packed } as const;
+    await expect(play(scene, [0, 0, 1, 1, 1, 0], 500)).rejects.toThrow(/all children have left/);
+  }
 });

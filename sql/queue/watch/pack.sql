@@ -1,0 +1,53 @@
+-- Packs: one part of up to 32 watches of a flow, each of which waits for a few jobs of the same bucket and of the shard of its own jobs. What all of
+-- them wait for is outstanding together, so a settlement touches a row for 32 jobs that it frees, and their delayed jobs are runs. One failure
+-- among what they wait for takes a pack apart, into the parts that its watches would have by themselves. Elements whose
+-- parents are no longer outstanding have been dealt with.
+
+-- Which pack each group of a flow is in; null: in none. p_ids, p_nodes, p_shards: see queue_await_inside. A pack of one would be a part
+-- with more in it.
+create or replace function pawl.queue_flow_packs(p_groups pawl.queue_flow_group[], p_ids bigint[], p_nodes bigint[], p_shards smallint[]) returns bigint[]
+language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
+  select array_agg(case when p.fits and p.size > 1 then p.pack end order by p.nth) from (
+    select p.nth, p.fits, min(p.number) over pack as pack, count(*) over pack as size from (
+      select g.nth, g.queue, g.shard, e.bucket, e.fits, nextval(pg_get_serial_sequence('pawl.queue_watch', 'id')) as number,
+        (row_number() over (partition by e.fits, g.queue, g.shard, e.bucket order by g.nth) - 1) / 32 as slice
+      from unnest(p_groups) g
+      cross join lateral (
+        select min(p_nodes[a.nth + 1]) / 256 as bucket,
+          -- Their ids follow one another, unless somebody else enqueued meanwhile.
+          coalesce(g.is_inside and count(*) <= 16 and p_ids[g.rests + g.n] - p_ids[g.rests + 1] = g.n - 1
+            and max(p_nodes[a.nth + 1]) / 256 = min(p_nodes[a.nth + 1]) / 256 and bool_and(p_shards[a.nth + 1] = g.shard), false) as fits
+        from unnest(g.after) a (nth)) e) p
+    window pack as (partition by p.fits, p.queue, p.shard, p.bucket, p.slice)) p
+$$;
+
+-- Takes the packs apart that wait for one of these jobs, all of which have ended in this transaction and not as their watches may expect.
+-- Answers whether there is one. Packs of which not all has ended in it are locked by it before.
+create or replace function pawl.queue_unpack(p_shard smallint, p_failed int8multirange) returns boolean
+language plpgsql /* planner: loop */ as $$
+begin
+  with gone as (
+    delete from pawl.queue_watch_part w where w.ctid = any (array(
+      select w.tid from (
+        select distinct b.bucket from unnest(p_failed) s (span)
+        cross join lateral generate_series(lower(s.span) / 256, (upper(s.span) - 1) / 256) b (bucket)
+      ) b
+      cross join lateral (
+        select w.ctid as tid from pawl.queue_watch_part w
+        where w.shard = p_shard and w.bucket = b.bucket and w.ns is not null and w.outstanding && p_failed offset 0) w))
+    returning w.*
+  )
+  insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of)
+  select g.shard, g.bucket, e.watch, lower(e.parents), e.parents * g.outstanding, g.only_of
+  from gone g cross join lateral unnest(g.watches, g.parents) e (watch, parents) where e.parents && g.outstanding;
+  return found;
+end $$;
+
+-- What a watch of jobs that come after others still waits for: the parts of its own, and its share in that of its pack. As a watch is in one of
+-- the two, it is over when there is neither.
+create or replace function pawl.queue_outstanding(p_watch bigint) returns setof int8multirange
+language sql stable /* planner: loop */ as $$
+  select p.outstanding from pawl.queue_watch_part p where p.watch = p_watch
+  union all
+  select p.outstanding * w.parents from pawl.queue_watch w join pawl.queue_watch_part p on p.watch = w.pack and p.outstanding && w.parents where w.id = p_watch
+$$;
