@@ -20,17 +20,24 @@ export function checkStops(seen: Observation): Violation[] {
   ];
 }
 
-/** From the end of a job in error until it is skipped, or has run again to another end, nothing else of its key begins. */
+/**
+ * From the end of a job in error until it is skipped, or has run again to another end, nothing else of its key begins. Once it is
+ * retried, earlier jobs of the key that were retried, too, come before it.
+ */
 function checkStop(job: Job, jobs: readonly Job[], seen: Observation): Violation[] {
   return seen.moves(job.id).flatMap((move, nth, moves) => {
     // What ends without an attempt stops nothing.
     if (move.to !== 'error' || move.from !== 'in-progress') return [];
-    const until = endsAt(moves.slice(nth + 1)) - seen.history.clockErrorMs;
+    const later = moves.slice(nth + 1);
+    const goesOnAt = endsAt(later);
+    const retriedAt = later.find(({ reason }) => reason === 'retry by hand')?.committedAt ?? Infinity;
     const other = jobs.find(
       ({ id }) =>
         id !== job.id &&
         seen.runs(id).some(({ process, begunAt }) => {
           const claimedAt = seen.movesOf(process).find((one) => one.job === id)?.claimedAt ?? -Infinity;
+          const until =
+            (Number(id) < Number(job.id) ? Math.min(retriedAt, goesOnAt) : goesOnAt) - seen.history.clockErrorMs;
           return claimedAt > move.committedAt && begunAt < until;
         }),
     );

@@ -7,6 +7,7 @@ import { Addition } from './addition.ts';
 export const STOP_BUGS = [
   'a key goes on past an error',
   'a key goes on before a job that runs again',
+  'an earlier job that is retried goes past a later one in error',
   'a batch is too large',
   'a batch has a key twice',
 ] as const;
@@ -16,6 +17,7 @@ export function withStops(history: QueueHistory, draw: Draw, bug: string | undef
   const more = new Stops(history, draw, bug);
   more.skip();
   more.retry();
+  more.retryBoth();
   more.callTogether();
   return more.history();
 }
@@ -50,6 +52,21 @@ class Stops extends Addition {
     );
   }
 
+  /** The earlier one was skipped, and is retried while the later one stops the key: once that is retried, too, the order holds. */
+  retryBoth(): void {
+    const [first, second] = this.#booked('both retried', 'complete');
+    const skipped = this.#fail(first) + this.draw.int(10, 60);
+    this.rest(first, 'error', 'error', 'skip by hand', skipped);
+    const ended = this.#fail(second, skipped + 10);
+    const again = ended + this.draw.int(10, 60);
+    this.rest(first, 'error', 'new', 'retry by hand', again);
+    const back = again + this.draw.int(60, 90);
+    this.rest(second, 'error', 'new', 'retry by hand', back);
+    const isEarly = this.#bug === 'an earlier job that is retried goes past a later one in error';
+    const over = this.run(first, isEarly ? again + 2 : back + 20);
+    this.run(second, Math.max(over, back) + 20);
+  }
+
   callTogether(): void {
     const n = this.#bug === 'a batch is too large' ? BATCH_SIZE + 1 : this.draw.int(1, BATCH_SIZE);
     const isTwice = this.#bug === 'a batch has a key twice';
@@ -68,7 +85,7 @@ class Stops extends Addition {
     return [failed, later];
   }
 
-  #fail(job: Job): number {
-    return this.runAll([job], { begunAt: 1010, how: 'NoRetry', to: 'error', reason: 'no retry' });
+  #fail(job: Job, begunAt = 1010): number {
+    return this.runAll([job], { begunAt, how: 'NoRetry', to: 'error', reason: 'no retry' });
   }
 }
