@@ -255,10 +255,10 @@ describe('processes that die or pause', () => {
     const name = fresh();
     const locks = ours();
     const party = await startParty(database.url);
-    await party.ask({ do: 'acquire', name, options: { lease: 2000 } });
+    await party.ask({ do: 'acquire', name, options: { lease: 4000 } });
     expect(await party.ask({ do: 'write', name })).toMatchObject({ value: 1 });
-    // Longer than the machine may take to see that it has read, and not longer than the next holder waits for the lease.
-    const late = party.ask({ do: 'write', name, ms: 3000 });
+    // Longer than the machine may take to see that it has read, and hardly longer than the next holder waits for the lease.
+    const late = party.ask({ do: 'write', name, ms: 5000 });
     const refused = expect(late).rejects.toMatchObject({
       name: expect.stringMatching('LeaseLost|SerializationFailed'),
     });
@@ -481,10 +481,8 @@ describe('connections', () => {
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
     const lock = await locks.acquire(name, { lease: '5s' });
-    proxy.loseAnswerTo('lock.beat');
-    const { accepted } = proxy;
-    await until('a beat was lost', () => proxy.accepted > accepted);
-    proxy.loseAnswerTo('never');
+    proxy.loseAnswerTo('lock.beat', 1);
+    await until('a beat was lost', () => proxy.lost === 1);
     await sleep(5500);
     expect(lock.isHeld).toBe(true);
     await lock.release();
@@ -495,25 +493,25 @@ describe('connections', () => {
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
     const lock = await locks.acquire(name);
-    proxy.loseAnswerTo('lock.free');
-    const releasing = lock.release();
-    await until('it is released', async () => (await rowsOf('lock_grant', name)) === 0);
-    proxy.loseAnswerTo('never');
-    await releasing;
+    // Once: a release has two seconds, in which a busy machine need not see what became of it.
+    proxy.loseAnswerTo('lock.free', 1);
+    await lock.release();
+    expect(proxy.lost).toBe(1);
+    expect(await rowsOf('lock_grant', name)).toBe(0);
   });
 
   together('a run whose lock was broken before it could be counted is not reported as counted', async () => {
     const name = fresh();
     const proxy = await proxied();
     const locks = locksOn(engineOn(proxy.url));
-    let isOver = false;
-    const run = locks.oncePer(name, '1h', () => {
+    let accepted = Infinity;
+    const run = locks.oncePer(name, '1h', async () => {
+      await ours().break(name, { reason: 'test' });
       proxy.loseRequest('lock.release');
-      isOver = true;
+      ({ accepted } = proxy);
     });
     const refused = expect(run).rejects.toMatchObject({ code: 'lease_lost', reason: 'broken' });
-    await until('the run is over', () => isOver);
-    await ours().break(name, { reason: 'test' });
+    await until('it was lost once, and connects again', () => proxy.accepted > accepted);
     proxy.loseRequest('never');
     await refused;
     expect(await ours().oncePer(name, '1h', () => 'counted')).toMatchObject({ ran: true });

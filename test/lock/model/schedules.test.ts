@@ -131,8 +131,8 @@ rarely('a planted bug is found: a release hands the lock to all waiters', async 
 async function writeLate({ client, parties, writes }: Arena): Promise<{ late: unknown; found: string[] }> {
   const [first, second] = parties;
   const name = 'late';
-  await first?.ask({ do: 'acquire', name, options: { lease: 2500 } });
-  const writing = first?.ask({ do: 'write', name, ms: 3000, unaware: true }).catch((error: unknown) => error);
+  await first?.ask({ do: 'acquire', name, options: { lease: 4000 } });
+  const writing = first?.ask({ do: 'write', name, ms: 5000, unaware: true }).catch((error: unknown) => error);
   await until('the first party has read', () => hasRead(client));
   first?.child.pause();
   await second?.ask({ do: 'acquire', name, options: { lease: 5000, wait: 30_000 } });
