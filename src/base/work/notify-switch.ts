@@ -16,6 +16,8 @@ export interface NotifySwitchOptions {
 export class NotifySwitch {
   readonly #options: NotifySwitchOptions;
   #isOn = true;
+  /** The last write of `false`: two writes on two connections may be carried out in any order. */
+  #turnedOff: Promise<void> = Promise.resolve();
   #busySince: number | undefined;
 
   constructor(options: NotifySwitchOptions) {
@@ -39,7 +41,7 @@ export class NotifySwitch {
 
   turnOff(worker: number): void {
     this.#isOn = false;
-    this.#options.write(worker, false).catch((error: unknown) => this.#options.onError(error));
+    this.#turnedOff = this.#options.write(worker, false).catch((error: unknown) => this.#options.onError(error));
   }
 
   /** A poll has left nothing. @returns whether the worker may sleep: first the flag, committed; then one more poll; only then sleep */
@@ -47,13 +49,15 @@ export class NotifySwitch {
     this.#busySince = undefined;
     if (this.#isOn) return true;
     this.#isOn = true;
-    this.#options.write(worker, true).then(
-      () => this.#options.wake(),
-      (error: unknown) => {
-        this.#isOn = false;
-        this.#options.onError(error);
-      },
-    );
+    this.#turnedOff
+      .then(() => this.#options.write(worker, true))
+      .then(
+        () => this.#options.wake(),
+        (error: unknown) => {
+          this.#isOn = false;
+          this.#options.onError(error);
+        },
+      );
     return false;
   }
 }
