@@ -171,6 +171,14 @@ export class Scene {
     return rows.map(({ wrong }) => wrong);
   }
 
+  /** Waits until the handler of a job runs, and a rescue would know: what a transaction holds is noted a moment after its begin. */
+  async begins(id: string | number): Promise<void> {
+    const known = `select exists (select from test_run where id = $1::bigint) and (
+      exists (select from pawl.queue_running where ids @> $1::bigint)
+      or exists (select from pawl.queue_worker where $1::bigint = any (holding)))`;
+    await until(`job ${id} is known to run`, () => this.one<boolean>(known, [id]));
+  }
+
   /** The attempts, effects and transition reasons of a job. */
   async runs(id: string | number): Promise<{ attempts: number[]; effects: number; reasons: string[] }> {
     const { rows } = await this.eye.client.query(

@@ -97,9 +97,9 @@ test('settings of a database for its sessions change nothing', async () => {
       `timezone = 'Asia/Kathmandu'`,
       'array_nulls = off',
       'lock_timeout = 100',
-      'statement_timeout = 2000',
+      'statement_timeout = 20000',
       // A busy process may stand still between two statements.
-      'idle_in_transaction_session_timeout = 3000',
+      'idle_in_transaction_session_timeout = 10000',
     ]) {
       await session.run(`alter database "${odd.name}" set ${setting}`);
     }

@@ -63,7 +63,7 @@ async function start(queue: Blocking, options: WorkOptions): Promise<{ ran: unkn
       else unit.fail(job as never, error);
     }
   };
-  const worker = queue.work({ job: handle, all }, { poll: '100ms', lease: '2s', ...options });
+  const worker = queue.work({ job: handle, all }, { poll: '100ms', ...options });
   onTestFinished(() => worker.stop({ timeout: '100ms' }));
   await worker.started;
   return { ran, worker };

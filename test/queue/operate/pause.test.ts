@@ -22,10 +22,8 @@ test.each([
     await blocker.begin();
     await blocker.one("select pg_advisory_xact_lock(hashtextextended('', $1::int * 65536))", [queue]);
     const claimed = claimer.claim(queue, worker);
-    await until(
-      'the claim waits',
-      () => admin.one("select wait_event = 'advisory' from pg_stat_activity where pid = $1", [claimer.pid]),
-      10_000,
+    await until('the claim waits', () =>
+      admin.one("select wait_event = 'advisory' from pg_stat_activity where pid = $1", [claimer.pid]),
     );
     await admin.one('select pawl.queue_pause($1)', ['paused']);
     await admin.add(
@@ -54,10 +52,8 @@ test.each([
     await blocker.begin();
     await blocker.one('select id from pawl.queue_worker where id = $1 for update', [worker]);
     const claimed = claimer.claim(queue, worker);
-    await until(
-      'the claim waits',
-      () => admin.one("select wait_event_type = 'Lock' from pg_stat_activity where pid = $1", [claimer.pid]),
-      10_000,
+    await until('the claim waits', () =>
+      admin.one("select wait_event_type = 'Lock' from pg_stat_activity where pid = $1", [claimer.pid]),
     );
     await admin.one('select pawl.queue_pause($1)', ['paused']);
     const after = await admin.add(queue, [{ kind, key: 'k' }]);

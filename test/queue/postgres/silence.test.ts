@@ -24,36 +24,32 @@ test.for(most(HOLDS, 'transaction'))(
     proxy.stall();
     const since = awakeMs();
     const { id } = await scene.queue.enqueue('job', {});
-    await until('it has run', async () => (await scene.runs(id)).attempts.length === 1, 20_000);
+    await until('it has run', async () => (await scene.runs(id)).attempts.length > 0);
     // The lease, a poll, and time for a busy machine.
-    expect(awakeMs() - since).toBeLessThan(4_000 + 200 + 5_000);
+    expect(awakeMs() - since).toBeLessThan(4_000 + 200 + 20_000);
     expect(errors.every((error) => error instanceof ConnectionFailed)).toBe(true);
     await scene.drained();
     await expectOneEffectEach(scene, hold, 41);
   },
 );
 
-test.for(HOLDS)(
-  'when connections die silently under load, every job takes effect once (hold: %s)',
-  { timeout: 90_000 },
-  async (hold) => {
-    const scene = await openScene();
-    const { proxy, options } = await proxied(scene);
-    await scene.worker(hold, { lease: '2s' }, options);
-    for (let round = 0; round < 2; round += 1) {
-      await scene.enqueue(50);
-      await until(
-        'some have run',
-        async () => (await scene.one<number>('select count(*)::int from test_run')) > round * 100 + 10,
-      );
-      proxy.stall();
-      await scene.enqueue(1);
-      await scene.drained(30_000);
-    }
-    await expectOneEffectEach(scene, hold, 204);
-    expect(await scene.disorder()).toEqual([]);
-  },
-);
+test.for(HOLDS)('when connections die silently under load, every job takes effect once (hold: %s)', async (hold) => {
+  const scene = await openScene();
+  const { proxy, options } = await proxied(scene);
+  await scene.worker(hold, { lease: '2s' }, options);
+  for (let round = 0; round < 2; round += 1) {
+    await scene.enqueue(50);
+    await until(
+      'some have run',
+      async () => (await scene.one<number>('select count(*)::int from test_run')) > round * 100 + 10,
+    );
+    proxy.stall();
+    await scene.enqueue(1);
+    await scene.drained();
+  }
+  await expectOneEffectEach(scene, hold, 204);
+  expect(await scene.disorder()).toEqual([]);
+});
 
 test.for(most(HOLDS, 'lease'))(
   'a worker and its engine stop though every connection is dead (hold: %s)',
@@ -113,9 +109,9 @@ test.for(HOLDS)(
     for (let n = 0; n < 3; n += 1) {
       const since = awakeMs();
       const { id } = await scene.queue.enqueue('job', {});
-      await until('it has run', async () => (await scene.runs(id)).attempts.length === 1);
-      // 4 s more for a busy machine.
-      expect(awakeMs() - since).toBeLessThan(2 * 625 + 4_000);
+      await until('it has run', async () => (await scene.runs(id)).attempts.length > 0);
+      // 15 s more for a busy machine.
+      expect(awakeMs() - since).toBeLessThan(2 * 625 + 15_000);
       expect((await scene.runs(id)).attempts).toEqual([1]);
     }
   },
@@ -129,12 +125,12 @@ test('statements of a handler in its own transaction may take longer than the le
     {
       job: async (unit) => {
         attempts.push(unit.attempt);
-        await unit.tx.query(statement('test.sleep', 'select pg_sleep(2)'));
-        await unit.tx.client.query({ text: 'select pg_sleep(3)' });
+        await unit.tx.query(statement('test.sleep', 'select pg_sleep(4)'));
+        await unit.tx.client.query({ text: 'select pg_sleep(4)' });
       },
       fragile: () => {},
     },
-    { hold: 'transaction', concurrency: 1, lease: '1s', poll: '200ms' },
+    { hold: 'transaction', concurrency: 1, lease: '3s', poll: '200ms' },
   );
   onTestFinished(async () => {
     await worker.stop({ timeout: '100ms' });

@@ -79,7 +79,7 @@ describe('claim()', () => {
     const queue = newQueue({ kinds: { send: {} }, shards: 8 });
     const keys = Array.from({ length: 20 }, (_, nth) => `key ${nth}`);
     await queue.enqueueMany(keys.map((key) => ({ kind: 'send', payload: null, key })));
-    const units = await queue.claim({ limit: 20, lease: '1s' });
+    const units = await queue.claim({ limit: 20, lease: '30s' });
     expect(units.length).toBe(20);
     await units[0]?.extend('1h');
     await engine.query(EXPIRE_SHORT, [queue.name]);
@@ -298,7 +298,7 @@ describe('a claimed unit', () => {
   test('is kept by extend(), which says whether the job was cancelled', async () => {
     const queue = newQueue({ kinds: { send: {} } });
     const { id } = await queue.enqueue('send', 1);
-    const [unit] = await queue.claim({ lease: '1s' });
+    const [unit] = await queue.claim({ lease: '30s' });
     const { expiresAt, isCancelled } = (await unit?.extend('1h')) ?? {};
     expect(isCancelled).toBe(false);
     expect((expiresAt?.getTime() ?? 0) - Date.now()).toBeGreaterThan(3_500_000);

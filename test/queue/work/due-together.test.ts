@@ -3,6 +3,7 @@ import { type PostgresEngine, postgres } from '../../../src/engine/postgres/inde
 import { createQueue, type Queue, type Unit } from '../../../src/queue/index.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
+import { gate } from '../contract/fixture.ts';
 
 // The next claim makes jobs ready whose time has come. That must neither break the order of a key nor delay other jobs of the
 // same moment.
@@ -51,7 +52,7 @@ describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
       runAt,
     }));
     await queue.enqueueMany(jobs);
-    await until('all are done', () => [...seen.values()].flat().length >= jobs.length, 20_000);
+    await until('all are done', () => [...seen.values()].flat().length >= jobs.length);
     for (const worker of workers) await worker.stop();
     for (const [key, ids] of seen) expect(ids, key).toEqual(ids.toSorted((a, b) => a - b));
   });
@@ -80,8 +81,8 @@ describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
         if (unit.key === 'hot') hots.push(...unit.jobs.map(({ id }) => Number(id)));
       };
       const worker = queue.work({ update: note, single: note }, { hold, concurrency: 4, poll: '50ms' });
-      await until('both have run', () => seen.length === 2, 20_000);
-      await until('the hot key has run', () => hots.length === MORE + 1, 20_000);
+      await until('both have run', () => seen.length === 2);
+      await until('the hot key has run', () => hots.length === MORE + 1);
       await worker.stop();
       expect(seen).toEqual([first, second.id]);
       expect(hots.at(-1)).toBe(Number(last.id));
@@ -91,20 +92,20 @@ describe.each(['lease', 'transaction'] as const)('with hold: %s', (hold) => {
 
   test('a slow handler does not delay other jobs of the same moment', async () => {
     const queue = newQueue(`one is slow ${hold}`);
-    let isOver = false;
+    const over = gate();
     const seen: unknown[] = [];
     const slow = async (unit: Unit): Promise<void> => {
       seen.push(unit.key);
-      await until('the others have run', () => isOver, 10_000);
+      await over.opened;
     };
     const runAt = new Date(Date.now() + 500);
     for (let n = 0; n < 10; n += 1) await queue.enqueue('single', {}, { key: `key ${n}`, runAt });
     const worker = queue.work({ update: slow, single: slow }, { hold, concurrency: 10 });
-    const all = until('all ten run at the same time', () => seen.length === 10, 8000);
+    const all = until('all ten run at the same time', () => seen.length === 10);
     try {
       await all;
     } finally {
-      isOver = true;
+      over.open();
       await worker.stop();
     }
   });

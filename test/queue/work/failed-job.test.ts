@@ -40,13 +40,13 @@ for (const hold of HOLDS) {
     `a job whose worker died in its last attempt emits one event, in the process that finds it: hold ${hold}, key %s`,
     async (key) => {
       const scene = await openScene();
-      const payload = { ms: 700, dies: true };
+      const payload = { ms: 600_000 };
       const { id } = await scene.queue.enqueue('fragile', payload, key === undefined ? {} : { key });
       const victim = await scene.child(hold, { FRAGILE: '1' });
-      await until('it runs', async () => (await scene.runs(id)).attempts.length === 1);
+      await scene.begins(id);
       // With hold: transaction the job is new again at once, and would run again before the worker is found dead.
       await scene.queue.pause();
-      await victim.exited;
+      await victim.kill();
       const { told } = await listen(scene, hold, 2);
       const workers = 'select count(*)::int from pawl.queue_worker';
       await until('the dead worker is gone', async () => (await scene.one(workers)) === 2);

@@ -21,9 +21,8 @@ const NOW = statement('now', 'select clock_timestamp() as now');
 
 test('an attempt whose time is over can neither guard nor store its progress, even while other jobs of its batch are held', async () => {
   const engine = await freshEngine();
-  // Long enough for all that the second attempt does, also on a busy machine.
-  const kinds = { slow: { timeout: '3s', attempts: 2 }, other: {} } as const;
-  const queue = createQueue(engine, 'late', { kinds, retry: { backoff: { kind: 'fixed', min: 1 } } });
+  const kinds = { slow: { attempts: 2 }, other: {} } as const;
+  const queue = createQueue(engine, 'late', { kinds, retry: { backoff: { kind: 'fixed', min: '1h' } } });
   const over = gate();
   const told: unknown[] = [];
   const worker = queue.work(
@@ -43,10 +42,13 @@ test('an attempt whose time is over can neither guard nor store its progress, ev
     { concurrency: 2 },
   );
   onTestFinished(() => worker.stop({ timeout: 0 }));
-  await queue.enqueueMany([
-    { kind: 'slow', payload: null },
+  const [slow = ''] = await queue.enqueueMany([
+    { kind: 'slow', payload: null, timeout: '200ms' },
     { kind: 'other', payload: null },
   ]);
+  await until('its time is over', async () => (await queue.explain(slow)).reasons[0]?.code === 'backing_off');
+  // The second attempt has time for all that it does, also on a busy machine.
+  await queue.update(slow, { timeout: '10m', delay: 0 });
   await until('the second attempt has its answer', () => told.length === 2);
   over.open();
   await until('the late attempt has its answer', () => told.length === 4);
@@ -74,7 +76,7 @@ test('finished jobs of a worker are written while one of its handlers keeps a tr
         }),
       quick: () => guarded.opened,
     },
-    { concurrency: 10, lease: '2s' },
+    { concurrency: 10 },
   );
   onTestFinished(() => worker.stop({ timeout: 0 }));
   const quick = Array.from({ length: 6 }, () => ({ kind: 'quick', payload: null }) as const);
@@ -179,7 +181,7 @@ test('a transaction that guards a unit on a silently dead connection ends within
   await scene.queue.enqueue('job', null, { key: 'k' });
   await until('the unit is guarded on a dead connection', () => proxy.isSilent);
   await scene.worker('lease');
-  await scene.drained(40_000);
+  await scene.drained();
 });
 
 test('a machine that was suspended between two jobs begins none that it had claimed before, even before a timer has run', async () => {

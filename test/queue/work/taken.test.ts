@@ -33,7 +33,7 @@ async function start(queue: Queue<typeof kinds>, options: WorkOptions): Promise<
   const ran: unknown[] = [];
   const note = ({ payload }: { payload: unknown }): void => void ran.push(payload);
   // The poll is late: what these tests wait for is found by notifications.
-  const worker = queue.work({ send: note, bill: note }, { poll: '1m', lease: '2s', ...options });
+  const worker = queue.work({ send: note, bill: note }, { poll: '1m', ...options });
   onTestFinished(() => worker.stop({ timeout: '100ms' }));
   await worker.started;
   return ran;

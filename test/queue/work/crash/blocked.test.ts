@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { postgres } from '../../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../../src/queue/index.ts';
 import { freshDatabase } from '../../../support/database.ts';
+import { eventually } from '../../../support/eventually.ts';
 import { spawnChild } from '../../../support/process.ts';
 
 test.each(['lease', 'transaction'])(
@@ -14,7 +15,9 @@ test.each(['lease', 'transaction'])(
       const { id } = await queue.enqueue('loop', null);
       const child = spawnChild('queue/work/crash/blocked.child.ts', [], { URL: database.url, HOLD: hold });
       expect(await child.exited).toEqual({ code: null, signal: 'SIGKILL' });
-      expect(child.stderr()).toMatch(`Running, the last first: job ${id} of queue "blocked", kind "loop"\n`);
+      // What it wrote may be read after its end was told.
+      const words = `Running, the last first: job ${id} of queue "blocked", kind "loop"\n`;
+      await eventually(() => expect(child.stderr()).toMatch(words));
     } finally {
       await engine.stop();
       await database.drop();

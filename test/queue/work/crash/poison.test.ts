@@ -83,7 +83,7 @@ test('the result of a coalesced unit is written once, whatever number of jobs it
   const ids = await queue.enqueueMany(many('job', 3000).map((job) => ({ ...job, key: 'doc' })));
   // It hardly compresses: 3,000 copies would be 300 MB.
   const result = Array.from({ length: 10_000 }, () => Math.random().toString(36).slice(2, 12)).join('');
-  const worker = queue.work({ job: () => ({ result }) }, { lease: '4s' });
+  const worker = queue.work({ job: () => ({ result }) });
   await queue.drain();
   for (const at of [0, 1, 2999]) {
     expect(await queue.get(ids[at] ?? '')).toMatchObject({ status: 'complete', result: { result } });
@@ -110,7 +110,7 @@ test('when more jobs of a unit fail than one statement can settle, several state
       },
       small: () => {},
     },
-    { lease: '4s', poll: '200ms' },
+    { poll: '200ms' },
   );
   await until('it has failed', () => units.length === 1);
   for (let n = 0; n < 5; n += 1) await queue.enqueue('small', n);
@@ -162,9 +162,8 @@ test('a single result that cannot be written within the deadline ends its own jo
   await until(
     'all others are complete',
     async () => (await count(engine, `select count(*) from pawl.job where status = 'complete'`)) === 2,
-    30_000,
   );
-  await until('it is in error', async () => (await queue.get(ids[1] ?? '')).status === 'error', 60_000);
+  await until('it is in error', async () => (await queue.get(ids[1] ?? '')).status === 'error');
   expect((await queue.history(ids[1] ?? '')).at(-1)?.reason).toBe('result refused');
   await worker.stop();
 });
@@ -200,7 +199,7 @@ test('an outcome that is refused even without its text is left to the rescue, an
   await engine.query(statement('test.allow', 'delete from public.refused'));
   await worker.stop();
   const next = queue.work({ job: ({ payload }) => payload });
-  await until('it has run again', async () => (await queue.get(ids[5] ?? '')).status === 'complete', 30_000);
+  await until('it has run again', async () => (await queue.get(ids[5] ?? '')).status === 'complete');
   expect(await queue.get(ids[5] ?? '')).toMatchObject({ attempt: 2, result: 5 });
   await next.stop();
 });

@@ -15,7 +15,6 @@ async function freshServer(): Promise<{ engine: PostgresEngine; crash: () => Pro
 
 test.each(['lease', 'transaction'] as const)(
   'tokens rise through a crash of the server in an open transaction whose token is known; the next claim has hold: %s',
-  { timeout: 90_000 },
   async (next) => {
     const { engine, crash } = await freshServer();
     const queue = createQueue(engine, 'tokens', { kinds: { work: { attempts: 20 } } });
@@ -28,7 +27,7 @@ test.each(['lease', 'transaction'] as const)(
         await aborted(end.signal);
       };
       const first = queue.work({ work: run }, { hold: 'transaction', concurrency: 1, lease: '2s', poll: '200ms' });
-      await until('its token is known', () => told.length === 1);
+      await until('its token is known', () => told.length > 0);
       const stopping = first.stop({ timeout: 0 });
       await crash();
       end.abort();
@@ -43,9 +42,9 @@ test.each(['lease', 'transaction'] as const)(
         },
         { hold: next, concurrency: 1, lease: '2s', poll: '200ms' },
       );
-      await until('its next token is known', () => again.length === 1);
+      await until('its next token is known', () => again.length > 0);
       await second.stop();
-      expect(again[0]).toBeGreaterThan(told[0] ?? 0n);
+      expect(again[0]).toBeGreaterThan(told.at(-1) ?? 0n);
       await until('it waits for its retry', async () => (await queue.get(id)).status === 'new');
       await engine.query(statement('test.due', 'update pawl.queue_delayed set run_at = clock_timestamp()'));
     }

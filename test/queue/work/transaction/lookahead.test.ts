@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import {
   type PostgresEngine,
   type PostgresOptions,
@@ -123,7 +123,7 @@ test('a handler that deallocates every prepared statement loses no job, and no j
   const worker = queue.work({ job: handler }, { ...LANE, concurrency: 3 });
   onTestFinished(() => worker.stop());
   const count = statement('done.count', 'select count(*)::int as n, count(distinct n)::int as d from done');
-  await until('all are done', async () => (await queue.stats()).new === 0, 30_000);
+  await until('all are done', async () => (await queue.stats()).new === 0);
   expect(await engine.query(count)).toEqual([{ n: 60, d: 60 }]);
 });
 
@@ -327,6 +327,8 @@ test.each([1, 2])('only one of several workers skips a run that is being split: 
 
 /** A look-ahead for two lanes; the test answers its reads. */
 function lookaheadOf(): { lookahead: Lookahead; reads: Read[] } {
+  vi.spyOn(performance, 'now').mockImplementation(() => nowMs);
+  onTestFinished(() => void vi.restoreAllMocks());
   const reads: Read[] = [];
   const read = (request: Read['request']): Promise<Candidate[]> =>
     new Promise((resolve) => {
@@ -345,17 +347,21 @@ interface Read {
   readonly answer: (ids: readonly number[]) => Promise<void>;
 }
 
-/** Waits for the next read: a pass is due every 100 ms. */
-async function untilNextRead(lookahead: Lookahead, reads: readonly Read[]): Promise<(Candidate | undefined)[]> {
+/** Takes jobs until the next read begins: a pass is due every 100 ms. */
+function untilNextRead(lookahead: Lookahead, reads: readonly Read[]): (Candidate | undefined)[] {
   const before = reads.length;
   const taken: (Candidate | undefined)[] = [];
-  await until('another read begins', () => {
+  while (reads.length === before) {
+    nowMs += 20;
+    expect(taken.length).toBeLessThan(100);
     const candidate = lookahead.next();
     if (candidate !== undefined) taken.push(candidate);
-    return reads.length > before;
-  });
+  }
   return taken;
 }
+
+/** The monotonic clock of the tests of a look-ahead, which forgets what was read a second ago. */
+let nowMs = 0;
 
 test('the first lane starts a read, the others wait for it, and each lane takes another job, in order', async () => {
   const { lookahead, reads } = lookaheadOf();
@@ -369,7 +375,7 @@ test('a read that returns fewer jobs, since lanes took some meanwhile, is not th
   const { lookahead, reads } = lookaheadOf();
   lookahead.next();
   await reads[0]?.answer(range(1, 16));
-  const taken = await untilNextRead(lookahead, reads);
+  const taken = untilNextRead(lookahead, reads);
   taken.push(lookahead.next(), lookahead.next());
   const first = (taken.at(-1)?.id ?? NaN) + 1;
   const rows = reads[1]?.request.rows ?? NaN;
@@ -388,14 +394,14 @@ test('a read does not offer again jobs that a lane took after its snapshot, and 
   lookahead.next();
   await reads[0]?.answer(Array.from({ length: 40 }, (_, at) => at + 1));
   const first = lookahead.next();
-  const taken = await untilNextRead(lookahead, reads);
+  const taken = untilNextRead(lookahead, reads);
   const late = lookahead.next();
   // All these takes are answered while the read is under way.
   for (const candidate of [first, ...taken, late]) if (candidate !== undefined) lookahead.ended(candidate, true);
   const gone = new Set([first, ...taken, late].map((candidate) => candidate?.id));
   await reads[1]?.answer([1, 2, 3, ...Array.from({ length: 60 }, (_, at) => at + 4)]);
   expect(gone.has(lookahead.next()?.id)).toBe(false);
-  await untilNextRead(lookahead, reads);
+  untilNextRead(lookahead, reads);
   // Its transaction was rolled back meanwhile.
   await reads[2]?.answer([1, 2, 3]);
   expect(lookahead.next()?.id).toBe(1);
@@ -420,7 +426,7 @@ test('jobs are reserved for their worker for half a second, then any worker may 
   let nth = 0;
   for (; reads[nth]?.request.front.id === 0; nth += 1) {
     await reads[nth]?.answer(range(100 * nth + 1, 100 * nth + 60));
-    await untilNextRead(lookahead, reads);
+    untilNextRead(lookahead, reads);
   }
   expect(performance.now() - since).toBeGreaterThan(500);
   expect(reads[nth]?.request.front.id).toBeLessThan(100 * (nth - 1));
@@ -464,7 +470,7 @@ test('another worker runs the jobs of a worker whose handlers hang', async () =>
   );
   await worker.started;
   await queue.enqueueMany(Array.from({ length: 300 }, (_, n) => ({ kind: 'job' as const, payload: n + 3 })));
-  await until('the other has run all', () => seen.length === 300, 30_000);
+  await until('the other has run all', () => seen.length === 300);
   await worker.stop();
   expect(new Set(seen).size).toBe(300);
 });

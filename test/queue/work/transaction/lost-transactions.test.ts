@@ -280,7 +280,8 @@ test('a transaction on a silent connection that still acknowledges packets is en
   // The worker that ends the transaction charges the attempt, unless a lane that claims at the same moment is faster.
   expect([[2], [1]]).toContainEqual(attempts);
   expect(await stage.reasons(id)).toEqual(attempts[0] === 2 ? ['worker lost'] : []);
-  expect(await stage.eye.one('select count(*)::int from pg_stat_activity where pid = any ($1)', [pids])).toBe(0);
+  const left = 'select count(*)::int from pg_stat_activity where pid = any ($1)';
+  await until('its server process has ended', async () => (await stage.eye.one(left, [pids])) === 0);
   proxy.cut();
 });
 
@@ -300,10 +301,10 @@ test('an abandoned transaction is ended as soon as the server can be reached, th
     { url: proxy.url },
   );
   const { id } = await stage.queue.enqueue('job', null);
-  await until('the server was asked without success', () => proxy.accepted > 0 && told.errors.length >= 2, 30_000);
+  await until('the server was asked without success', () => proxy.accepted > 0 && told.errors.length >= 2);
   expect(await stage.status(id)).toBe('new');
   proxy.loseRequest('\0 nothing has this in it');
-  await until('it is complete', async () => (await stage.status(id)) === 'complete', 30_000);
+  await until('it is complete', async () => (await stage.status(id)) === 'complete');
   expect(runs).toBe(2);
 });
 
@@ -362,14 +363,18 @@ test('guard() takes unit.tx while the unit is the worker’s, and no other trans
   const told = async (promise: Promise<unknown>): Promise<void> =>
     void answers.push(await promise.catch((error: unknown) => error));
   await stage.work(async (unit) => {
-    await told(unit.guard(unit.tx));
-    await told(unit.guard(unit.tx.client));
-    await told(stage.engine.transaction((tx) => unit.guard(tx)));
-    if (unit.kind !== 'once') return;
+    if (unit.kind !== 'once') {
+      await told(unit.guard(unit.tx));
+      await told(unit.guard(unit.tx.client));
+      await told(stage.engine.transaction((tx) => unit.guard(tx)));
+      return;
+    }
     await aborted(unit.signal);
     await told(unit.guard(unit.tx));
     expect(unit.signal.reason).toBeInstanceOf(TimedOut);
   });
+  await stage.queue.enqueue('job', null);
+  await eventually(() => expect(answers).toHaveLength(3));
   await stage.queue.enqueue('once', null);
   await eventually(() => expect(answers).toHaveLength(4));
   expect(answers).toEqual([undefined, undefined, expect.any(NotSupported), expect.any(LeaseLost)]);
