@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { makePatient } from '../queue/interleaving.ts';
 import { freshDatabase } from '../support/database.ts';
 import { LONG, MODELS } from '../support/long.ts';
 import type { Move } from './move.ts';
@@ -27,11 +28,11 @@ export async function whoWaits<Side>({
 }: Ground<Side>): Promise<[found: string[], documented: string[]]> {
   const documented = WaitingTable.read(part);
   const found = new WaitingTable();
-  /** How long a move waits by itself depends on the move alone: one run shows that it ends. */
-  const brief = new Set<string>();
+  const brief = new Map<string, readonly [first: Move<Side>, second: Move<Side>, whose: Whose]>();
   const met = { waiting: 0, quiet: 0 };
   await withPair(async (pair, stage) => {
     const { a, b } = await set(stage);
+    await makePatient(stage);
     for (const first of moves) {
       await pair.begin(first, a);
       for (const second of moves) {
@@ -44,16 +45,31 @@ export async function whoWaits<Side>({
           }
           const isBrief = expected === 'for a moment';
           const side = whose === 'the same' ? a : b;
-          const meet = (): Promise<'yes' | 'no'> => pair.meet(second, side, isBrief && !brief.has(second.name));
-          const waited = await told(first, second, meet);
-          if (isBrief) brief.add(second.name);
+          const waited = await told(first, second, () => pair.meet(second, side));
+          if (isBrief && !brief.has(second.name)) brief.set(second.name, [first, second, whose]);
           found.note(first.name, second.name, whose, isBrief && waited === 'yes' ? expected : waited);
         }
       }
       await pair.undo();
     }
   });
+  await endByThemselves(set, brief.values());
   return [found.lines, documented.lines];
+}
+
+/** How long a move waits by itself depends on the move alone: one meeting of each shows that it ends. */
+async function endByThemselves<Side>(
+  set: Ground<Side>['set'],
+  meetings: Iterable<readonly [first: Move<Side>, second: Move<Side>, whose: Whose]>,
+): Promise<void> {
+  await withPair(async (pair, stage) => {
+    const { a, b } = await set(stage);
+    for (const [first, second, whose] of meetings) {
+      await pair.begin(first, a);
+      await told(first, second, () => pair.outlast(second, whose === 'the same' ? a : b));
+      await pair.undo();
+    }
+  });
 }
 
 /** Plays pairs to their end: all in a long run, otherwise some of those that wait, and far fewer of the others. @returns breaches, in words */

@@ -53,16 +53,28 @@ export class Pair {
     this.#isSecondOpen = false;
   }
 
-  /** Makes the second move meanwhile, and undoes it. @returns whether it waited; one that is to end by itself is seen to do so */
-  async meet<Side>(move: Move<Side>, side: Side, endsItself: boolean): Promise<Exclude<WaitOutcome, 'for a moment'>> {
+  /** Makes the second move meanwhile, and undoes it. @returns whether it waited */
+  meet<Side>(move: Move<Side>, side: Side): Promise<Exclude<WaitOutcome, 'for a moment'>> {
+    return this.#try(move, side, async (running) => {
+      if ((await this.#watch(running)) === 'over') return 'no';
+      await this.#witness.client.query('select pg_cancel_backend($1)', [this.#second.pid]);
+      return 'yes';
+    });
+  }
+
+  /** The same with one that ends by itself, however long the first one is open. */
+  outlast<Side>(move: Move<Side>, side: Side): Promise<void> {
+    return this.#try(move, side, async (running) => {
+      await until('it has ended by itself', () => running.isOver);
+    });
+  }
+
+  async #try<Side, T>(move: Move<Side>, side: Side, look: (running: Running) => Promise<T>): Promise<T> {
     if (!this.#isSecondOpen) await this.#second.client.query('begin');
     this.#isSecondOpen = true;
     const running = new Running(move.run(callerOf(this.#second), side));
     try {
-      if ((await this.#watch(running)) === 'over') return 'no';
-      if (endsItself) await until('it has ended by itself', () => running.isOver);
-      else await this.#witness.client.query('select pg_cancel_backend($1)', [this.#second.pid]);
-      return 'yes';
+      return await look(running);
     } finally {
       await running.ended([CANCELLED]);
       // Of thousands of meetings, each begins what the next one needs: a round trip less.

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
 import type { SqlSession } from './sql-session.ts';
 
 /** One of several concurrent sessions: its steps in order. */
@@ -54,6 +55,24 @@ export async function interleave(
     await Promise.race([sleep(1), ...lanes.flatMap((lane) => lane.pending ?? [])]);
   }
   if (failures.length > 0) throw failures[0];
+}
+
+/**
+ * Has the functions of a database that give up after half a second wait for a lock as long as a busy machine may take for the step that
+ * frees it.
+ */
+export async function makePatient(client: pg.ClientBase): Promise<void> {
+  await client.query(`
+    do $$
+    declare
+      v_function text;
+    begin
+      for v_function in select p.oid::regprocedure::text from pg_proc p
+        where p.pronamespace = 'pawl'::regnamespace and 'lock_timeout=500ms' = any (p.proconfig)
+      loop
+        execute format('alter function %s set lock_timeout = ''40s''', v_function);
+      end loop;
+    end $$`);
 }
 
 async function doneOrBlocked(monitor: SqlSession, pid: number, step: Promise<void>): Promise<void> {

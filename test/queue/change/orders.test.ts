@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
-import { type Actor, interleave, interleavings } from '../interleaving.ts';
+import { type Actor, interleave, interleavings, makePatient } from '../interleaving.ts';
 import { breaches } from '../invariants.ts';
 import { type QueueRow, SqlSession } from '../sql-session.ts';
 
@@ -12,6 +12,7 @@ let worker: number;
 beforeAll(async () => {
   database = await freshDatabase();
   sessions = await Promise.all(Array.from({ length: 4 }, () => SqlSession.open(database.url)));
+  await makePatient(at(0).client);
   const rule = { by: 'key', while: 'waiting', replace: true };
   queue = await at(0).register('orders', [{ name: 'newest', rule }, { name: 'plain' }]);
   worker = await at(0).addWorker(queue.queue);

@@ -249,7 +249,7 @@ test('producers that enqueue while a queue is removed by force: each job is gone
       ]);
   });
   const admin = createQueueAdmin(engine);
-  const removing = admin.remove(queue.name, { force: true, signal: AbortSignal.timeout(20_000) });
+  const removing = admin.remove(queue.name, { force: true, signal: AbortSignal.timeout(60_000) });
   await eventually(async () =>
     expect(await session.one('select count(*)::int from pawl.queue_job where queue = $1', [id])).toBeLessThan(5000),
   );

@@ -193,7 +193,6 @@ test.each([{ by: 'key' }, { by: 'payload' }, { by: ['id'] }] as const)(
     expect(told.filter(({ id }) => !won.has(id))).toEqual([]);
     expect(await breaches(session.client)).toEqual([]);
   },
-  30_000,
 );
 
 test('a retry by hand of a job that has ended is refused while another one has its place', async () => {

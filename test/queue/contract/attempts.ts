@@ -7,13 +7,14 @@ import { AT_ONCE, type Fixture, gate, seeBehindAwaits, start } from './fixture.t
 export function attemptPromises(open: () => Promise<Fixture>): void {
   test('a handler that shows no sign of life is aborted, and progress() is a sign', async () => {
     const fixture = await open();
-    const queue = fixture.queue({ kinds: { slow: { idle: '400ms', attempts: 1 } } });
+    const queue = fixture.queue({ kinds: { slow: { idle: '2s', attempts: 1 } } });
     const hangs = gate();
     const reasons: unknown[] = [];
     await start(fixture, queue, {
       slow: async (unit) => {
-        for (let n = 0; n < 8; n += 1) {
-          await new Promise((resolve) => setTimeout(resolve, 100));
+        // Longer than that in all, and each time far shorter.
+        for (let n = 0; n < 6; n += 1) {
+          await new Promise((resolve) => setTimeout(resolve, 400));
           await unit.progress(n);
         }
         if (unit.payload === 'ends') return 'done';

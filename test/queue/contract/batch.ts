@@ -170,7 +170,7 @@ export function batchPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): 
       isAborted = [...units.map(({ signal }) => signal.aborted), units.signal.aborted];
       return units.map(({ signal }) => (signal.aborted ? new Error('not sent') : 'sent'));
     };
-    await start(fixture, queue, { send }, { lease: '1s' });
+    await start(fixture, queue, { send }, { lease: '3s' });
     await begun.opened;
     await queue.cancel(ids[1] ?? '');
     await queue.drain();

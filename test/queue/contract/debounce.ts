@@ -10,7 +10,7 @@ export function debouncePromises(open: () => Promise<Fixture>): void {
     async (coalesce) => {
       const fixture = await open();
       const queue = fixture.queue({
-        kinds: { save: { debounce: { wait: '1s', max: '10m' }, coalesce } },
+        kinds: { save: { debounce: { wait: '2s', max: '10m' }, coalesce } },
         retry: AT_ONCE,
       });
       const runs: { newest: unknown; n: number }[] = [];

@@ -64,7 +64,7 @@ export function enqueuePromises(open: () => Promise<Fixture>, lacks: Lacks = {})
     await start(fixture, after, { count: (unit) => void ran.push(unit.payload.n) });
     await after.enqueue('count', { n: 1 });
     await eventually(async () => expect((await fixture.job(poison.id)).status).toBe('error'));
-    expect(ran).toEqual([2]);
+    await eventually(() => expect(ran).toEqual([2]));
     expect((await fixture.job(poison.id)).error).toMatch(/must be a whole number/);
   });
 

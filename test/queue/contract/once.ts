@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { eventually } from '../../support/eventually.ts';
+import { eventually, until } from '../../support/eventually.ts';
 import { FEW, type Fixture, gate, start } from './fixture.ts';
 
 export function oncePromises(open: () => Promise<Fixture>): void {
@@ -90,10 +90,18 @@ export function oncePromises(open: () => Promise<Fixture>): void {
     const { hold, ...fixture } = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     await queue.enqueue('send', 0);
+    let ran = 0;
     const worker = queue.work(
-      { send: async () => void (await queue.enqueue('send', 0)) },
+      {
+        send: async () => {
+          await queue.enqueue('send', 0);
+          ran += 1;
+        },
+      },
       { hold, poll: '1h', concurrency: 2 },
     );
+    // On a busy machine its start may take longer than that.
+    await until('it has run one', () => ran > 0);
     const { complete } = await worker.once({ timeout: '500ms' });
     expect(complete).toBeGreaterThan(0);
     expect(await queue.stats()).toMatchObject({ new: 1, 'in-progress': 0 });

@@ -46,6 +46,7 @@ export function workPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): v
     const fixture = await open();
     const queue = fixture.queue({ kinds: { send: {} } });
     let [now, most, done] = [0, 0, 0];
+    const full = gate();
     await queue.enqueueMany(
       Array.from({ length: 60 }, (_, n) => ({ kind: 'send', payload: n, ...(n % 2 ? { key: `k${n}` } : {}) })),
     );
@@ -56,6 +57,8 @@ export function workPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): v
         send: async () => {
           now += 1;
           most = Math.max(most, now);
+          if (now === 3) full.open();
+          await full.opened;
           await new Promise((resolve) => setTimeout(resolve, 3));
           now -= 1;
           done += 1;

@@ -83,7 +83,7 @@ for (const hold of ['lease', 'transaction'] as const) {
         ],
       ],
     ]);
-    expect(await count('queue_watch_part')).toBe(0);
+    await until('nothing is watched', async () => (await count('queue_watch_part')) === 0);
   });
 }
 

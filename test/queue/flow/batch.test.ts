@@ -150,7 +150,7 @@ test('a seal that waits for a transaction does not keep the jobs of its batch fr
       await batch.enqueueMany(many(1), { tx });
       const sealing = batch.seal();
       await eventually(async () => expect(await engine.query(waits)).toEqual([{ is: true }]));
-      await working(queue, () => queue.drain({ timeout: '20s' }));
+      await working(queue, () => queue.drain());
       return { sealing };
     })
     .then(({ sealing }) => sealing);

@@ -119,7 +119,7 @@ test('nothing is left of what was to be looked at again', async () => {
     expect(
       await at(0).one(`select count(*)::int from pawl.queue_watch w where w.sort = 'again' or w.check_at is not null`),
     ).toBe(0);
-  }, 20_000);
+  });
 });
 
 // Invariants J5.

@@ -3,7 +3,7 @@ import { plantSql } from '../../faults/plants/plant.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { some } from '../../support/long.ts';
-import { interleave, interleavings } from '../interleaving.ts';
+import { interleave, interleavings, makePatient } from '../interleaving.ts';
 import { breaches } from '../invariants.ts';
 import { type ClaimedJob, type QueueRow, SqlSession } from '../sql-session.ts';
 
@@ -16,6 +16,7 @@ let worker: number;
 beforeAll(async () => {
   const { url } = await freshDatabase();
   sessions = await Promise.all(Array.from({ length: 3 }, () => SqlSession.open(url)));
+  await makePatient(at(0).client);
   queue = await at(0).register('children', [{ name: 'job', attempts: 1 }]);
   worker = await at(0).addWorker(queue.queue);
 });
@@ -154,6 +155,6 @@ test('a planted settlement that never comes back is found', async () => {
     [true, false],
   ] as const) {
     const scene = { hand: 'changes its payload', end: 'commit', fails, packed } as const;
-    await expect(play(scene, [0, 0, 1, 1, 1, 0], 500)).rejects.toThrow(/all children have left/);
+    await expect(play(scene, [0, 0, 1, 1, 1, 0], 2000)).rejects.toThrow(/all children have left/);
   }
 });
