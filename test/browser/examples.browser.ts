@@ -6,6 +6,7 @@ import type { Page } from 'playwright-core';
 import { expect, onTestFinished, test } from 'vitest';
 import { doorOf } from '../cli/door.ts';
 import { type Running, startPawl } from '../cli/pawl.ts';
+import { SqlSession } from '../queue/sql-session.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
@@ -78,6 +79,12 @@ async function startDev(): Promise<Running> {
   await until('the examples have begun', begun, 2 * PATIENCE_MS).catch((cause: unknown) => {
     throw new Error(`it did not come; it printed ${dev.stderr()}`, { cause });
   });
+  // The examples are left standing from here on, and a client that is slow has saved only one document by then.
+  const session = await SqlSession.open(url);
+  onTestFinished(() => session.end());
+  const saved =
+    "select count(*) = 2 from pawl.file_document where object is not null and id in ('notes', 'plans/2027')";
+  await until('both documents are saved', () => session.one<boolean>(saved), 2 * PATIENCE_MS);
   return dev;
 }
 
