@@ -94,7 +94,7 @@ describe.skipIf(local.kind === 'dynalite')('actors on DynamoDB', () => {
     const actors = createActors(engine, [Tally]);
     const env = { ENDPOINT: local.endpoint, TABLE };
     for (const fate of ['kill', 'pause'] as const) {
-      const { id } = await actors.create(Tally, { n: 0, notes: [], slowFor: fate === 'kill' ? 60_000 : 100 });
+      const { id } = await actors.create(Tally, { n: 0, notes: [], slowFor: fate === 'kill' ? 60_000 : 2000 });
       const child = spawnChild('actor/dynamodb/worker.child.ts', [], env);
       await child.message();
       const { began } = await child.message<{ began: string }>();
@@ -102,7 +102,8 @@ describe.skipIf(local.kind === 'dynalite')('actors on DynamoDB', () => {
       if (fate === 'kill') await child.kill();
       else child.pause();
       await actors.incr(id, 'end');
-      const dispatcher = await start(actors);
+      // Its own lease is long: a second lost turn would be told, too.
+      const dispatcher = await start(actors, { lease: '20s' });
       await actors.waitFor(id);
       await dispatcher.stop();
       if (fate === 'pause') child.resume();

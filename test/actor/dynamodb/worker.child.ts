@@ -9,7 +9,7 @@ const say = (message: object): void => console.log(JSON.stringify(message));
 told.began = (id) => say({ began: id });
 
 const actors = createActors(dynamodb(dynamoClient(ENDPOINT), { table: TABLE }), [Tally]);
-const dispatcher = actors.run({ lease: '1s', poll: '100ms' });
+const dispatcher = actors.run({ lease: '3s', poll: '100ms' });
 dispatcher.events.on('lost', () => say({ lost: true }));
 dispatcher.events.on('stale', () => say({ lost: true }));
 dispatcher.events.on('error', () => {});

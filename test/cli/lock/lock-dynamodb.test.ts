@@ -51,7 +51,7 @@ test('list, show and history show the locks that are held, their waiters, and ho
 
 test('break takes a lock away, and says what helps when no process has it', async () => {
   const locks = open('');
-  const lock = await locks.acquire('nightly', { lease: '3s' });
+  const lock = await locks.acquire('nightly', { lease: '15s' });
   const args = ['lock', 'break', 'nightly', '--reason', 'the machine is gone', '--yes', '-q', ...at];
   expect(await warmPawl(args)).toMatchObject({ code: 0, stdout: `${lock.token}\n` });
   await until('the holder knows', () => lock.signal.aborted);

@@ -139,7 +139,7 @@ describe.skipIf(local.kind === 'dynalite')('jobs that are changed by hand on Dyn
     });
     onTestFinished(() => worker.stop({ timeout: '1s' }));
     await worker.started;
-    const { id } = await queue.enqueue('send', 'later', { delay: '1s' });
+    const { id } = await queue.enqueue('send', 'later', { delay: '4s' });
     // The line has passed its number.
     const { id: next } = await queue.enqueue('send', 'now');
     await eventually(async () => expect((await queue.get(next)).status).toBe('complete'));

@@ -83,7 +83,7 @@ describe.skipIf(local.kind === 'dynalite')('worker processes that die or pause',
     const name = fresh();
     const queue = queueOn(name);
     const { child, told } = await workThere(name);
-    const { id } = await queue.enqueue('job', { name: 'slow', ms: 1500, guards: true });
+    const { id } = await queue.enqueue('job', { name: 'slow', ms: 5000, guards: true });
     await until('it runs', () => hasRun(told, 'slow'));
     child.pause();
     const ran = await workHere(queue);
@@ -128,7 +128,7 @@ describe.skipIf(local.kind === 'dynalite')('requests', () => {
     await batch.enqueueMany([{ kind: 'job', payload: { name: 'member' } }]);
     await batch.seal();
     const ran = await workHere(queue);
-    await eventually(() => expect(ran).toEqual(['member', 'done']), 20_000);
+    await eventually(() => expect(ran).toEqual(['member', 'done']));
   });
 
   // Invariants Q1, Q2.

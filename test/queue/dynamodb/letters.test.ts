@@ -33,7 +33,7 @@ async function failing(
       },
       unsent: ({ payload, key }) => void letters.push({ key, ...Object(payload) }),
     },
-    { poll: '50ms', lease: '5s' },
+    { poll: '50ms', lease: '15s' },
   );
   worker.events.on('error', () => {});
   onTestFinished(() => worker.stop({ timeout: '1s' }));
@@ -97,8 +97,12 @@ describe.skipIf(local.kind === 'dynalite')('dead letters on DynamoDB', () => {
     const name = fresh();
     const queue = createQueue(engine, name, { kinds: KINDS });
     const { id } = await queue.enqueue('send', { to: 'ada' });
-    const worker = queue.work({ send: () => Promise.reject(new Error('no')), unsent: () => {} });
-    worker.events.on('failed', ({ to }) => void (to === 'error' && queue.pause()));
+    const send = async ({ attempt }: { readonly attempt: number }): Promise<void> => {
+      // Before its letter is written, which this worker would take.
+      if (attempt === 2) await queue.pause();
+      throw new Error('no');
+    };
+    const worker = queue.work({ send, unsent: () => {} });
     await worker.started;
     await eventually(async () => expect((await queue.get(id)).status).toBe('error'));
     await worker.stop();

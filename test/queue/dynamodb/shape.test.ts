@@ -103,10 +103,11 @@ describe.skipIf(local.kind === 'dynalite')('what a queue on DynamoDB sends', () 
     sent.length = 0;
     const begun = performance.now();
     await until('it has polled more often', () => ofShards().length >= 20);
-    const polls = Math.ceil((performance.now() - begun) / 100);
+    const tookMs = performance.now() - begun;
+    const polls = Math.ceil(tookMs / 100);
     expect(ofShards().length).toBeLessThanOrEqual(2 * (polls + 1));
     // Other workers and schedules are looked for every few seconds, whatever the poll is.
-    expect(sent.length - ofShards().length).toBeLessThanOrEqual(6);
+    expect(sent.length - ofShards().length).toBeLessThanOrEqual(6 + tookMs / 1000);
   });
 
   test('a job that takes longer than the lease stays with its worker', async () => {
@@ -120,14 +121,14 @@ describe.skipIf(local.kind === 'dynalite')('what a queue on DynamoDB sends', () 
       ran += 1;
       await goOn.opened;
     };
-    const workers = [own, other].map((queue) => queue.work({ send: handler }, { lease: '1s', poll: '100ms' }));
+    const workers = [own, other].map((queue) => queue.work({ send: handler }, { lease: '3s', poll: '100ms' }));
     onTestFinished(async () => void (await Promise.all(workers.map((worker) => worker.stop({ timeout: '1s' })))));
     const job = await own.enqueue('send', {});
     await until('it runs', () => ran === 1);
     const begun = sent.length;
     const beats = (): number =>
       sent.slice(begun).filter(({ operation, sk }) => operation === 'UpdateItem' && sk.startsWith('w#')).length;
-    await until('several leases are over', () => beats() >= 6);
+    await until('a lease is over, and more', () => beats() >= 5);
     goOn.open();
     await eventually(async () => expect((await own.get(job.id)).status).toBe('complete'));
     expect(ran).toBe(1);
