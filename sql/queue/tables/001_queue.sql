@@ -524,7 +524,8 @@ create table pawl.queue_watch_part (
   errors       integer not null default 0,
   cancels      integer not null default 0,
   members      int8multirange,    -- of a batch: all jobs of this part
-  only_of      smallint,          -- the queue of jobs that come after others, where all of these are in this part and none has failed before
+  only_of      smallint,          -- the queue of jobs that come after others, of which none had failed before; how many parts their watch has
+  parts        smallint,
   -- Of a pack, an element for each watch, which may run once nothing of its parents is outstanding; watch is then the number of the pack.
   watches      bigint[],
   parents      int8multirange[],

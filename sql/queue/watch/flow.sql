@@ -139,9 +139,9 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
     select w.watch, w.pack, w.queue, p_nodes[a.nth + 1] as parent, p_shards[a.nth + 1] as parent_shard
     from waiting w cross join lateral unnest(w.after) a (nth)
   ), part as (
-    insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of)
+    insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of, parts)
     select e.parent_shard, e.parent / 256, e.watch, min(e.parent), range_agg(int8range(e.parent, e.parent + 1)),
-      case when count(*) over (partition by e.watch) = 1 then e.queue end
+      e.queue, count(*) over (partition by e.watch)
     from edge e where e.pack is null group by e.parent_shard, e.parent / 256, e.watch, e.queue
   ), watch as materialized (
     select w.*, e.parents from waiting w

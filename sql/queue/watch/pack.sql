@@ -37,8 +37,8 @@ begin
         where w.shard = p_shard and w.bucket = b.bucket and w.ns is not null and w.outstanding && p_failed offset 0) w))
     returning w.*
   )
-  insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of)
-  select g.shard, g.bucket, e.watch, lower(e.parents), e.parents * g.outstanding, g.only_of
+  insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of, parts)
+  select g.shard, g.bucket, e.watch, lower(e.parents), e.parents * g.outstanding, g.only_of, 1
   from gone g cross join lateral unnest(g.watches, g.parents) e (watch, parents) where e.parents && g.outstanding;
   return found;
 end $$;

@@ -73,8 +73,8 @@ declare
   v_errors int8multirange;
   v_cancels int8multirange;
   v_told bigint[]; v_told_jobs bigint[];
-  v_free bigint[]; v_free_queues smallint[];
-  v_packed bigint[]; v_packed_jobs int8multirange;
+  v_free bigint[]; v_free_shards smallint[]; v_free_sets int8multirange[];
+  v_set record;
   v_gone bigint[]; v_gone_errors bigint[]; v_gone_cancels bigint[];
 begin
   queues := '{}';
@@ -136,53 +136,56 @@ begin
     update pawl.queue_watch_part w set outstanding = w.outstanding - p_ended, errors = h.now_errors, cancels = h.now_cancels from hit h
     where not h.is_gone and w.ctid = h.tid
   ), past as materialized (
-    select p.*, p.only_of is not null and p.errors = 0 and p.cancels = 0 as is_free from (
-      select w.watch, w.first, w.only_of, w.shard, w.members,
-        w.errors + case when isempty(v_errors) then 0 else coalesce(pawl.queue_size(w.outstanding * v_errors), 0) end as errors,
-        w.cancels + case when isempty(v_cancels) then 0 else coalesce(pawl.queue_size(w.outstanding * v_cancels), 0) end as cancels
-      from whole w where w.ns is null
-      union all
-      select h.watch, h.first, h.only_of, h.shard, h.members, h.now_errors, h.now_cancels from hit h where h.is_gone and h.ns is null) p
+    select w.watch, w.first, w.only_of, w.parts, w.shard, w.members,
+      w.errors + case when isempty(v_errors) then 0 else coalesce(pawl.queue_size(w.outstanding * v_errors), 0) end as errors,
+      w.cancels + case when isempty(v_cancels) then 0 else coalesce(pawl.queue_size(w.outstanding * v_cancels), 0) end as cancels
+    from whole w where w.ns is null
+    union all
+    select h.watch, h.first, h.only_of, h.parts, h.shard, h.members, h.now_errors, h.now_cancels from hit h where h.is_gone and h.ns is null
   ), done as (
     insert into pawl.queue_batch_part (batch, shard, members, errors, cancels)
     select p.watch, p.shard, p.members, p.errors, p.cancels from past p where p.members is not null
-  ), sum as (
-    select p.watch, sum(p.errors) as errors, sum(p.cancels) as cancels from past p where not p.is_free group by p.watch
-  ), packed as materialized (
-    select k.only_of, e.* from (
+  ), watch as materialized (
+    -- Free: all parts that it ever had are removed here, so no other settlement has an interest in it, either.
+    select p.watch, min(p.only_of) as only_of, sum(p.errors) as errors, sum(p.cancels) as cancels,
+      min(p.only_of) is not null and count(*) = min(p.parts) and sum(p.errors) = 0 and sum(p.cancels) = 0 as is_free
+    from past p group by p.watch
+  ), free as materialized (
+    select k.only_of, e.watch, p_shard as shard, e.first, e.n from (
       select w.only_of, w.outstanding, '{}'::int8multirange as rest, w.watches, w.parents, w.firsts, w.ns from whole w where w.ns is not null
       union all
       select h.only_of, h.outstanding, h.outstanding - p_ended, h.watches, h.parents, h.firsts, h.ns from hit h where h.ns is not null) k
     cross join lateral unnest(k.watches, k.parents, k.firsts, k.ns) e (watch, parents, first, n)
     where e.parents && k.outstanding and not e.parents && k.rest
-  ), noted as (
+    union all
+    select w.only_of, w.watch, c.shard, c.first, c.n from watch w
+    cross join lateral (select c.* from pawl.queue_child c where c.watch = w.watch offset 0) c where w.is_free
+  ), over as (
     insert into pawl.queue_watch_over (over_at, queue, watches)
-    select clock_timestamp(), p.only_of, array_agg(p.watch) from (select p.*, row_number() over () / 256 as nth from packed p) p group by p.only_of, p.nth
+    select clock_timestamp(), f.only_of, array_agg(distinct f.watch) from (select f.*, row_number() over () / 256 as nth from free f) f group by f.only_of, f.nth
   )
-  select f.*, t.*, g.*, p.* into v_free, v_free_queues, v_told, v_told_jobs, v_gone, v_gone_errors, v_gone_cancels, v_packed, v_packed_jobs
-  from (select array_agg(p.watch), array_agg(p.only_of) from past p where p.is_free) f
-  cross join (select array_agg(p.watch), array_agg(p.first) from past p where p.only_of is null and p.members is null) t
-  cross join (select array_agg(s.watch), array_agg(s.errors), array_agg(s.cancels) from sum s) g
-  cross join (select array_agg(p.watch), range_agg(int8range(p.first, p.first + p.n)) from packed p) p;
+  select t.*, g.*, f.*, s.* into v_told, v_told_jobs, v_gone, v_gone_errors, v_gone_cancels, v_free, v_free_shards, v_free_sets
+  from (select array_agg(p.watch), array_agg(p.first) from past p where p.only_of is null and p.members is null) t
+  cross join (select array_agg(w.watch), array_agg(w.errors), array_agg(w.cancels) from watch w where not w.is_free) g
+  cross join (select array_agg(f.watch) from free f) f
+  cross join (
+    select array_agg(s.shard), array_agg(s.ids) from (
+      select f.shard, range_agg(int8range(f.first, f.first + f.n)) as ids from free f group by f.shard order by f.shard) s) s;
   if v_told is not null then
     perform pawl.queue_tell(p_shard, v_told, v_told_jobs);
   end if;
   if v_gone is not null then
     select o.queues, o.shards, o.sets into queues, shards, sets from pawl.queue_over(v_gone, v_gone_errors, v_gone_cancels) o;
   end if;
-  if v_free is not null then
-    perform pawl.queue_note_over(v_free, v_free_queues);
-    queues := queues || pawl.queue_free(v_free);
-  end if;
-  if v_packed is not null then
-    queues := queues || pawl.queue_free_jobs(p_shard, v_packed_jobs, v_packed);
-  end if;
+  for v_set in select s.shard, s.ids from unnest(v_free_shards, v_free_sets) s (shard, ids) loop
+    queues := queues || pawl.queue_free_jobs(v_set.shard, v_set.ids, v_free);
+  end loop;
 end $$;
 
 -- Parts of these watches are gone, with so many jobs in error and cancelled. A watch of which no part is left is over: one transaction
 -- finds that, since it has the lock of the watch's row when it looks. What waited for it runs, or ends in error or as cancelled.
--- Watches are locked last to first. One that had only one part does not come by here, unless a job of it failed: who removed the part has
--- found that, and nothing of the watch is locked or written: 12 of the 42 us that a freed job took. Answers as queue_ended_step.
+-- Watches are locked last to first. One of which a settlement removes all parts does not come by here, unless a job of it failed: nothing of
+-- the watch is locked or written: 12 of the 42 us that a freed job took. Answers as queue_ended_step.
 create or replace function pawl.queue_over(
   p_watches bigint[], p_errors bigint[], p_cancels bigint[], out queues smallint[], out shards smallint[], out sets int8multirange[]
 )
@@ -332,9 +335,9 @@ begin
   with parent as materialized (
     select u.id, u.shard, u.status from unnest(v_ids, v_shards, v_statuses) u (id, shard, status)
   ), part as (
-    insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of)
+    insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of, parts)
     select p.shard, p.id / 256, v_watch, min(p.id), range_agg(int8range(p.id, p.id + 1)),
-      case when count(*) over () = 1 and not v_statuses && '{error,cancelled}' then p_queue end
+      case when not v_statuses && '{error,cancelled}' then p_queue end, count(*) over ()
     from parent p where p.status in ('new', 'in-progress') group by p.shard, p.id / 256
   )
   insert into pawl.queue_watch (id, sort, queue, shard, parents, batches, after_error, after_cancel, errors, cancels, check_at)
