@@ -12,7 +12,7 @@ function make(bodies: Readonly<Record<string, (a: AnyTurn) => unknown>>) {
   return actor('stranger', {
     initial: 'only',
     backoff: { kind: 'fixed', min: '50ms', jitter: 0 },
-    history: '1s',
+    history: '1h',
     states: (state) => ({
       only: state({
         to: ['late'],
@@ -115,6 +115,9 @@ describe('a transaction that a user leaves open', () => {
     await until('that is told', () => delivered.includes(`actor-deadline:${second.id}`));
     await (await scene.run()).started;
     await othersEnd(scene, Stranger);
+    await scene.query(
+      `update pawl.actor_instance set finished_at = finished_at - interval '2 h' where finished_at is not null`,
+    );
     await scene.one('select pawl.actor_prune(100)');
     await open();
     await scene.actors.waitFor(pager);

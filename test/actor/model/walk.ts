@@ -59,7 +59,7 @@ export async function check({ actors, one, query, ids }: Walk): Promise<void> {
 }
 
 /** @returns how long that took */
-export async function allFinal(walk: Walk, ms = 30_000): Promise<number> {
+export async function allFinal(walk: Walk, ms = 50_000): Promise<number> {
   const { isOver, ids } = walk;
   const begun = awakeMs();
   await until(`all ${ids.length} have walked to their end`, isOver, ms).catch(async (error: Error) => {

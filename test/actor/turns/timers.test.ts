@@ -301,7 +301,7 @@ describe('a timer', () => {
       }),
     });
     const database = await freshDatabase();
-    await using w = world({ actors: [Order], url: database.url, crash: 'everywhere' });
+    await using w = world({ actors: [Order], url: database.url, crash: 'everywhere', patience: '50s' });
     const { runs } = await w.run(async ({ actors, advance, settle }) => {
       const order = await actors.create(Order, {});
       await settle();

@@ -10,7 +10,7 @@ export async function play(
   crash?: 'everywhere',
 ): Promise<WorldReport> {
   const database = await freshDatabase();
-  const w = world({ actors, url: database.url, crash });
+  const w = world({ actors, url: database.url, crash, patience: '50s' });
   onTestFinished(async () => {
     await w.close();
     await database.drop();
