@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { until } from '../support/eventually.ts';
 import { type Child, spawnChild } from '../support/process.ts';
 
 async function start(): Promise<Child> {
@@ -12,6 +13,8 @@ test('a process whose event loop stands still for longer than its limit is ended
   const child = await start();
   child.send({ stand: 60_000 });
   expect(await child.exited).toEqual({ code: null, signal: 'SIGKILL' });
+  // A process may be known to have ended before all that it wrote was read.
+  await until('its last words have come', () => child.stderr().endsWith('\n'));
   expect(child.stderr()).toMatch(
     /^pawl: the event loop has stood still for \d+ ms; this process \(\d+\) ends with SIGKILL\. Running, the last first: work of 60000, a wait of 60000\n$/,
   );

@@ -19,9 +19,20 @@ export async function freshDatabase({ migrated = true }: { migrated?: boolean } 
     const template = migrated ? await (migratedOnce ??= migratedTemplate(admin, `${prefix}template`)) : 'template1';
     await admin.query(`create database "${name}" template "${template}" ${await (copyingOnce ??= copying(admin))}`);
   });
-  const drop = (): Promise<void> =>
-    asAdmin(async (admin) => void (await admin.query(`drop database if exists "${name}" with (force)`)));
-  return { url: urlOf(name), name, drop };
+  return { url: urlOf(name), name, drop: () => asAdmin((admin) => dropDatabase(admin, name)) };
+}
+
+/** The server ends the sessions that are left, and waits five seconds for them: longer than that, a busy machine may not run one. */
+async function dropDatabase(admin: pg.ClientBase, name: string): Promise<void> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      await admin.query(`drop database if exists "${name}" with (force)`);
+      return;
+    } catch (error) {
+      const isInUse = error instanceof pg.DatabaseError && error.code === '55006';
+      if (!isInUse || tries === 6) throw error;
+    }
+  }
 }
 
 let migratedOnce: Promise<string> | undefined;
