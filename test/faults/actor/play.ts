@@ -5,6 +5,7 @@ import type pg from 'pg';
 import { createActors } from '../../../src/actor/index.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import type { Member, Note } from '../member/member.ts';
+import { PATIENCE_MS, untilDone } from '../patience.ts';
 import type { Complaint } from '../queue/history.ts';
 import { readLocks } from '../queue/read.ts';
 import type { Stage } from '../stage.ts';
@@ -14,8 +15,6 @@ import type { ActorPlan, Operation } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
 import { readTables } from './read.ts';
 
-/** Nothing is done for this long after the faults: a busy machine is slow, and what is never done takes for ever. */
-const PATIENCE_MS = 90_000;
 /** With a planted bug: what does not come to its end is what is looked for. */
 const PLANTED_MS = 8_000;
 
@@ -25,7 +24,7 @@ export async function playActors(plan: ActorPlan, stage: Stage): Promise<ActorHi
   const workers = await startWorkers(plan, stage);
   const producers = await startProducers(plan, stage, counters);
   await stage.inflict();
-  await untilDone(producers);
+  await untilDone(producers, 'producers');
   const stopped = await stop(producers);
   const drained = await drain(stage.eye, counters, stage.plant === undefined ? PATIENCE_MS : PLANTED_MS);
   const complaints = [...stopped, ...drained, ...(await stop(workers))];
@@ -67,16 +66,6 @@ async function prepare(plan: ActorPlan, stage: Stage): Promise<string[]> {
   for (let n = 0; n < plan.counters; n += 1) ids.push((await actors.create(types[2], {})).id);
   if (stage.plant !== undefined) await plantInDatabase(stage.plant, stage.eye);
   return ids;
-}
-
-async function untilDone(producers: readonly Member[]): Promise<void> {
-  const isDone = async (member: Member): Promise<boolean> =>
-    (await member.events<ProducerEvent>()).some((event) => event.do === 'done');
-  for (const since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(50)) {
-    const done = await Promise.all(producers.map(isDone));
-    if (!done.includes(false)) return;
-  }
-  throw new Error(`the producers have not done their work within ${PATIENCE_MS} ms after the faults`);
 }
 
 /** Lets the counters finish, and lets actors that are held because their processes died go on, as an operator would; until all are final. */

@@ -4,9 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import type { Member } from '../member/member.ts';
+import { PATIENCE_MS, untilDone } from '../patience.ts';
 import type { Stage } from '../stage.ts';
 import { change } from './change.ts';
-import type { CaptureHistory, Complaint, WriterEvent } from './check/history.ts';
+import type { CaptureHistory, Complaint } from './check/history.ts';
 import { declare } from './declaration.ts';
 import type { CapturePlan, Work } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
@@ -14,8 +15,6 @@ import { readCapture, readLeft } from './read.ts';
 import { AUDIT, ROWS, SCHEMA } from './schema.ts';
 import { prepareTurn } from './turn.ts';
 
-/** Nothing is done for this long after the faults: a busy machine is slow, and what is never done takes for ever. */
-const PATIENCE_MS = 90_000;
 /** With a planted bug: what does not come to its end is what is looked for. */
 const PLANTED_MS = 15_000;
 const logger = { debug() {}, info() {}, warn() {}, error() {} };
@@ -34,7 +33,7 @@ export async function playCapture(plan: CapturePlan, stage: Stage): Promise<Capt
       change(stage.eye, plan.changes, () => Promise.all([orders.apply(), changes.apply()])),
     ),
   ]);
-  await untilWritten(first.writers);
+  await untilDone(first.writers, 'writers');
   if (plan.turn === 'none') return await finish(scene, stage.url, first);
   // As it ends: all at once, whatever they are at.
   await Promise.all([...first.workers, ...first.writers].map((member) => member.end()));
@@ -44,7 +43,7 @@ export async function playCapture(plan: CapturePlan, stage: Stage): Promise<Capt
   if (plan.turn === 'dump') await plantAt(url, scene);
   const second = await startAll(scene, url, plan.after, 'after');
   await withShop(url, copy.url, (shop) => turn.settle(shop));
-  await untilWritten(second.writers);
+  await untilDone(second.writers, 'writers');
   // Awaited here, while what has turned is still there.
   return await finish(scene, url, second);
 }
@@ -119,16 +118,6 @@ async function startAll(
     return { script: 'faults/capture/writer.child.ts', name, env: { WORK: path }, before: url };
   });
   return { workers, writers: await stage.start(await Promise.all(writers)) };
-}
-
-async function untilWritten(writers: readonly Member[]): Promise<void> {
-  const isDone = async (member: Member): Promise<boolean> =>
-    (await member.events<WriterEvent>()).some((event) => event.do === 'done');
-  for (const since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(50)) {
-    const done = await Promise.all(writers.map(isDone));
-    if (!done.includes(false)) return;
-  }
-  throw new Error(`the writers have not done their work within ${PATIENCE_MS} ms after the faults`);
 }
 
 /** Puts everything right, lets the consumers come to their end, and reads what there is. */

@@ -5,6 +5,7 @@ import { CorruptObject } from '../../../src/base/errors.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createFiles, type Files } from '../../../src/files/index.ts';
 import type { Member } from '../member/member.ts';
+import { PATIENCE_MS, untilDone } from '../patience.ts';
 import type { Complaint } from '../queue/history.ts';
 import { readLocks } from '../queue/read.ts';
 import type { Stage } from '../stage.ts';
@@ -15,8 +16,6 @@ import type { FilesPlan } from './plan.ts';
 import { plantInDatabase, plantInStore } from './plants.ts';
 import { readTables, toWishes } from './read.ts';
 
-/** Nothing is done for this long after the faults: a busy machine is slow, and what is never done takes for ever. */
-const PATIENCE_MS = 90_000;
 /** With a planted bug: what is never collected is what is looked for. */
 const PLANTED_MS = 5000;
 
@@ -28,7 +27,7 @@ export async function playFiles(plan: FilesPlan, stage: Stage): Promise<FilesHis
   const [clients, sweepers] = await start(plan, stage, store);
   const [done] = await Promise.all([store.inflict(plan), stage.inflict()]);
   Object.assign(stage.inflicted, done);
-  await untilDone(clients);
+  await untilDone(clients, 'clients');
   const stopped = await stop(clients);
   const complaints = [...stopped, ...(await stop(sweepers))];
   // What was to come late is through by then.
@@ -76,16 +75,6 @@ async function start(plan: FilesPlan, stage: Stage, store: GroundStore): Promise
   }));
   const all = await stage.start([...(await Promise.all(clients)), ...sweepers]);
   return [all.slice(0, plan.clients.length), all.slice(plan.clients.length)];
-}
-
-async function untilDone(clients: readonly Member[]): Promise<void> {
-  const isDone = async (member: Member): Promise<boolean> =>
-    (await member.events<ClientEvent>()).some((event) => event.do === 'done');
-  for (const since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(50)) {
-    const done = await Promise.all(clients.map(isDone));
-    if (!done.includes(false)) return;
-  }
-  throw new Error(`the clients have not done their work within ${PATIENCE_MS} ms after the faults`);
 }
 
 async function stop(members: readonly Member[]): Promise<Complaint[]> {

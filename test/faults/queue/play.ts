@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { breaches, places } from '../../queue/invariants.ts';
 import type { Member } from '../member/member.ts';
+import { PATIENCE_MS, Patience, untilDone } from '../patience.ts';
 import type { Stage } from '../stage.ts';
 import {
   type Complaint,
@@ -18,8 +19,6 @@ import type { QueuePlan } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
 import { LOG, readEffects, readJobs, readLeftovers, readLocks, readMoves } from './read.ts';
 
-/** Nothing has got any further for this long: a busy machine is slow, and what is never done takes for ever. */
-const PATIENCE_MS = 90_000;
 /** How often the invariants are looked at while faults go on. */
 const SAMPLE_MS = 700;
 
@@ -31,7 +30,7 @@ export async function playQueue(plan: QueuePlan, stage: Stage): Promise<QueueHis
   const { workers, producers } = await startMembers(plan, stage);
   const sampler = new Sampler(stage.url, producers);
   await stage.inflict();
-  await enqueued(producers);
+  await untilDone(producers, 'producers');
   // A producer that met a silent network has given up, and the server has not heard: its transaction would keep its key for hours.
   for (const { proxy } of producers) proxy.cut();
   const retired = await retireOld(plan, workers);
@@ -71,17 +70,6 @@ async function startMembers(plan: QueuePlan, stage: Stage): Promise<{ workers: M
   }
   const members = await stage.start([...workers, ...producers]);
   return { workers: members.slice(0, workers.length), producers: members.slice(workers.length) };
-}
-
-/** Waits until the producers have done all they had to. */
-async function enqueued(producers: readonly Member[]): Promise<void> {
-  const patience = new Patience();
-  for (; patience.isLeft; await sleep(50)) {
-    const noted = await Promise.all(producers.map((member) => member.events<ProducerEvent>()));
-    if (noted.every((events) => events.some((event) => event.do === 'done'))) return;
-    patience.see(noted.flat().length);
-  }
-  throw new Error(`the producers have done nothing for ${PATIENCE_MS} ms`);
 }
 
 /** The deployment goes on: what is old ends, and what only newer workers know comes to them. */
@@ -158,23 +146,6 @@ async function readTables(eye: pg.Pool, offset: number): Promise<Pick<QueueHisto
     return tables;
   } finally {
     client.release();
-  }
-}
-
-/** Ends when nothing has got any further for too long. */
-class Patience {
-  #most = -1;
-  #since: number = performance.now();
-
-  get isLeft(): boolean {
-    return performance.now() - this.#since < PATIENCE_MS;
-  }
-
-  /** How much is done by now. */
-  see(done: number): void {
-    if (done <= this.#most) return;
-    this.#most = done;
-    this.#since = performance.now();
   }
 }
 
