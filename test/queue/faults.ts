@@ -125,7 +125,7 @@ export class Scene {
         },
         fragile: () => {},
       },
-      { hold, lease: '1s', poll: '200ms', concurrency: 4, ...options },
+      { hold, lease: '2s', poll: '200ms', concurrency: 4, ...options },
     );
     onTestFinished(async () => {
       await worker.stop({ timeout: '1s' });

@@ -69,7 +69,7 @@ export function expiryPromises(open: () => Promise<Fixture>): void {
     const never = await queue.enqueue('job', 1, { expiresAt: past(), meta: { a: 1 } });
     await queue.update(never.id, { expiresAt: later() });
     const ran: unknown[] = [];
-    await start(fixture, queue, { job: ({ payload }) => void ran.push(payload) }, { lease: '1s' });
+    await start(fixture, queue, { job: ({ payload }) => void ran.push(payload) }, { lease: '3s' });
     await until('all have expired', async () => (await queue.stats()).cancelled === ids.length + 1);
     expect((await queue.get(soon.id)).status).toBe('cancelled');
     expect(await queue.get(never.id)).toMatchObject({ status: 'new', meta: { a: 1 } });

@@ -34,7 +34,7 @@ function newQueue(): Mail {
 async function start(queue: Mail, options: WorkOptions): Promise<{ ran: unknown[]; worker: Worker }> {
   const ran: unknown[] = [];
   const note = ({ payload }: { payload: unknown }): void => void ran.push(payload);
-  const worker = queue.work({ send: note, bill: note }, { poll: '200ms', lease: '2s', ...options });
+  const worker = queue.work({ send: note, bill: note }, { poll: '200ms', lease: '10s', ...options });
   onTestFinished(() => worker.stop({ timeout: '100ms' }));
   await worker.started;
   return { ran, worker };

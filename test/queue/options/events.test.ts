@@ -95,7 +95,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
       `update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 second' where queue = pawl.queue_id($1)`,
     );
     const ends: string[] = [];
-    const worker = queue.work({ job: () => undefined }, { hold, lease: '1s', poll: '50ms', concurrency: 3 });
+    const worker = queue.work({ job: () => undefined }, { hold, lease: '3s', poll: '50ms', concurrency: 3 });
     worker.events.on('ended', ({ job, status, error }) => ends.push(`${job.id} ${status} ${error}`));
     await until('it is told', () => ends.length > 0);
     await worker.stop();
@@ -110,7 +110,7 @@ describe.each(['lease', 'transaction'] as const)("under hold: '%s'", (hold) => {
     const queue = make();
     const told: string[] = [];
     const workers = [make(), make()].map((one) =>
-      one.work({ job: () => undefined, held: () => undefined }, { hold, lease: '1s', poll: '50ms', concurrency: 2 }),
+      one.work({ job: () => undefined, held: () => undefined }, { hold, lease: '3s', poll: '50ms', concurrency: 2 }),
     );
     for (const { events } of workers) {
       events.on('ended', ({ job, status, error, unit }) =>
@@ -155,7 +155,7 @@ test('a job in error ends once more when it is completed by hand, and one that a
   });
   const worker = queue.work(
     { job: () => Promise.reject(new Error('no')), pulled: () => undefined },
-    { lease: '1s', poll: '50ms', kinds: ['job'] },
+    { lease: '3s', poll: '50ms', kinds: ['job'] },
   );
   const told: string[] = [];
   worker.events.on('ended', ({ job, status, error, unit }) =>

@@ -94,7 +94,7 @@ test('a process whose schema was dropped and made again reports that, and neithe
   const ran: unknown[] = [];
   const run = ({ payload }: { payload: unknown }): void => void ran.push(payload);
   const workers = (['lease', 'transaction'] as const).map((hold) =>
-    mail.work({ send: run, remind: run }, { hold, concurrency: 2, lease: '1s', poll: '100ms' }),
+    mail.work({ send: run, remind: run }, { hold, concurrency: 2, lease: '3s', poll: '100ms' }),
   );
   onTestFinished(async () => void (await Promise.all(workers.map((worker) => worker.stop({ timeout: 0 })))));
   const told = workers.map(({ events }) => {

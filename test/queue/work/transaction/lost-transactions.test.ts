@@ -265,7 +265,7 @@ test('a transaction on a silent connection that still acknowledges packets is en
       pids.push(row?.pid ?? -1);
       await sleep(600_000, undefined, { signal: unit.signal }).catch(() => {});
     },
-    { lease: '1s' },
+    { lease: '3s' },
     { url: proxy.url },
   );
   const { id } = await stage.queue.enqueue('job', null, { key: 'k' });
@@ -274,9 +274,9 @@ test('a transaction on a silent connection that still acknowledges packets is en
   await until('it is noted', async () => (await stage.eye.one(noted, [[]])) === 1);
   proxy.silence();
   const attempts: number[] = [];
-  await stage.work(({ attempt }) => void attempts.push(attempt), { lease: '1s' });
+  await stage.work(({ attempt }) => void attempts.push(attempt), { lease: '3s' });
   // The lease and the search for lost workers; the rest is for a busy machine.
-  await until('it has run elsewhere', async () => (await stage.status(id)) === 'complete', 1000 + 625 + 10_000);
+  await until('it has run elsewhere', async () => (await stage.status(id)) === 'complete', 3000 + 1625 + 30_000);
   // The worker that ends the transaction charges the attempt, unless a lane that claims at the same moment is faster.
   expect([[2], [1]]).toContainEqual(attempts);
   expect(await stage.reasons(id)).toEqual(attempts[0] === 2 ? ['worker lost'] : []);
