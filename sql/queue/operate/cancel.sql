@@ -57,7 +57,7 @@ begin
       if v_key_name is not null then
         perform pawl.queue_wake(v_job.queue);
       end if;
-      perform pawl.queue_ended(v_shard, array[int8multirange(int8range(p_id, p_id + 1))]);
+      perform pawl.queue_ended_by_hand(v_shard, p_id);
       return 'cancelled';
     end if;
   end loop;

@@ -50,7 +50,7 @@ begin
       if v_key_name is not null then
         perform pawl.queue_replace_head(v_job.queue, v_shard, v_key_name, v_key.held, v_key.epoch, v_out.epoch);
       end if;
-      perform pawl.queue_ended(v_shard, array[int8multirange(int8range(p_id, p_id + 1))]);
+      perform pawl.queue_ended_by_hand(v_shard, p_id);
     else
       perform pawl.queue_unblock_key(v_job.queue, v_shard, v_key_name, p_id);
     end if;

@@ -8,6 +8,13 @@ language sql set search_path = pg_catalog, pg_temp as $$
   select pg_notify('pawl_queue', 'look')
 $$;
 
+-- The same in a moment, when another transaction has likely ended.
+create or replace function pawl.queue_look_later(p_shard smallint, p_ids int8multirange) returns void
+language sql set search_path = pg_catalog, pg_temp as $$
+  insert into pawl.queue_watch (sort, shard, parents, check_at) values ('again', p_shard, p_ids, clock_timestamp() + interval '10 milliseconds');
+  select pg_notify('pawl_queue', 'look')
+$$;
+
 -- Looks whether jobs have ended that new watches wait for: their settlements may have probed before the watch was committed. Only
 -- when every transaction is over that ran while it was committed, nothing can have been missed. The same for jobs that are to be looked
 -- at again; and watches that are over come back for jobs that were passed over. Answers how many milliseconds to rest before the

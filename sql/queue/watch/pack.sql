@@ -21,9 +21,21 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
     window pack as (partition by p.fits, p.queue, p.shard, p.bucket, p.slice)) p
 $$;
 
--- Takes the packs apart that wait for one of these jobs, all of which have ended in this transaction and not as their watches may expect.
--- Answers whether there is one. Packs of which not all has ended in it are locked by it before.
-create or replace function pawl.queue_unpack(p_shard smallint, p_failed int8multirange) returns boolean
+-- Those of these parts that are locked then: all of watches of their own, which the caller has locked, and the packs that no other transaction has. A pack
+-- is not waited for: it stands for 32 watches, with most of which the other transaction has nothing to do.
+create or replace function pawl.queue_lock_packs(
+  p_shard smallint, p_ended int8multirange, p_buckets bigint[], p_watches bigint[], p_firsts bigint[], out buckets bigint[], out watches bigint[], out firsts bigint[]
+)
+language sql /* planner: loop */ as $$
+  select coalesce(array_agg(l.bucket), '{}'), coalesce(array_agg(l.watch), '{}'), coalesce(array_agg(l.first), '{}') from (
+    select w.bucket, w.watch, w.first from unnest(p_buckets, p_watches, p_firsts) u (bucket, watch, first)
+    join pawl.queue_watch_part w on w.shard = p_shard and w.bucket = u.bucket and w.watch = u.watch and w.first = u.first and w.outstanding && p_ended
+    for update of w skip locked) l
+$$;
+
+-- Takes the packs apart that wait for one of these jobs, all of which have ended in this transaction and not as their watches may expect, among
+-- the parts of which all has ended in it, and those that are locked. Answers whether there is one.
+create or replace function pawl.queue_unpack(p_shard smallint, p_failed int8multirange, p_wholes tid[], p_locked bigint[]) returns boolean
 language plpgsql /* planner: loop */ as $$
 begin
   with gone as (
@@ -33,14 +45,29 @@ begin
         cross join lateral generate_series(lower(s.span) / 256, (upper(s.span) - 1) / 256) b (bucket)
       ) b
       cross join lateral (
-        select w.ctid as tid from pawl.queue_watch_part w
-        where w.shard = p_shard and w.bucket = b.bucket and w.ns is not null and w.outstanding && p_failed offset 0) w))
+        select w.ctid as tid, w.watch from pawl.queue_watch_part w
+        where w.shard = p_shard and w.bucket = b.bucket and w.ns is not null and w.outstanding && p_failed offset 0) w
+      where w.tid = any (p_wholes) or w.watch = any (p_locked)))
     returning w.*
   )
   insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, only_of, parts)
   select g.shard, g.bucket, e.watch, lower(e.parents), e.parents * g.outstanding, g.only_of, 1
   from gone g cross join lateral unnest(g.watches, g.parents) e (watch, parents) where e.parents && g.outstanding;
   return found;
+end $$;
+
+-- What queue_ended does, for a job that ends in a transaction that a user may leave open: a pack is not touched before its commit.
+create or replace function pawl.queue_ended_by_hand(p_shard smallint, p_id bigint) returns void
+language plpgsql /* planner: loop */ as $$
+declare
+  v_ids int8multirange := int8multirange(int8range(p_id, p_id + 1));
+begin
+  if exists (
+    select 1 from pawl.queue_watch_part w where w.shard = p_shard and w.bucket = p_id / 256 and w.ns is not null and w.outstanding @> p_id) then
+    perform pawl.queue_look_again(p_shard, v_ids);
+  else
+    perform pawl.queue_ended(p_shard, array[v_ids]);
+  end if;
 end $$;
 
 -- What a watch of jobs that come after others still waits for: the parts of its own, and its share in that of its pack. As a watch is in one of

@@ -68,10 +68,8 @@ language plpgsql /* planner: loop */ as $$
 declare
   v_wholes tid[];
   v_buckets bigint[]; v_watches bigint[]; v_firsts bigint[];
-  v_packs boolean;
-  v_locked int;
-  v_errors int8multirange;
-  v_cancels int8multirange;
+  v_packs boolean; v_asked int;
+  v_errors int8multirange; v_cancels int8multirange;
   v_told bigint[]; v_told_jobs bigint[];
   v_free bigint[]; v_free_shards smallint[]; v_free_sets int8multirange[];
   v_set record;
@@ -98,11 +96,13 @@ begin
       perform from (
         select w.watch from unnest(v_buckets, v_watches, v_firsts) u (bucket, watch, first)
         join pawl.queue_watch_part w on w.shard = p_shard and w.bucket = u.bucket and w.watch = u.watch and w.first = u.first and w.outstanding && p_ended
-        order by w.bucket, w.watch, w.first for update of w) w;
-      get diagnostics v_locked = row_count;
-      if v_packs and v_locked < cardinality(v_watches) then
-        -- Another settlement has taken a pack apart meanwhile. What it has made of that is locked by a later transaction, in order.
-        perform pawl.queue_look_again(p_shard, p_ended);
+        where w.ns is null order by w.bucket, w.watch, w.first for update of w) w;
+      if v_packs then
+        v_asked := cardinality(v_watches);
+        select l.* into v_buckets, v_watches, v_firsts from pawl.queue_lock_packs(p_shard, p_ended, v_buckets, v_watches, v_firsts) l;
+        if cardinality(v_watches) < v_asked then
+          perform pawl.queue_look_later(p_shard, p_ended);
+        end if;
       end if;
     end if;
     select coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'error'), '{}'),
@@ -113,7 +113,7 @@ begin
       union all
       select w.id, case when w.errors > 0 then 'error' when w.cancels > 0 then 'cancelled' end from pawl.queue_watch w
       where p_shard = -1 and w.id >= lower(s.span) and w.id < upper(s.span) offset 0) d;
-    exit when not v_packs or isempty(v_errors) and isempty(v_cancels) or not pawl.queue_unpack(p_shard, v_errors + v_cancels);
+    exit when not v_packs or isempty(v_errors) and isempty(v_cancels) or not pawl.queue_unpack(p_shard, v_errors + v_cancels, v_wholes, v_watches);
   end loop;
   -- A new statement: it sees the rows as they were when they were locked. A part of which all has ended now is of no other settlement any
   -- more, so it is removed without that. In their order, as all
