@@ -16,7 +16,7 @@ export interface NotifySwitchOptions {
 export class NotifySwitch {
   readonly #options: NotifySwitchOptions;
   #isOn = true;
-  /** The last write of `false`: two writes on two connections may be carried out in any order. */
+  /** The last write of `false`: two writes on two connections may be carried out in any order. For that reason no heartbeat has the flag. */
   #turnedOff: Promise<void> = Promise.resolve();
   #busySince: number | undefined;
 
@@ -41,7 +41,11 @@ export class NotifySwitch {
 
   turnOff(worker: number): void {
     this.#isOn = false;
-    this.#turnedOff = this.#options.write(worker, false).catch((error: unknown) => this.#options.onError(error));
+    this.#turnedOff = this.#options.write(worker, false).catch((error: unknown) => {
+      // The next poll that leaves work tries again.
+      this.#isOn = true;
+      this.#options.onError(error);
+    });
   }
 
   /** A poll has left nothing. @returns whether the worker may sleep: first the flag, committed; then one more poll; only then sleep */

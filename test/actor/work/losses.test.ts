@@ -320,7 +320,6 @@ test('a keeper whose workers are all about to register anew has nothing to say',
       asked += 1;
       return undefined;
     },
-    wantsNotify: false,
     lost() {},
     onError() {},
   };
@@ -342,7 +341,7 @@ test('a keeper removes history that is over, until there is none', async () => {
   await scene.query(`update pawl.actor_instance set finished_at = finished_at - interval '2 s'`);
   await scene.query(`update pawl.actor_transition set at = at - interval '2 s'`);
   const keeper = new Keeper(new PostgresActorStore(scene.engine), 1000, 0);
-  const kept = { workerId: undefined, wantsNotify: false, lost() {}, onError() {} };
+  const kept = { workerId: undefined, lost() {}, onError() {} };
   keeper.add(kept, { rescued() {}, suspected() {} });
   onTestFinished(() => keeper.remove(kept));
   await until('nothing is left', () =>

@@ -34,3 +34,23 @@ test('a worker that sleeps wants to be notified, however late it is written that
   await until('it polls once more', () => wakes === 1);
   expect(notify.noteIdle(1)).toBe(true);
 });
+
+test('a worker that stays busy says so again where that could not be written', async () => {
+  const writes: boolean[] = [];
+  const errors: unknown[] = [];
+  const notify = new NotifySwitch({
+    write: (_worker, isOn) => {
+      writes.push(isOn);
+      return writes.length === 1 ? Promise.reject(new Error('lost')) : Promise.resolve();
+    },
+    wake: () => {},
+    onError: (error) => errors.push(error),
+  });
+  await until(`it is busy for ${BUSY_MS} ms`, () => notify.mayTurnOff());
+  notify.turnOff(1);
+  await until('that has failed', () => errors.length === 1);
+  expect(notify.mayTurnOff()).toBe(true);
+  notify.turnOff(1);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect([writes, notify.isOn]).toEqual([[false, false], false]);
+});

@@ -165,3 +165,23 @@ test.each(['lease', 'transaction'] as const)(
     expect(stderr).not.toContain('goes on trying');
   },
 );
+
+test('a heartbeat that comes late leaves what a worker has said since: whether it wants to be notified', async () => {
+  const { engine } = await freshEngine();
+  const queue = createQueue(engine, 'late', { kinds: { work: {} } });
+  const worker = queue.work({ work: () => {} }, { lease: '1h' });
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  await worker.started;
+  const beat = statement(
+    'test.beat',
+    `select pawl.queue_beat(json_build_array(json_build_object('worker', w.id))) ->> 'alive' is not null as alive from pawl.queue_worker w`,
+  );
+  const wants = statement('test.wants', 'select wants_notify as wants from pawl.queue_worker');
+  for (const isOn of [false, true]) {
+    await engine.query(statement('test.set', `select pawl.queue_set_wants_notify(w.id, $1) from pawl.queue_worker w`), [
+      isOn,
+    ]);
+    expect(await engine.query(beat)).toEqual([{ alive: true }]);
+    expect(await engine.query(wants)).toEqual([{ wants: isOn }]);
+  }
+});

@@ -166,9 +166,7 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
 
   heartbeat(): Heartbeat | undefined {
     const worker = this.#registration.id;
-    return worker === undefined
-      ? undefined
-      : { worker, wantsNotify: true, holding: this.#notes.holding(), tells: this.tellsEnds };
+    return worker === undefined ? undefined : { worker, holding: this.#notes.holding(), tells: this.tellsEnds };
   }
 
   /**
