@@ -115,15 +115,16 @@ begin
   return v_held;
 end $$;
 
--- The heartbeat of a process: the ids that are still its own.
-create or replace function pawl.actor_beat(p_workers bigint[]) returns bigint[]
+-- The heartbeat of a process: the ids that are still its own. It turns notifications on, and never off: see queue_beat.
+create or replace function pawl.actor_beat(p_workers bigint[], p_wants boolean[]) returns bigint[]
 language plpgsql as $$
 declare
   v_alive bigint[];
 begin
   with renewed as (
-    update pawl.actor_worker w set beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease
-    where w.id = any (p_workers) returning w.id
+    update pawl.actor_worker w set
+      beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, wants_notify = w.wants_notify or b.wants
+    from unnest(p_workers, p_wants) b (id, wants) where w.id = b.id returning w.id
   )
   select array_agg(r.id) into v_alive from renewed r;
   return coalesce(v_alive, '{}');

@@ -259,6 +259,7 @@ export interface TakenPart {
 
 export interface Heartbeat {
   readonly worker: number;
+  readonly wantsNotify: boolean;
   readonly holding: readonly number[];
   /** Whether the program of this worker listens for ends of jobs. */
   readonly tells: boolean;

@@ -195,7 +195,7 @@ export const ACTOR_MOVES: readonly Move<ActorSide>[] = [
     name: 'beat of dispatchers',
     functions: ['actor_beat'],
     open: 'statement',
-    run: ({ one }, { worker }) => one('select pawl.actor_beat($1)', [[worker]]),
+    run: ({ one }, { worker }) => one('select pawl.actor_beat($1, $2)', [[worker], [true]]),
   },
   {
     name: 'offer of a dispatcher',

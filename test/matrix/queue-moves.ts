@@ -280,7 +280,8 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     name: 'beat',
     functions: ['queue_beat'],
     open: 'statement',
-    run: ({ one }, { worker }) => one('select pawl.queue_beat($1)', [JSON.stringify([{ worker, holding: [] }])]),
+    run: ({ one }, { worker }) =>
+      one('select pawl.queue_beat($1)', [JSON.stringify([{ worker, wantsNotify: true, holding: [] }])]),
   },
   {
     name: 'want to be notified',

@@ -97,7 +97,8 @@ begin
   end if;
 end $$;
 
--- The heartbeat of all workers of one process: [{worker, holding: [job], tells}]. A worker that is not among the
+-- The heartbeat of all workers of one process: [{worker, wantsNotify, holding: [job], tells}]. One that was sent while its worker was busy may
+-- come after the worker went to sleep: so a heartbeat turns notifications on, and never off. A worker that is not among the
 -- answered "alive" has lost its lease. "wary": those whose like was found dead a while ago.
 create or replace function pawl.queue_beat(p_beats json) returns json
 language plpgsql as $$
@@ -105,11 +106,11 @@ declare
   v_alive bigint[];
 begin
   with beat as (
-    select b.worker, coalesce(b.holding, '{}') as holding, coalesce(b.tells, false) as tells
-    from json_to_recordset(p_beats) b (worker bigint, holding bigint[], tells boolean)
+    select b.worker, coalesce(b."wantsNotify", false) as wants_notify, coalesce(b.holding, '{}') as holding, coalesce(b.tells, false) as tells
+    from json_to_recordset(p_beats) b (worker bigint, "wantsNotify" boolean, holding bigint[], tells boolean)
   ), renewed as (
     update pawl.queue_worker w set
-      beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, holding = b.holding, tells = b.tells
+      beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, wants_notify = w.wants_notify or b.wants_notify, holding = b.holding, tells = b.tells
     from beat b where w.id = b.worker and w.lost_at is null returning w.id
   )
   select array_agg(r.id) into v_alive from renewed r;

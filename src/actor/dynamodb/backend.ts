@@ -1,11 +1,11 @@
 import { NotSupported } from '../../base/errors.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
 import { now } from '../../base/time/clock.ts';
-import { type LeaseHolder, LeaseKeeper } from '../../base/work/lease-keeper.ts';
+import { LeaseKeeper } from '../../base/work/lease-keeper.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { ActorBackend } from '../backend.ts';
 import type { ActorDefinition } from '../definition.ts';
-import type { KeeperPort, RescueListener, TurnWriter } from '../work/ports.ts';
+import type { KeeperPort, LeaseHolder, RescueListener, TurnWriter } from '../work/ports.ts';
 import { DynamoActorOperator, dynamoOperator } from './operate/operator.ts';
 import { DynamoActorReader } from './operate/reader.ts';
 import { sweepPages } from './pages/sweep.ts';

@@ -124,7 +124,10 @@ values ($1, $2, $3, $4::double precision * interval '1 millisecond', clock_times
   $5::smallint[], $6::jsonb, $7)
 returning id::text`,
 );
-export const BEAT: Statement = statement('actor.beat', 'select pawl.actor_beat($1::bigint[])::text[] as alive');
+export const BEAT: Statement = statement(
+  'actor.beat',
+  'select pawl.actor_beat($1::bigint[], $2::boolean[])::text[] as alive',
+);
 export const WANTS: Statement = statement(
   'actor.wants',
   'update pawl.actor_worker set wants_notify = $2 where id = $1 and wants_notify <> $2',

@@ -265,8 +265,9 @@ export class PostgresActorStore {
   }
 
   /** All workers of a process in one statement. @returns those that are still alive */
-  async beat(workers: readonly number[], session: Session): Promise<number[]> {
-    const rows = await session.query<{ alive: string[] }>(sql.BEAT, [workers]);
+  async beat(workers: readonly { id: number; wants: boolean }[], session: Session): Promise<number[]> {
+    const values = [workers.map(({ id }) => id), workers.map(({ wants }) => wants)];
+    const rows = await session.query<{ alive: string[] }>(sql.BEAT, values);
     return only(rows).alive.map(Number);
   }
 

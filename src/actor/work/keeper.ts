@@ -1,9 +1,9 @@
 import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
-import { type LeaseHolder, LeaseKeeper } from '../../base/work/lease-keeper.ts';
+import { LeaseKeeper } from '../../base/work/lease-keeper.ts';
 import type { Session } from '../../engine/postgres/index.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
-import type { KeeperPort, RescueListener } from './ports.ts';
+import type { KeeperPort, LeaseHolder, RescueListener } from './ports.ts';
 
 interface HeartbeatAnswer {
   readonly alive: readonly number[];
@@ -76,7 +76,10 @@ export class Keeper implements KeeperPort {
     const session = await this.#store.engine.connectReserved();
     this.#session = session;
     try {
-      const alive = await this.#store.beat([...workers.keys()], session);
+      const alive = await this.#store.beat(
+        [...workers].map(([id, { wantsNotify }]) => ({ id, wants: wantsNotify })),
+        session,
+      );
       session.release();
       return { alive };
     } catch (error) {

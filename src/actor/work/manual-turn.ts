@@ -1,10 +1,9 @@
 import { Conflict, LeaseLost } from '../../base/errors.ts';
-import type { LeaseHolder } from '../../base/work/lease-keeper.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { ActorRecord } from '../record.ts';
 import type { ActorClaim } from '../store.ts';
 import type { TurnOwner } from '../turn/turn-requests.ts';
-import type { TurnWriter, WorkPorts } from './ports.ts';
+import type { LeaseHolder, TurnWriter, WorkPorts } from './ports.ts';
 import { startTurn } from './run/attempt.ts';
 import { asOrphaning, asRefused, type TurnResult } from './run/turn-result.ts';
 import { RowLocked } from './settler.ts';
@@ -94,6 +93,7 @@ async function commit(writer: TurnWriter, worker: number, finished: TurnResult):
 
 class ManualWorker implements LeaseHolder {
   readonly workerId: number;
+  readonly wantsNotify = false;
   lost!: (reason: LeaseLost) => void;
   /** Also when that was before its turn began. */
   readonly whenLost: Promise<LeaseLost> = new Promise((resolve) => {

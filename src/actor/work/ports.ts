@@ -1,6 +1,6 @@
 import type { HandoffSubscription } from '../../base/handoff/handoff.ts';
 import type { Logger } from '../../base/logger.ts';
-import type { LeaseHolder } from '../../base/work/lease-keeper.ts';
+import type { LeaseHolder as Holder } from '../../base/work/lease-keeper.ts';
 import type { HandoffHandlers, NewsHandlers } from '../postgres/listening.ts';
 import type { PostgresActorStore } from '../postgres/store.ts';
 import type { CommitAnswer } from '../store.ts';
@@ -41,6 +41,11 @@ export interface TurnStore
     address(): Promise<string>;
     isTransient(error: unknown): boolean;
   };
+}
+
+/** A worker, as its keeper sees it. */
+export interface LeaseHolder extends Holder {
+  readonly wantsNotify: boolean;
 }
 
 /** Learns what a rescue has found. */

@@ -8,9 +8,10 @@ import { ClaimLoop } from '../../base/work/claim-loop.ts';
 import type { ClaimSource, NextPoll } from '../../base/work/claim-source.ts';
 import { GRACE_MS } from '../../base/work/deadlines.ts';
 import { Drain } from '../../base/work/drain.ts';
-import { type LeaseHolder, UNREGISTERED } from '../../base/work/lease-keeper.ts';
+import { UNREGISTERED } from '../../base/work/lease-keeper.ts';
 import type { ActorClaim, ActorHandoff, ClaimAnswer, TurnCommit } from '../store.ts';
 import { HeldActors } from './held-actors.ts';
+import type { LeaseHolder } from './ports.ts';
 import { reportCommitted, reportFailed } from './report.ts';
 import { type RunningTurn, startTurn } from './run/attempt.ts';
 import { releasedTurn } from './run/ended-turn.ts';
@@ -92,6 +93,10 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   /** Why it can claim nothing just now. */
   get problem(): string | undefined {
     return this.#loop.problem ?? this.#parts.keeper.problem ?? (this.workerId === undefined ? UNREGISTERED : undefined);
+  }
+
+  get wantsNotify(): boolean {
+    return this.#loop.wantsNotify;
   }
 
   /** Starts to poll for actors that are due, at once and whenever something comes for one. */

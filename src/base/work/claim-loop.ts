@@ -85,6 +85,11 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     return this.#generation;
   }
 
+  /** Whether producers should notify this worker. */
+  get wantsNotify(): boolean {
+    return this.#notify.isOn;
+  }
+
   get isStopping(): boolean {
     return this.#stopping !== undefined;
   }

@@ -13,6 +13,9 @@ export const STOP_MS = 2_000;
 /** After this long without an idle poll, producers need not notify a worker. */
 export const BUSY_MS = 500;
 
+/** How often a worker that stays busy writes so again: the write may be lost, or a heartbeat that was sent before may come after it. */
+export const BUSY_AGAIN_MS = 5_000;
+
 /**
  * How long a worker waits for the answer to a statement of its own before it takes the connection for dead: half its lease, so
  * that what a lost answer left in between is back within one lease; milliseconds. At least what a busy server may take, at

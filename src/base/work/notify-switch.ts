@@ -1,4 +1,4 @@
-import { BUSY_MS } from './deadlines.ts';
+import { BUSY_AGAIN_MS, BUSY_MS } from './deadlines.ts';
 
 /** What a switch asks of the worker that it belongs to. */
 export interface NotifySwitchOptions {
@@ -11,13 +11,15 @@ export interface NotifySwitchOptions {
 
 /**
  * Says whether producers should notify a worker. Under load no worker needs to be woken, and NOTIFY is not free: it serialises
- * every commit that sends one.
+ * every commit that sends one. A worker that sleeps without notifications is slow, and one that is busy with them only costs more. So "on" is
+ * written after every "off" before it has been answered, and by each heartbeat that was sent while it is on; "off" is written again and again.
  */
 export class NotifySwitch {
   readonly #options: NotifySwitchOptions;
   #isOn = true;
-  /** The last write of `false`: two writes on two connections may be carried out in any order. For that reason no heartbeat has the flag. */
-  #turnedOff: Promise<void> = Promise.resolve();
+  /** The writes of `false`: two writes on two connections may be carried out in any order. */
+  #turnedOff: Promise<unknown> = Promise.resolve();
+  #turnedOffAt = -Infinity;
   #busySince: number | undefined;
 
   constructor(options: NotifySwitchOptions) {
@@ -31,21 +33,22 @@ export class NotifySwitch {
   /** The worker has a new id, whose flag is on. */
   reset(): void {
     this.#isOn = true;
+    this.#turnedOff = Promise.resolve();
   }
 
-  /** A poll has left work. @returns whether polls have done so for so long that no producer need notify */
+  /** A poll has left work. @returns whether polls have done so for so long that no producer need notify, and that is to be written */
   mayTurnOff(): boolean {
-    this.#busySince ??= performance.now();
-    return this.#isOn && performance.now() - this.#busySince > BUSY_MS;
+    const now = performance.now();
+    this.#busySince ??= now;
+    return now - this.#busySince > BUSY_MS && (this.#isOn || now - this.#turnedOffAt > BUSY_AGAIN_MS);
   }
 
   turnOff(worker: number): void {
     this.#isOn = false;
-    this.#turnedOff = this.#options.write(worker, false).catch((error: unknown) => {
-      // The next poll that leaves work tries again.
-      this.#isOn = true;
-      this.#options.onError(error);
-    });
+    this.#turnedOffAt = performance.now();
+    // Where it fails it may have been written: the flag counts as off, and is turned on before the worker sleeps.
+    const write = this.#options.write(worker, false).catch((error: unknown) => this.#options.onError(error));
+    this.#turnedOff = Promise.all([this.#turnedOff, write]);
   }
 
   /** A poll has left nothing. @returns whether the worker may sleep: first the flag, committed; then one more poll; only then sleep */

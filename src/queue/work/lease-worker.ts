@@ -98,8 +98,8 @@ export class LeaseWorker implements LeaseHolder, GroupMember {
   }
 
   heartbeat(): Heartbeat | undefined {
-    const { id } = this.#jobs.loop;
-    return id === undefined ? undefined : { worker: id, holding: [], tells: this.tellsEnds };
+    const { id, wantsNotify } = this.#jobs.loop;
+    return id === undefined ? undefined : { worker: id, wantsNotify, holding: [], tells: this.tellsEnds };
   }
 
   lost(reason: LeaseLost): void {

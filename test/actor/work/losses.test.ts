@@ -320,6 +320,7 @@ test('a keeper whose workers are all about to register anew has nothing to say',
       asked += 1;
       return undefined;
     },
+    wantsNotify: false,
     lost() {},
     onError() {},
   };
@@ -328,6 +329,21 @@ test('a keeper whose workers are all about to register anew has nothing to say',
   onTestFinished(() => keeper.remove(kept));
   await until('two heartbeats are over', () => asked >= 3);
   expect(beats.hits).toEqual([]);
+});
+
+test('a heartbeat turns the notifications of its worker on, and one that comes late does not turn them off', async () => {
+  const scene = await openScene([make((a) => a.done())]);
+  await scene.run({ lease: '1h' });
+  const beat = 'select pawl.actor_beat(array[w.id], array[$1::boolean]) = array[w.id] from pawl.actor_worker w';
+  for (const [before, said, after] of [
+    [false, false, false],
+    [false, true, true],
+    [true, false, true],
+  ]) {
+    await scene.query('update pawl.actor_worker set wants_notify = $1', [before]);
+    expect(await scene.one(beat, [said])).toBe(true);
+    expect(await scene.one('select wants_notify from pawl.actor_worker'), `${before}, ${said}`).toBe(after);
+  }
 });
 
 test('a keeper removes history that is over, until there is none', async () => {
@@ -341,7 +357,7 @@ test('a keeper removes history that is over, until there is none', async () => {
   await scene.query(`update pawl.actor_instance set finished_at = finished_at - interval '2 s'`);
   await scene.query(`update pawl.actor_transition set at = at - interval '2 s'`);
   const keeper = new Keeper(new PostgresActorStore(scene.engine), 1000, 0);
-  const kept = { workerId: undefined, lost() {}, onError() {} };
+  const kept = { workerId: undefined, wantsNotify: false, lost() {}, onError() {} };
   keeper.add(kept, { rescued() {}, suspected() {} });
   onTestFinished(() => keeper.remove(kept));
   await until('nothing is left', () =>

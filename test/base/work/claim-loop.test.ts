@@ -164,4 +164,5 @@ test('a worker that has been busy for long asks for no notifications, and asks f
   numbers.left = [];
   await idle.next();
   expect(numbers.wishes).toEqual([false, true]);
+  expect(numbers.loop.wantsNotify).toBe(true);
 });

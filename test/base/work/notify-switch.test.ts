@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest';
-import { BUSY_MS } from '../../../src/base/work/deadlines.ts';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { BUSY_AGAIN_MS, BUSY_MS } from '../../../src/base/work/deadlines.ts';
 import { NotifySwitch } from '../../../src/base/work/notify-switch.ts';
 import { type Gate, gate } from '../../queue/contract/fixture.ts';
 import { until } from '../../support/eventually.ts';
@@ -35,22 +35,39 @@ test('a worker that sleeps wants to be notified, however late it is written that
   expect(notify.noteIdle(1)).toBe(true);
 });
 
-test('a worker that stays busy says so again where that could not be written', async () => {
+test('a worker whose write of "busy" has failed, and may have been carried out, turns notifications on before it sleeps', async () => {
   const writes: boolean[] = [];
   const errors: unknown[] = [];
+  let wakes = 0;
   const notify = new NotifySwitch({
     write: (_worker, isOn) => {
       writes.push(isOn);
-      return writes.length === 1 ? Promise.reject(new Error('lost')) : Promise.resolve();
+      return isOn ? Promise.resolve() : Promise.reject(new Error('no answer'));
     },
-    wake: () => {},
+    wake: () => void (wakes += 1),
     onError: (error) => errors.push(error),
   });
   await until(`it is busy for ${BUSY_MS} ms`, () => notify.mayTurnOff());
   notify.turnOff(1);
   await until('that has failed', () => errors.length === 1);
-  expect(notify.mayTurnOff()).toBe(true);
-  notify.turnOff(1);
-  await new Promise((resolve) => setImmediate(resolve));
-  expect([writes, notify.isOn]).toEqual([[false, false], false]);
+  expect(notify.noteIdle(1)).toBe(false);
+  await until('it polls once more', () => wakes === 1);
+  expect(writes).toEqual([false, true]);
+  expect(notify.noteIdle(1)).toBe(true);
+});
+
+test('a worker that stays busy says so again and again', () => {
+  const clock = vi.spyOn(performance, 'now');
+  onTestFinished(() => clock.mockRestore());
+  const writes: boolean[] = [];
+  const notify = new NotifySwitch({
+    write: (_worker, isOn) => Promise.resolve(void writes.push(isOn)),
+    wake: () => {},
+    onError: (error) => expect.fail(String(error)),
+  });
+  for (let ms = 0; ms <= BUSY_MS + 2 * BUSY_AGAIN_MS; ms += 100) {
+    clock.mockReturnValue(ms);
+    if (notify.mayTurnOff()) notify.turnOff(1);
+  }
+  expect(writes).toEqual([false, false]);
 });

@@ -166,7 +166,7 @@ test.each(['lease', 'transaction'] as const)(
   },
 );
 
-test('a heartbeat that comes late leaves what a worker has said since: whether it wants to be notified', async () => {
+test('a heartbeat turns the notifications of its worker on, and one that comes late does not turn them off', async () => {
   const { engine } = await freshEngine();
   const queue = createQueue(engine, 'late', { kinds: { work: {} } });
   const worker = queue.work({ work: () => {} }, { lease: '1h' });
@@ -174,14 +174,19 @@ test('a heartbeat that comes late leaves what a worker has said since: whether i
   await worker.started;
   const beat = statement(
     'test.beat',
-    `select pawl.queue_beat(json_build_array(json_build_object('worker', w.id))) ->> 'alive' is not null as alive from pawl.queue_worker w`,
+    `select pawl.queue_beat(json_build_array(json_build_object('worker', w.id, 'wantsNotify', $1::boolean))) ->> 'alive' is not null as alive
+    from pawl.queue_worker w`,
   );
+  const set = statement('test.set', `select pawl.queue_set_wants_notify(w.id, $1) from pawl.queue_worker w`);
   const wants = statement('test.wants', 'select wants_notify as wants from pawl.queue_worker');
-  for (const isOn of [false, true]) {
-    await engine.query(statement('test.set', `select pawl.queue_set_wants_notify(w.id, $1) from pawl.queue_worker w`), [
-      isOn,
-    ]);
-    expect(await engine.query(beat)).toEqual([{ alive: true }]);
-    expect(await engine.query(wants)).toEqual([{ wants: isOn }]);
+  for (const [before, said, after] of [
+    [false, false, false],
+    [false, null, false],
+    [false, true, true],
+    [true, false, true],
+  ]) {
+    await engine.query(set, [before]);
+    expect(await engine.query(beat, [said])).toEqual([{ alive: true }]);
+    expect(await engine.query(wants), `${before}, ${said}`).toEqual([{ wants: after }]);
   }
 });

@@ -166,7 +166,9 @@ export class TransactionWorker implements UnitOwner, LeaseHolder {
 
   heartbeat(): Heartbeat | undefined {
     const worker = this.#registration.id;
-    return worker === undefined ? undefined : { worker, holding: this.#notes.holding(), tells: this.tellsEnds };
+    return worker === undefined
+      ? undefined
+      : { worker, wantsNotify: true, holding: this.#notes.holding(), tells: this.tellsEnds };
   }
 
   /**
