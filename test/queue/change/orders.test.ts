@@ -1,33 +1,19 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { beforeAll, expect, test } from 'vitest';
 import { type Actor, interleave, interleavings, makePatient } from '../interleaving.ts';
 import { breaches } from '../invariants.ts';
-import { type QueueRow, SqlSession } from '../sql-session.ts';
+import { sessionsOfFile } from '../sessions.ts';
+import type { QueueRow, SqlSession } from '../sql-session.ts';
 
-let database: FreshDatabase;
-let sessions: SqlSession[];
+const at = sessionsOfFile(4);
 let queue: QueueRow;
 let worker: number;
 
 beforeAll(async () => {
-  database = await freshDatabase();
-  sessions = await Promise.all(Array.from({ length: 4 }, () => SqlSession.open(database.url)));
   await makePatient(at(0).client);
   const rule = { by: 'key', while: 'waiting', replace: true };
   queue = await at(0).register('orders', [{ name: 'newest', rule }, { name: 'plain' }]);
   worker = await at(0).addWorker(queue.queue);
 });
-
-afterAll(async () => {
-  await Promise.all(sessions.map((session) => session.end()));
-  await database.drop();
-});
-
-function at(nth: number): SqlSession {
-  const session = sessions[nth];
-  if (session === undefined) throw new Error(`there is no session ${nth}`);
-  return session;
-}
 
 async function enqueue(session: SqlSession, kind: string, payload: string): Promise<string> {
   const request = JSON.stringify({ queue: 'orders', kind, payload, key: 'k' });

@@ -1,32 +1,19 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { freshDatabase } from '../../support/database.ts';
+import { beforeEach, expect, test } from 'vitest';
 import { eventually, until } from '../../support/eventually.ts';
 import { breaches } from '../invariants.ts';
-import { type ClaimedJob, type QueueRow, SqlSession } from '../sql-session.ts';
+import { sessionsOfFile } from '../sessions.ts';
+import type { ClaimedJob, QueueRow, SqlSession } from '../sql-session.ts';
 
-let sessions: SqlSession[];
+const at = sessionsOfFile(4);
 let queue: QueueRow;
 let worker: number;
 let nth = 0;
-
-beforeAll(async () => {
-  const { url } = await freshDatabase();
-  sessions = await Promise.all(Array.from({ length: 4 }, () => SqlSession.open(url)));
-});
 
 beforeEach(async () => {
   nth += 1;
   queue = await at(0).register(`circles ${nth}`, [{ name: 'job', attempts: 1 }]);
   worker = await at(0).addWorker(queue.queue);
 });
-
-afterAll(() => Promise.all(sessions.map((session) => session.end())));
-
-function at(index: number): SqlSession {
-  const session = sessions[index];
-  if (session === undefined) throw new Error(`there is no session ${index}`);
-  return session;
-}
 
 async function enqueue(more: object = {}): Promise<string> {
   const request = { queue: `circles ${nth}`, kind: 'job', afterError: 'run', ...more };

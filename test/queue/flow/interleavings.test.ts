@@ -1,31 +1,21 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { plantSql } from '../../faults/plants/plant.ts';
-import { freshDatabase } from '../../support/database.ts';
 import { some } from '../../support/long.ts';
 import { type Actor, interleave, interleavings } from '../interleaving.ts';
 import { breaches } from '../invariants.ts';
-import { type ClaimedJob, type QueueRow, SqlSession } from '../sql-session.ts';
+import { sessionsOfFile } from '../sessions.ts';
+import type { ClaimedJob, QueueRow, SqlSession } from '../sql-session.ts';
 
-let sessions: SqlSession[];
+const at = sessionsOfFile(4);
 let queue: QueueRow;
 let workers: [number, number];
 let schema: number;
 
 beforeAll(async () => {
-  const { url } = await freshDatabase();
-  sessions = await Promise.all(Array.from({ length: 4 }, () => SqlSession.open(url)));
   queue = await at(0).register('members', [{ name: 'job', attempts: 1 }, { name: 'called' }]);
   workers = [await at(0).addWorker(queue.queue), await at(0).addWorker(queue.queue)];
   schema = Number(await at(0).one(`select 'pawl'::regnamespace::oid::bigint`));
 });
-
-afterAll(() => Promise.all(sessions.map((session) => session.end())));
-
-function at(nth: number): SqlSession {
-  const session = sessions[nth];
-  if (session === undefined) throw new Error(`there is no session ${nth}`);
-  return session;
-}
 
 /** How a member ends: its first transaction may be rolled back, as when its process is killed before the commit. */
 interface Ending {

@@ -1,33 +1,23 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { plantSql } from '../../faults/plants/plant.ts';
-import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { some } from '../../support/long.ts';
 import { interleave, interleavings, makePatient } from '../interleaving.ts';
 import { breaches } from '../invariants.ts';
-import { type ClaimedJob, type QueueRow, SqlSession } from '../sql-session.ts';
+import { sessionsOfFile } from '../sessions.ts';
+import type { ClaimedJob, QueueRow, SqlSession } from '../sql-session.ts';
 
 const CHILDREN = 5;
 
-let sessions: SqlSession[];
+const at = sessionsOfFile(3);
 let queue: QueueRow;
 let worker: number;
 
 beforeAll(async () => {
-  const { url } = await freshDatabase();
-  sessions = await Promise.all(Array.from({ length: 3 }, () => SqlSession.open(url)));
   await makePatient(at(0).client);
   queue = await at(0).register('children', [{ name: 'job', attempts: 1 }]);
   worker = await at(0).addWorker(queue.queue);
 });
-
-afterAll(() => Promise.all(sessions.map((session) => session.end())));
-
-function at(nth: number): SqlSession {
-  const session = sessions[nth];
-  if (session === undefined) throw new Error(`there is no session ${nth}`);
-  return session;
-}
 
 /** A claimed parent, and children in one run that come after it: by one watch, or by one for each, in a pack. */
 async function setStage(afterError: string, packed: boolean): Promise<{ parent: ClaimedJob; children: number[] }> {

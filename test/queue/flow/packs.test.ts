@@ -1,11 +1,11 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { freshDatabase } from '../../support/database.ts';
+import { beforeEach, expect, test } from 'vitest';
 import { eventually } from '../../support/eventually.ts';
 import { some } from '../../support/long.ts';
 import { Draw } from '../../support/random.ts';
 import { type Actor, interleave, interleavings } from '../interleaving.ts';
 import { breaches } from '../invariants.ts';
-import { type ClaimedJob, type QueueRow, SqlSession } from '../sql-session.ts';
+import { sessionsOfFile } from '../sessions.ts';
+import type { ClaimedJob, QueueRow, SqlSession } from '../sql-session.ts';
 
 type Policy = 'run' | 'error' | 'cancel';
 
@@ -16,30 +16,17 @@ interface Child {
   readonly key?: string;
 }
 
-let sessions: SqlSession[];
+const at = sessionsOfFile(3);
 let queue: QueueRow;
 let name = '';
 let nth = 0;
 let worker: number;
-
-beforeAll(async () => {
-  const { url } = await freshDatabase();
-  sessions = await Promise.all(Array.from({ length: 3 }, () => SqlSession.open(url)));
-});
 
 beforeEach(async () => {
   name = `packs ${(nth += 1)}`;
   queue = await at(0).register(name, [{ name: 'job', attempts: 1 }]);
   worker = await at(0).addWorker(queue.queue);
 });
-
-afterAll(() => Promise.all(sessions.map((session) => session.end())));
-
-function at(index: number): SqlSession {
-  const session = sessions[index];
-  if (session === undefined) throw new Error(`there is no session ${index}`);
-  return session;
-}
 
 /** A flow of so many parents, each of which is claimed by itself, and of children that are a watch each. The first `before` parents are of another bucket. */
 async function setStage(
