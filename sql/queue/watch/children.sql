@@ -2,6 +2,13 @@
 -- runs. Those of a run are of one watch, or of the watches of one pack, so two settlements want one run only if one of the two has
 -- waited for the other before, or what they come after has failed.
 
+-- The jobs that come after others by these watches, by shard, in the order in which shards are dealt with.
+create or replace function pawl.queue_children_of(p_watches bigint[]) returns table (shard smallint, ids int8multirange)
+language sql stable /* planner: loop */ as $$
+  select c.shard, range_agg(int8range(c.first, c.first + c.n))
+  from unnest(p_watches) w (id) cross join lateral (select c.* from pawl.queue_child c where c.watch = w.id offset 0) c group by c.shard order by c.shard
+$$;
+
 -- These watches are over without anything that keeps their jobs from running: they may run. Answers their queues.
 create or replace function pawl.queue_free(p_watches bigint[]) returns smallint[]
 language plpgsql /* planner: loop */ as $$
@@ -9,10 +16,7 @@ declare
   v_queues smallint[] := '{}';
   v_set record;
 begin
-  for v_set in
-    select c.shard, range_agg(int8range(c.first, c.first + c.n)) as ids
-    from unnest(p_watches) w (id) cross join lateral (select c.* from pawl.queue_child c where c.watch = w.id offset 0) c group by c.shard order by c.shard
-  loop
+  for v_set in select c.shard, c.ids from pawl.queue_children_of(p_watches) c loop
     v_queues := v_queues || pawl.queue_free_jobs(v_set.shard, v_set.ids, p_watches);
   end loop;
   return v_queues;
@@ -109,10 +113,7 @@ declare
   v_heads json;
 begin
   passed := false;
-  for v_set in
-    select c.shard, range_agg(int8range(c.first, c.first + c.n)) as ids
-    from unnest(p_watches) w (id) cross join lateral (select c.* from pawl.queue_child c where c.watch = w.id offset 0) c group by c.shard order by c.shard
-  loop
+  for v_set in select c.shard, c.ids from pawl.queue_children_of(p_watches) c loop
     v_some := pawl.queue_take_children(v_set.shard, v_set.ids);
     v_taken := v_taken || v_some.taken;
     passed := passed or v_some.passed;
