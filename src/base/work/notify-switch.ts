@@ -11,8 +11,9 @@ export interface NotifySwitchOptions {
 
 /**
  * Says whether producers should notify a worker. Under load no worker needs to be woken, and NOTIFY is not free: it serialises
- * every commit that sends one. A worker that sleeps without notifications is slow, and one that is busy with them only costs more. So "on" is
- * written after every "off" before it has been answered, and by each heartbeat that was sent while it is on; "off" is written again and again.
+ * every commit that sends one. A worker that sleeps without notifications begins its jobs late; one that is busy with them only costs
+ * more. So "on" is written once each "off" before it has been answered, and again by the heartbeats that are sent while it is on. "Off" is
+ * written by the switch alone, again every few seconds.
  */
 export class NotifySwitch {
   readonly #options: NotifySwitchOptions;
