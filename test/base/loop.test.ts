@@ -64,9 +64,9 @@ describe('turns', () => {
   test('turns that never wait for anything leave the rest of the process alive', async () => {
     let turns = 0;
     const loop = startLoop({ name: 'busy', run: async () => (turns++, 'again'), onError: () => {} });
-    expect(await sleep(5)).toBe(true);
+    // The first sleep may be over before the second turn.
+    while (turns <= 1) expect(await sleep(5)).toBe(true);
     await loop.stop();
-    expect(turns).toBeGreaterThan(1);
   });
 
   test('the loop rests as long as the turn said', async () => {
