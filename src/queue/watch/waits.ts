@@ -34,7 +34,7 @@ interface Caller {
  * committed as a rule. Later ones are for lost notifications; workers poll every two seconds, too.
  */
 const POLL_MS = { first: 20, last: 2000, factor: 5 } as const;
-/** How long what a dead process has left stays. */
+/** How long what a dead process has left stays. Waits that need no statement of their own renew it when a third is over. */
 const LEASE_MS = 60_000;
 /** The most jobs of one poll. */
 const AT_ONCE = 1000;
@@ -59,6 +59,8 @@ export class JobWaits {
   #subscription: Promise<Subscription> | undefined;
   #loop: Loop | undefined;
   #idleSinceMs = 0;
+  /** When a statement last renewed the lease of the channel, by the monotonic clock. */
+  #renewedMs = -Infinity;
   /** The database has a watch for the channel, and this process listens to it. */
   #isOpen = false;
   /** Calls that enqueue a job and wait for it, and the ends of jobs that none of them has named yet. */
@@ -143,7 +145,7 @@ export class JobWaits {
     if (wait.isAdded) this.#dropped.add(id);
   }
 
-  /** Registers new waits, drops those that are over, polls those that are due. One round trip. */
+  /** Registers new waits, drops those that are over, polls those that are due. One round trip, and none if there are no such waits. */
   async #turn(): Promise<number | 'again'> {
     if (this.#waits.size === 0 && this.#dropped.size === 0) return this.#idle();
     this.#idleSinceMs = 0;
@@ -169,6 +171,8 @@ export class JobWaits {
       else if (wait.dueMs <= nowMs) polled.push(id);
     }
     const dropped = [...this.#dropped];
+    // Waits that were written together with their jobs need none: it would compete with the settlement that ends them.
+    if (added.length + polled.length + dropped.length === 0 && nowMs - this.#renewedMs < LEASE_MS / 3) return;
     // Before the answer: who joins meanwhile wants to be added again.
     this.#mark(added, true);
     const asked = this.#store.wait(this.#channel, { added, polled, dropped, leaseMs: LEASE_MS });
@@ -177,6 +181,7 @@ export class JobWaits {
       throw error;
     });
     this.#isOpen = this.#subscription !== undefined;
+    this.#renewedMs = nowMs;
     for (const id of dropped) this.#dropped.delete(id);
     this.#postpone([...added, ...polled]);
     for (const job of answer) this.#read(job);
@@ -252,6 +257,7 @@ export class JobWaits {
     if (nowMs - this.#idleSinceMs < LINGER_MS / 2 || this.#runs > 0) return LINGER_MS;
     const subscription = this.#subscription;
     this.#isOpen = false;
+    this.#renewedMs = -Infinity;
     this.#subscription = undefined;
     if (subscription === undefined) return Infinity;
     try {

@@ -88,13 +88,17 @@ test("under hold 'transaction' the statement that records the end of a job repor
   expect(await wait).toBeNull();
 });
 
-test('a run that follows another one waits from its enqueue on, and asks for nothing', async () => {
+test('a run that follows another one waits from its enqueue on, and asks for nothing, however long its job takes', async () => {
   const queue = newQueue();
   const asked = async (): Promise<unknown> =>
     engine.query(statement('test.lease', `select expires_at from pawl.queue_watch where sort = 'process'`));
   await withWorker(
     queue,
-    (unit) => unit.payload,
+    async (unit) => {
+      // A statement of the caller that waits would be answered before these are.
+      for (let looks = 0; looks < 20; looks += 1) await asked();
+      return unit.payload;
+    },
     // A producer whose search for a worker was slow twice in a row, as on a busy server, waits as any other wait does for ten seconds: each
     // of these runs has one of its own.
     () =>
