@@ -66,7 +66,7 @@ create or replace function pawl.queue_ended_step(
 )
 language plpgsql /* planner: loop */ as $$
 declare
-  v_wholes tid[];
+  v_wholes tid[]; v_waits boolean;
   v_buckets bigint[]; v_watches bigint[]; v_firsts bigint[];
   v_packs boolean; v_asked int;
   v_errors int8multirange; v_cancels int8multirange;
@@ -81,16 +81,20 @@ begin
   loop
     select array_agg(h.tid order by h.bucket, h.watch, h.first) filter (where h.is_whole),
       array_agg(h.bucket) filter (where not h.is_whole), array_agg(h.watch) filter (where not h.is_whole), array_agg(h.first) filter (where not h.is_whole),
-      bool_or(h.is_pack)
-    into v_wholes, v_buckets, v_watches, v_firsts, v_packs
+      bool_or(h.is_pack), bool_and(h.is_wait)
+    into v_wholes, v_buckets, v_watches, v_firsts, v_packs, v_waits
     from (
       select distinct b.bucket from unnest(p_ended) s (span)
       cross join lateral generate_series(lower(s.span) / 256, (upper(s.span) - 1) / 256) b (bucket)
     ) b
     cross join lateral (
-      select w.ctid as tid, w.bucket, w.watch, w.first, w.outstanding <@ p_ended as is_whole, w.ns is not null as is_pack from pawl.queue_watch_part w
+      select w.ctid as tid, w.bucket, w.watch, w.first, w.outstanding <@ p_ended as is_whole, w.ns is not null as is_pack,
+        w.parts is null and w.members is null and w.ns is null as is_wait from pawl.queue_watch_part w
       where w.shard = p_shard and w.bucket = b.bucket and w.outstanding && p_ended offset 0) h;
     if v_wholes is null and v_watches is null then
+      return;
+    elsif v_waits and v_watches is null then
+      perform pawl.queue_tell_whole(p_shard, p_ended, v_wholes);
       return;
     elsif v_watches is not null then
       perform from (
@@ -105,14 +109,7 @@ begin
         end if;
       end if;
     end if;
-    select coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'error'), '{}'),
-      coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'cancelled'), '{}')
-    into v_errors, v_cancels
-    from unnest(p_ended) s (span) cross join lateral (
-      select d.id, d.status from pawl.queue_dead d where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span)
-      union all
-      select w.id, case when w.errors > 0 then 'error' when w.cancels > 0 then 'cancelled' end from pawl.queue_watch w
-      where p_shard = -1 and w.id >= lower(s.span) and w.id < upper(s.span) offset 0) d;
+    select e.errors, e.cancels into v_errors, v_cancels from pawl.queue_ended_badly(p_shard, p_ended) e;
     exit when not v_packs or isempty(v_errors) and isempty(v_cancels) or not pawl.queue_unpack(p_shard, v_errors + v_cancels, v_wholes, v_watches);
   end loop;
   -- A new statement: it sees the rows as they were when they were locked. A part of which all has ended now is of no other settlement any
@@ -180,6 +177,36 @@ begin
   for v_set in select s.shard, s.ids from unnest(v_free_shards, v_free_sets) s (shard, ids) loop
     queues := queues || pawl.queue_free_jobs(v_set.shard, v_set.ids, v_free);
   end loop;
+end $$;
+
+-- Which of these jobs, or batches, have ended in error, and which as cancelled. In the caller's plan.
+create or replace function pawl.queue_ended_badly(p_shard smallint, p_ended int8multirange) returns table (errors int8multirange, cancels int8multirange)
+language sql stable as $$
+  select coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'error'), '{}'),
+    coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'cancelled'), '{}')
+  from unnest(p_ended) s (span) cross join lateral (
+    select d.id, d.status from pawl.queue_dead d where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span)
+    union all
+    select w.id, case when w.errors > 0 then 'error' when w.cancels > 0 then 'cancelled' end from pawl.queue_watch w
+    where p_shard = -1 and w.id >= lower(s.span) and w.id < upper(s.span) offset 0) d
+$$;
+
+-- All that is watched of these jobs is waited for by processes, as with run(): their parts go, and they are told. The statement of
+-- queue_ended_step does that, too, but it takes part in five tables: a settlement of one such job took 615 us then, and takes 335 (180
+-- where no process waits for it). With the settings of the caller.
+create or replace function pawl.queue_tell_whole(p_shard smallint, p_ended int8multirange, p_parts tid[]) returns void
+language plpgsql as $$
+declare
+  v_watches bigint[];
+  v_jobs bigint[];
+begin
+  with told as (
+    delete from pawl.queue_watch_part w using unnest(p_parts) u (tid) where w.ctid = u.tid and w.outstanding <@ p_ended returning w.watch, w.first
+  )
+  select array_agg(t.watch), array_agg(t.first) into v_watches, v_jobs from told t;
+  if v_watches is not null then
+    perform pawl.queue_tell(p_shard, v_watches, v_jobs);
+  end if;
 end $$;
 
 -- Parts of these watches are gone, with so many jobs in error and cancelled. A watch of which no part is left is over: one transaction
