@@ -3,7 +3,8 @@
 
 -- Claims up to p_limit jobs of one shard for p_lease_ms, under a new worker, or under p_worker, which has claimed for the same call and holds
 -- something yet: what is claimed by one call has one lease. Answers {worker, expiresAt: ms, kinds: {id: name}, answer: as
--- queue_claim does, hasLost: a lease is over, so that a rescue may bring more}; without a worker where nothing was claimed.
+-- queue_claim does, hasLost: a lease is over, or a job that is to be cancelled is no longer under the worker that it was under, so that the
+-- chores of workers may change what there is}; without a worker where nothing was claimed.
 create or replace function pawl.queue_pull(
   p_queue smallint, p_shard smallint, p_limit int, p_lease_ms double precision, p_host text, p_pid int, p_worker bigint default null
 ) returns json
@@ -11,7 +12,10 @@ language plpgsql /* planner: probe */ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_lease interval := p_lease_ms * interval '1 millisecond';
-  v_lost boolean := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.expires_at < v_now);
+  v_lost boolean := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.expires_at < v_now)
+    or exists (  -- a wish to cancel a job that was settled just then; as a rule the table is empty
+      select 1 from pawl.queue_cancel c cross join lateral (select j.queue from pawl.queue_job j where j.shard = c.shard and j.id = c.id offset 0) j
+      where j.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = c.worker));
   v_worker bigint;
   v_until timestamptz := v_now + v_lease;
   v_held bigint[] := '{}';
@@ -79,67 +83,86 @@ begin
   end if;
 end $$;
 
--- Settles a pulled unit: {shard, worker, claim, job, process, to: complete | retry | error | release, wait: ms, reason, error, isGuarded}.
--- A unit that is to be retried and has no attempt left ends in error. Answers {to}, or {guarded: true}: an open transaction guards it,
--- and nothing was written.
+-- Settles a pulled unit: {shard, worker, claim, job, process, to: complete | retry | error | release, wait: ms, reason, error, isGuarded, part}.
+-- A job that is to be retried and has no attempt left ends in error. One that somebody has cancelled does not run again: it ends as cancelled unless
+-- it is complete, and the others of its unit are given back. part: the number of the paused part that it is set aside for: where that
+-- was resumed meanwhile, no worker may live that brings it back, so it does not wait. Answers {to: the outcome, of several that of those that
+-- ended}, or {guarded: true}: an open transaction guards it, and nothing was written.
 create or replace function pawl.queue_settle_pulled(p_unit json, p_result json default null) returns json
 language plpgsql /* planner: probe */ as $$
 declare
   v_unit record;
   v_one record;
   v_key record;
+  v_wait double precision;
   v_to text;
   v_fail json;
   v_jobs json;
   v_answer json;
 begin
   select u.* into v_unit from json_to_record(p_unit) u (
-    shard smallint, worker bigint, claim bigint, job bigint, process uuid, "to" text, wait double precision, reason text, error text, "isGuarded" boolean);
-  select min(r.queue) as queue, max(r.attempt) as attempt,
-    range_agg(case when r.unit then r.ids else int8multirange(int8range(v_unit.job, v_unit.job + 1)) end) as ids,
-    json_agg(json_build_object('claim', r.id, 'ids', case when r.unit then r.ids else int8multirange(int8range(v_unit.job, v_unit.job + 1)) end,
-      'attempt', r.attempt)) as parts
-  into v_one from (
-    select p.queue, p.id, p.unit, p.attempt, p.ids from pawl.queue_pulled(p_unit) p) r;
-  select j.key, k.epoch, coalesce((j.options ->> 'attempts')::smallint, kd.attempts, d.attempts) as attempts into v_key from pawl.queue_job j
-  join pawl.queue_kind kd on kd.id = j.kind
-  join pawl.queue_definition d on d.id = j.queue
+    shard smallint, worker bigint, claim bigint, job bigint, process uuid, "to" text, wait double precision, reason text, error text, "isGuarded" boolean,
+    part int);
+  v_to := v_unit."to";
+  select min(r.queue) as queue, array_agg(i.id) as ids,
+    json_agg(json_build_object('claim', r.id, 'id', i.id, 'attempt', r.attempt)) as jobs
+  into v_one from pawl.queue_pulled(p_unit) r
+  cross join lateral unnest(case when r.unit then r.ids else int8multirange(int8range(v_unit.job, v_unit.job + 1)) end) s (span)
+  cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id);
+  select j.key, k.epoch into v_key from pawl.queue_job j
   left join pawl.queue_key k on k.shard = v_unit.shard and k.queue = v_one.queue and k.key = j.key and k.held
   where j.shard = v_unit.shard and j.id = v_unit.job;
-  v_to := v_unit."to";
+  v_wait := v_unit.wait;
+  if v_unit.part is not null then
+    perform from pawl.queue_definition d where d.id = v_one.queue and exists (
+      select from json_to_recordset(d.paused_parts) p (nth int) where p.nth = v_unit.part) for share;
+    v_wait := case when found then v_wait else 0 end;
+  end if;
   if v_to <> 'complete' then
-    select json_agg(json_build_object('claim', p.claim, 'ids', p.ids::text, 'wait', v_unit.wait, 'reason', coalesce(v_unit.reason, 'failed'), 'error', v_unit.error,
-      'to', case when v_to = 'retry' and p.attempt >= v_key.attempts then 'error' else v_to end))
-    into v_fail from json_to_recordset(v_one.parts) p (claim bigint, ids int8multirange, attempt smallint);
-    if v_to = 'retry' and v_one.attempt >= v_key.attempts then
-      v_to := 'error';
-    end if;
+    with job as materialized (
+      select o.claim, o.id, count(c.id) over () > 0 as is_broken,
+        case when c.id is not null then concat('job ', o.id, ' was cancelled', ': ' || c.reason) end as words,
+        case when c.id is not null then 'cancelled'
+          when count(c.id) over () > 0 then 'release'
+          when v_to = 'retry' and o.attempt >= coalesce((j.options ->> 'attempts')::smallint, kd.attempts, d.attempts) then 'error'
+          else v_to end as "to"
+      from json_to_recordset(v_one.jobs) o (claim bigint, id bigint, attempt smallint)
+      cross join lateral (select j.* from pawl.queue_job j where j.shard = v_unit.shard and j.id = o.id offset 0) j
+      join pawl.queue_kind kd on kd.id = j.kind
+      join pawl.queue_definition d on d.id = j.queue
+      left join pawl.queue_cancel c on c.shard = v_unit.shard and c.id = o.id and c.worker = v_unit.worker
+    )
+    select json_agg(json_build_object('claim', o.claim, 'ids', o.ids::text, 'to', o."to", 'wait', o.wait, 'reason', o.reason, 'error', o.error)),
+      case when bool_or(o."to" = 'error') then 'error' when bool_or(o."to" = 'cancelled') then 'cancelled' else v_to end
+    into v_fail, v_to from (
+      select j.claim, j."to", range_agg(int8range(j.id, j.id + 1)) as ids,
+        case when not j.is_broken then v_wait end as wait,
+        case when j."to" = 'cancelled' and j.is_broken then 'cancel' when j.is_broken then 'another job of its unit was cancelled'
+          else coalesce(v_unit.reason, 'failed') end as reason,
+        case when not j.is_broken then v_unit.error else min(j.words) end as error
+      from job j group by j.claim, j."to", j.is_broken, case when j.words is not null then j.id end) o;
   else
-    select json_agg(json_build_object('claim', p.claim, 'ids', p.ids)), json_agg(p.ids_of_claim)
-    into v_fail, v_jobs from (
-      select p.claim, array_agg(i.id) as ids, array_prepend(p.claim, array_agg(i.id)) as ids_of_claim
-      from json_to_recordset(v_one.parts) p (claim bigint, ids int8multirange) cross join lateral unnest(p.ids) s (span)
-      cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id) group by p.claim) p;
+    select json_agg(json_build_object('claim', p.claim, 'ids', p.ids)), json_agg(array_prepend(p.claim, p.ids)) into v_fail, v_jobs
+    from (select o.claim, array_agg(o.id) as ids from json_to_recordset(v_one.jobs) o (claim bigint, id bigint) group by o.claim) p;
   end if;
   v_answer := pawl.queue_settle(v_one.queue, v_unit.shard, v_unit.worker, '{}',
     case when v_to = 'complete' then v_fail end, case when v_to <> 'complete' then v_fail end, null,
     case when v_key.epoch is not null then array[v_key.key] end, case when v_key.epoch is not null then array[v_key.epoch] end, null,
     case when v_to = 'complete' and p_result is not null then json_build_array(json_build_array(p_result, v_jobs)) end,
-    case when v_unit."isGuarded" then array(
-      select i.id from unnest(v_one.ids) s (span) cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)) end)::json;
+    case when v_unit."isGuarded" then v_one.ids end)::json;
   if json_array_length(v_answer -> 'guarded') > 0 then
     return '{"guarded":true}';
   end if;
   if v_to <> 'release' then
-    perform pawl.queue_note_untold(v_unit.shard, array(
-      select i.id from unnest(v_one.ids) s (span) cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)));
+    perform pawl.queue_note_untold(v_unit.shard, v_one.ids);
   end if;
+  delete from pawl.queue_cancel c where c.shard = v_unit.shard and c.id = any (v_one.ids) and c.worker = v_unit.worker;
   delete from pawl.queue_worker w where w.id = v_unit.worker and not exists (select 1 from pawl.queue_running r where r.worker = w.id);
   perform pawl.queue_wake(v_one.queue);
   return json_build_object('to', v_to);
 end $$;
 
--- Renews the lease of what was claimed together with this unit. Answers {expiresAt: ms, cancel: why it is to be cancelled, or null}.
+-- Renews the lease of what was claimed together with this unit. Answers {expiresAt: ms, isCancelled: one of its jobs is to be cancelled, reason}.
 create or replace function pawl.queue_extend(p_unit json, p_lease_ms double precision) returns json
 language plpgsql as $$
 declare
@@ -154,6 +177,8 @@ begin
     raise exception 'the lease of job % ran out; stop working on it', p_unit ->> 'job' using errcode = 'PW004';
   end if;
   select c.reason into v_wish from pawl.queue_cancel c
-  where c.shard = (p_unit ->> 'shard')::smallint and c.id = (p_unit ->> 'job')::bigint and c.worker = v_worker;
+  join pawl.queue_running r on r.shard = c.shard and r.worker = v_worker and r.process_id = (p_unit ->> 'process')::uuid and r.ids @> c.id
+  where c.shard = (p_unit ->> 'shard')::smallint and c.worker = v_worker and (r.unit or c.id = (p_unit ->> 'job')::bigint)
+  order by c.id limit 1;
   return json_build_object('expiresAt', (extract(epoch from v_until) * 1000)::bigint, 'isCancelled', found, 'reason', v_wish.reason);
 end $$;

@@ -68,7 +68,7 @@ export type { ScheduleRun } from './postgres/operate/schedules.ts';
 export type { ChangedJob, ReleasedWorker } from './postgres/reader.ts';
 export type { PublishedJob, TopicRecord, TopicSubscription } from './postgres/topics.ts';
 export { ClaimedUnit } from './pull/claimed-unit.ts';
-export type { ClaimOptions, ExtendedLease, FailedTo, FailOptions } from './pull/pull.ts';
+export type { ClaimOptions, ExtendedLease, FailedTo, FailOptions, ReleasedTo } from './pull/pull.ts';
 export { Queue, type RunOptions } from './queue.ts';
 export { createTopic, type PublishOptions, Topic } from './topic/topic.ts';
 export { Batch, type BatchesOptions, type BatchProgress, type BatchRecord } from './watch/batch.ts';

@@ -29,8 +29,10 @@ begin
         null;  -- somebody else has them; they stay noted
       end;
     end if;
-    delete from pawl.queue_worker w where w.id = v_worker and w.holding = '{}' and not exists (select from pawl.queue_lanes(w.id));
-    update pawl.queue_worker w set lost_at = clock_timestamp() where w.id = v_worker and w.lost_at is null;
+    -- It stays while it has something yet, which an open transaction guards: clients that pull see by it that a rescue may bring more.
+    delete from pawl.queue_worker w where w.id = v_worker and w.holding = '{}' and not exists (select from pawl.queue_lanes(w.id))
+      and not exists (select 1 from pawl.queue_running r where r.worker = w.id);
+    update pawl.queue_worker w set lost_at = clock_timestamp(), wants_notify = false where w.id = v_worker and w.lost_at is null;
     v_died := v_died or v_fresh;
   end loop;
   if v_died then

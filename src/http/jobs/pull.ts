@@ -67,15 +67,13 @@ export const pullRoutes: readonly AnyRoute[] = [
     path: '/claims/release',
     id: 'releaseJob',
     tag: 'jobs',
-    summary: 'Gives a claimed unit back, uncharged: it is ready again at once. 409 lease_lost: as for complete.',
+    summary:
+      'Gives a claimed unit back, uncharged: it is ready again at once, or ends as cancelled where somebody has cancelled it. 409 lease_lost: as for complete.',
     permission: 'job:work',
     body: handle,
     answers: 'UnitSettled',
     isQuiet: true,
-    run: async ({ body, effects: { queues } }) => {
-      await queues.release(body.handle);
-      return { to: 'release' };
-    },
+    run: async ({ body, effects: { queues } }) => ({ to: await queues.release(body.handle) }),
   }),
   route({
     method: 'POST',

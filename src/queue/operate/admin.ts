@@ -11,7 +11,14 @@ import { PostgresQueueTopics, type TopicRecord } from '../postgres/topics.ts';
 import { PostgresQueueFlows } from '../postgres/watch/flows.ts';
 import { ClaimedUnit } from '../pull/claimed-unit.ts';
 import { PullOwner } from '../pull/owner.ts';
-import { type ClaimOptions, type ExtendedLease, type FailedTo, type FailOptions, Puller } from '../pull/pull.ts';
+import {
+  type ClaimOptions,
+  type ExtendedLease,
+  type FailedTo,
+  type FailOptions,
+  Puller,
+  type ReleasedTo,
+} from '../pull/pull.ts';
 import { type BatchesOptions, type BatchRecord, listBatches, readBatch } from '../watch/batch.ts';
 import {
   addFlow,
@@ -234,8 +241,8 @@ export class QueueAdmin extends ScheduleAdmin {
     return this.#puller.fail(handle, error, options, { isGuarded: true });
   }
 
-  /** Gives the unit of this handle back, uncharged. @throws LeaseLost, InvalidInput */
-  release(handle: string): Promise<void> {
+  /** Gives the unit of this handle back, uncharged. @returns the outcome @throws LeaseLost, InvalidInput */
+  release(handle: string): Promise<ReleasedTo> {
     return this.#puller.release(handle, true);
   }
 

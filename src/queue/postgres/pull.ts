@@ -2,27 +2,29 @@ import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 import type { ClaimAnswer } from '../store.ts';
 import { alone, only, type Runner } from './runner.ts';
 
-const QUEUE = statement(
-  'queue.pull_from',
-  'select d.id, d.shards from pawl.queue_definition d where d.id = pawl.queue_id($1::text)',
-);
+// The queue is looked up each time: its shards may change while a process of the HTTP API lives on.
 const PULL = statement(
   'queue.pull',
-  'select pawl.queue_pull($1::smallint, $2::smallint, $3::int, $4::float8, $5::text, $6::int, $7::bigint) as pulled',
+  `select d.id, d.shards, s.shard, pawl.queue_pull(d.id, s.shard, $3::int, $4::float8, $5::text, $6::int, $7::bigint) as pulled
+   from pawl.queue_definition d cross join lateral (select ($2::int % d.shards)::smallint as shard) s where d.id = pawl.queue_id($1::text)`,
 );
 const SETTLE = statement('queue.settle_pulled', 'select pawl.queue_settle_pulled($1::json, $2::json) as answer');
 const EXTEND = statement('queue.extend', 'select pawl.queue_extend($1::json, $2::float8) as answer');
 const RESCUE = statement('queue.rescue_for_pull', 'select r.jobs from pawl.queue_rescue($1::smallint) r');
+const SWEEP = statement('queue.sweep_for_pull', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
 
-/** What one statement has claimed. */
+/** What one statement has claimed, of which shard of how many. */
 export interface PullAnswer {
+  readonly id: number;
+  readonly shards: number;
+  readonly shard: number;
   readonly worker?: number;
   /** ms */
   readonly expiresAt?: number;
   /** The names of the queue's kinds, by id. */
   readonly kinds?: Readonly<Record<string, string>>;
   readonly answer?: ClaimAnswer;
-  /** A lease is over: a rescue may bring more. */
+  /** A lease is over, or a job that is to be cancelled came back: the chores may change what there is. */
   readonly hasLost: boolean;
 }
 
@@ -42,6 +44,8 @@ export interface PulledOutcome {
   readonly reason?: string | undefined;
   readonly error?: string | undefined;
   readonly isGuarded?: boolean | undefined;
+  /** The number of the paused part that it is set aside for. */
+  readonly part?: number | undefined;
 }
 
 export interface Extension {
@@ -53,38 +57,37 @@ export interface Extension {
 
 /** The statements of pull clients. One round trip each. */
 export class PostgresQueuePull {
-  readonly #engine: PostgresEngine;
   readonly #alone: Runner;
 
   constructor(engine: PostgresEngine) {
-    this.#engine = engine;
     this.#alone = alone(engine);
   }
 
   /** @throws NotFound */
-  async queue(name: string): Promise<{ readonly id: number; readonly shards: number }> {
-    const [row] = await this.#engine.query<{ id: number; shards: number }>(QUEUE, [name]);
-    return only(row);
-  }
-
   async pull(
-    queue: number,
+    queue: string,
     {
-      shard,
+      turn,
       limit,
       leaseMs,
       host,
       pid,
       worker,
-    }: Readonly<Record<'shard' | 'limit' | 'leaseMs' | 'pid', number>> & {
+    }: Readonly<Record<'turn' | 'limit' | 'leaseMs' | 'pid', number>> & {
+      /** It is the turn of this shard, counted from the first one again after the last. */
+      readonly turn: number;
       readonly host: string;
       /** That of earlier shards of the same call. */
       readonly worker: number | null;
     },
   ): Promise<PullAnswer> {
-    const values = [queue, shard, limit, leaseMs, host, pid, worker];
-    const [row] = await this.#alone.query<{ pulled: PullAnswer }>(PULL, values);
-    return only(row).pulled;
+    const values = [queue, turn, limit, leaseMs, host, pid, worker];
+    const [row] = await this.#alone.query<{ id: number; shards: number; shard: number; pulled: PullAnswer }>(
+      PULL,
+      values,
+    );
+    const { pulled, ...where } = only(row);
+    return { ...pulled, ...where };
   }
 
   /** @param result  JSON @returns undefined when an open transaction guards the unit: nothing was written @throws LeaseLost */
@@ -106,7 +109,9 @@ export class PostgresQueuePull {
     return only(row).answer;
   }
 
-  async rescue(queue: number): Promise<void> {
+  /** What workers do now and then: jobs of dead ones are given back, and those that are to be cancelled end. */
+  async doChores(queue: number): Promise<void> {
     await this.#alone.query(RESCUE, [queue]);
+    await this.#alone.query(SWEEP, [queue]);
   }
 }

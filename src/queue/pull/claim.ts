@@ -2,7 +2,7 @@ import { validate } from '../../base/options/schema.ts';
 import type { Definition } from '../definition.ts';
 import type { UnitOwner } from '../work/run/unit.ts';
 import { ClaimedUnit } from './claimed-unit.ts';
-import type { ClaimOptions, PulledUnit, Puller } from './pull.ts';
+import { type ClaimOptions, type PulledUnit, type Puller, whileHeld } from './pull.ts';
 
 /** Claims units of a queue that this program declares: with its schemas, back-off and limits. */
 export async function claimUnits(
@@ -23,10 +23,8 @@ export async function claimUnits(
 async function accept(puller: Puller, { kinds }: Definition, pulled: PulledUnit): Promise<ClaimedUnit | undefined> {
   const kind = kinds.get(pulled.unit.kind);
   if (kind === undefined) {
-    await puller.release(pulled.handle, false, {
-      reason: `no handler for kind "${pulled.unit.kind}"`,
-      wait: UNKNOWN_KIND_MS,
-    });
+    const reason = `no handler for kind "${pulled.unit.kind}"`;
+    await whileHeld(puller.release(pulled.handle, false, { reason, wait: UNKNOWN_KIND_MS }));
     return undefined;
   }
   const backoff = pulled.unit.job.own?.backoff ?? kind.backoff;
@@ -38,7 +36,7 @@ async function accept(puller: Puller, { kinds }: Definition, pulled: PulledUnit)
     }
     return new ClaimedUnit(pulled, puller, { backoff, maxBytes: kind.maxBytes });
   } catch (error) {
-    await puller.fail(pulled.handle, error, {}, { backoff });
+    await whileHeld(puller.fail(pulled.handle, error, {}, { backoff }));
     return undefined;
   }
 }

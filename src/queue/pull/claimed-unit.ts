@@ -4,7 +4,7 @@ import type { OpenTransaction } from '../../engine/postgres/index.ts';
 import type { ParentRecord } from '../job.ts';
 import type { Job } from '../work/run/claimed-job.ts';
 import type { Unit } from '../work/run/unit.ts';
-import type { ExtendedLease, FailedTo, FailOptions, PulledUnit, Puller } from './pull.ts';
+import type { ExtendedLease, FailedTo, FailOptions, PulledUnit, Puller, ReleasedTo } from './pull.ts';
 
 /**
  * One job that `claim()` gave, or all outstanding jobs of one key if the kind coalesces. It is yours until you settle it, by
@@ -92,7 +92,7 @@ export class ClaimedUnit<P = unknown> {
   /**
    * The attempt has failed: its jobs are tried again after the back-off of the queue, or after `retryIn`, unless this was the
    * last attempt. A `NoRetry` ends them in error at once; `snooze()`, `retryAfter()`, `cancelled()` and
-   * `discard()` mean what they mean in a handler. @returns the outcome
+   * `discard()` mean what they mean in a handler. One that somebody has cancelled ends as cancelled. @returns the outcome
    * @throws LeaseLost, InvalidInput, LockNotAvailable  as `complete`
    */
   fail(error: unknown, options: FailOptions = {}): Promise<FailedTo> {
@@ -103,8 +103,11 @@ export class ClaimedUnit<P = unknown> {
     });
   }
 
-  /** Gives its jobs back, uncharged: they are ready again at once. @throws LeaseLost, LockNotAvailable  as `complete` */
-  release(): Promise<void> {
+  /**
+   * Gives its jobs back, uncharged: they are ready again at once. One that somebody has cancelled ends as cancelled.
+   * @returns the outcome @throws LeaseLost, LockNotAvailable  as `complete`
+   */
+  release(): Promise<ReleasedTo> {
     return this.#puller.release(this.handle, this.#unit.isGuarded);
   }
 

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { describeThrown } from '../../base/error-text.ts';
-import { LockNotAvailable, NoRetry } from '../../base/errors.ts';
+import { LeaseLost, LockNotAvailable, NoRetry } from '../../base/errors.ts';
 import { bool, checkOptions, duration, integer, optional, text } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import { BACKOFF, type Backoff, delay } from '../../base/time/backoff.ts';
@@ -26,6 +26,9 @@ export interface ClaimOptions {
 /** The outcome of a unit that failed: tried again, in error, or what its verdict says. */
 export type FailedTo = 'retry' | 'error' | 'release' | 'cancelled';
 
+/** The outcome of a unit that was given back: ready again, or cancelled, where somebody had asked for that. */
+export type ReleasedTo = 'release' | 'cancelled';
+
 export interface FailOptions {
   /** How long to wait for the next attempt. Default: the back-off of the queue. */
   readonly retryIn?: Duration | undefined;
@@ -36,7 +39,7 @@ export interface FailOptions {
 /** The lease of a unit after it was extended. */
 export interface ExtendedLease {
   readonly expiresAt: Date;
-  /** True: somebody cancelled the job. Stop, and release or fail it: it then ends as cancelled. */
+  /** True: somebody cancelled the job, or one of the unit. Stop, and release or fail it: it then ends as cancelled. */
   readonly isCancelled: boolean;
   readonly reason: string | null;
 }
@@ -59,7 +62,6 @@ const extendShape = { lease: duration({ min: '1s', max: '24h', default: '30s' })
 /** Claims units by calls, and settles them by their handles, in whichever process. */
 export class Puller {
   readonly #store: PostgresQueuePull;
-  readonly #ids = new Map<string, { readonly id: number; readonly shards: number }>();
 
   constructor(engine: PostgresEngine) {
     this.#store = new PostgresQueuePull(engine);
@@ -73,7 +75,7 @@ export class Puller {
     const { units, id, hasLost } = await this.#claim(queue, options, owner);
     if (!hasLost) return units;
     // With no worker of this queue in sight, no other process gives back what dead clients have claimed.
-    await this.#store.rescue(id);
+    await this.#store.doChores(id);
     return units.length > 0 ? units : (await this.#claim(queue, options, owner)).units;
   }
 
@@ -83,17 +85,23 @@ export class Puller {
     owner: UnitOwner,
   ): Promise<{ readonly units: readonly PulledUnit[]; readonly id: number; readonly hasLost: boolean }> {
     const { limit, lease: leaseMs, client: host = hostname() } = checkOptions('claim', options, claimShape);
-    const { id, shards } = await this.#queue(queue);
-    const first = Math.floor(Math.random() * shards);
+    const first = Math.floor(Math.random() * MOST_SHARDS);
     const units: PulledUnit[] = [];
-    let hasLost = false;
+    let [id, shards, hasLost] = [0, 1, false];
     let earlier: number | null = null;
     for (let at = 0; at < shards && units.length < limit; at += 1) {
-      const shard = (first + at) % shards;
-      const request = { shard, limit: limit - units.length, leaseMs, host, pid: process.pid, worker: earlier };
-      const pulled = await this.#store.pull(id, request);
+      const request = {
+        turn: first + at,
+        limit: limit - units.length,
+        leaseMs,
+        host,
+        pid: process.pid,
+        worker: earlier,
+      };
+      const pulled = await this.#store.pull(queue, request);
+      ({ id, shards } = pulled);
       hasLost ||= pulled.hasLost;
-      const { worker, answer, kinds = {}, expiresAt = 0 } = pulled;
+      const { shard, worker, answer, kinds = {}, expiresAt = 0 } = pulled;
       if (worker === undefined || answer === undefined || countUnits(answer) === 0) continue;
       earlier = worker;
       let isPartlyPaused = false;
@@ -104,9 +112,10 @@ export class Puller {
         const part = answer.pausedParts && pausedPartOf(answer.pausedParts, unit);
         if (part !== undefined) {
           isPartlyPaused = true;
-          await this.release(one.handle, false, { reason: `paused: ${namePart(part)}`, wait: setAsideMs(part) });
+          const aside = { reason: `paused: ${namePart(part)}`, wait: setAsideMs(part), part: part.nth };
+          await whileHeld(this.release(one.handle, false, aside));
         } else if (unit.brokenBy === null) units.push(one);
-        else await this.fail(one.handle, new PredecessorFailed(unit.brokenBy), {});
+        else await whileHeld(this.fail(one.handle, new PredecessorFailed(unit.brokenBy), {}));
       }
       // Behind what was set aside there may be others.
       if (isPartlyPaused) at -= 1;
@@ -141,13 +150,14 @@ export class Puller {
     return to === 'complete' ? 'retry' : to;
   }
 
-  /** @throws LeaseLost, InvalidInput, LockNotAvailable */
+  /** @returns the outcome @throws LeaseLost, InvalidInput, LockNotAvailable */
   async release(
     handle: string,
     isGuarded: boolean,
-    { reason = 'released by its client', wait }: { readonly reason?: string; readonly wait?: number } = {},
-  ): Promise<void> {
-    await this.#settle(handle, { to: 'release', reason, wait, isGuarded });
+    how: { readonly reason?: string; readonly wait?: number; readonly part?: number } = {},
+  ): Promise<ReleasedTo> {
+    const to = await this.#settle(handle, { to: 'release', reason: 'released by its client', ...how, isGuarded });
+    return to === 'cancelled' ? to : 'release';
   }
 
   /** @throws LeaseLost, InvalidInput */
@@ -165,13 +175,19 @@ export class Puller {
       `job ${unit.job} cannot be settled now: a transaction that guards it is open; end that first, then settle the job`,
     );
   }
+}
 
-  async #queue(name: string): Promise<{ readonly id: number; readonly shards: number }> {
-    const found = this.#ids.get(name) ?? (await this.#store.queue(name));
-    this.#ids.set(name, found);
-    return found;
+/** Settles a unit that no caller gets; one that is somebody else's by now, as after a pause of this process, is no matter of its claim. */
+export async function whileHeld(settling: Promise<unknown>): Promise<void> {
+  try {
+    await settling;
+  } catch (error) {
+    if (!(error instanceof LeaseLost)) throw error;
   }
 }
+
+/** A number of shards is at most this. */
+const MOST_SHARDS = 256;
 
 /** No declaration is needed to claim: the database has made the units. */
 const NO_KINDS = { kinds: new Map() };

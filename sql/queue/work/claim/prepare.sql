@@ -131,7 +131,7 @@ end $$;
 create or replace function pawl.queue_require_worker(p_worker bigint) returns void
 language plpgsql as $$
 begin
-  perform 1 from pawl.queue_worker w where w.id = p_worker for key share;
+  perform 1 from pawl.queue_worker w where w.id = p_worker and w.lost_at is null for key share;
   if not found then
     raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
   end if;
