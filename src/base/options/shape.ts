@@ -1,4 +1,5 @@
 import { InvalidInput } from '../errors.ts';
+import { calledHere } from './elsewhere.ts';
 import { type OptionPath, refusal, show, subject } from './refusal.ts';
 import { suggest } from './suggest.ts';
 
@@ -61,9 +62,10 @@ function refuseUnknownKeys(value: Readonly<Record<string, unknown>>, shape: Shap
 
 function unknownKey(key: string, known: readonly string[], place: OptionPath): InvalidInput {
   const path = (name: string): string => within(place, name).field;
-  const near = suggest(key, known);
+  const here = calledHere(key, known);
+  const near = here === undefined ? suggest(key, known) : here;
   const all = known.length === 0 ? 'it takes none' : `accepted are ${known.map(path).join(', ')}`;
-  const advice = near === undefined ? all : `did you mean "${path(near)}"?`;
+  const advice = near === undefined || near === null ? all : `did you mean "${path(near)}"?`;
   const name = show(path(key));
   const where = place.what === undefined ? '' : ` for ${place.what}`;
   return new InvalidInput(`unknown option ${name}${where}; ${advice}`, { field: path(key) });

@@ -96,6 +96,15 @@ describe('checkOptions', () => {
     );
   });
 
+  test('an option that another library has is answered with what it is called here, and else with the list of all', () => {
+    const table = { attempts: integer({ default: 1 }), delay: duration({ default: 0 }), after: text({ default: '' }) };
+    expect(() => checkOptions('f', { startAfter: 1 }, table)).toThrow(
+      'unknown option "startAfter" for f; did you mean "delay"?',
+    );
+    expect(() => checkOptions('f', { retryLimit: 1 }, table)).toThrow('did you mean "attempts"?');
+    expect(() => checkOptions('f', { singletonKey: 1 }, table)).toThrow('accepted are attempts, delay, after');
+  });
+
   test('an unknown option that resembles none is refused with the list of all', () => {
     expect(() => checkOptions('f', { zzzzzz: 1 }, { a: bool({ default: true }), b: bool({ default: true }) })).toThrow(
       'unknown option "zzzzzz" for f; accepted are a, b',
