@@ -1,6 +1,7 @@
 import { Events } from '../base/events.ts';
 import { Lazy } from '../base/lazy.ts';
 import type { OpenTransaction, PostgresEngine } from '../engine/postgres/index.ts';
+import { inSnapshot } from './declare/unseen.ts';
 import type { Definition, Kinds, PayloadIn } from './definition.ts';
 import { type EnqueuedIds, type EnqueueOptions, type EnqueueResult, Producer } from './enqueue.ts';
 import { type Handlers, readHandlers } from './handlers.ts';
@@ -82,7 +83,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     payload: PayloadIn<K[N]>,
     options: EnqueueOptions = {},
   ): Promise<EnqueueResult> {
-    return this.#producer.one(kind, payload, options);
+    return inSnapshot(options.tx, this.#producer.one(kind, payload, options));
   }
 
   /**
@@ -106,7 +107,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     jobs: readonly NoInfer<J>[],
     options: { readonly tx?: OpenTransaction | undefined } = {},
   ): Promise<EnqueuedIds> {
-    return this.#producer.many(jobs, options);
+    return inSnapshot(options.tx, this.#producer.many(jobs, options));
   }
 
   /**
@@ -121,7 +122,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     nodes: readonly NoInfer<N>[],
     options: { readonly tx?: OpenTransaction | undefined } = {},
   ): Promise<Readonly<Record<string, string>>> {
-    return this.#flows.add(nodes, options);
+    return inSnapshot(options.tx, this.#flows.add(nodes, options));
   }
 
   /**
@@ -134,7 +135,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     callbacks?: NoInfer<C>,
     options: { readonly tx?: OpenTransaction | undefined } = {},
   ): Promise<Batch<JobOf<K>, BatchCallbacks<K>>> {
-    const id = await this.#flows.newBatch(undefined, callbacks ?? {}, options);
+    const id = await inSnapshot(options.tx, this.#flows.newBatch(undefined, callbacks ?? {}, options));
     return this.openBatch(id);
   }
 

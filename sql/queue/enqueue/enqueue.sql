@@ -60,11 +60,11 @@ begin
   perform pawl.queue_check_request(request, v_own);
   select * into v_queue from pawl.queue_definition where name = request ->> 'queue';
   if not found or (v_queue.removed_at is not null and pawl.queue_is_gone(v_queue)) then
-    raise exception 'queue "%" does not exist; create it with createQueue(…) and register() it first', request ->> 'queue' using errcode = 'PW002';
+    raise exception 'queue "%" does not exist%; create it with createQueue(…) and register() it first', request ->> 'queue', pawl.queue_snapshot() using errcode = 'PW002';
   end if;
   select * into v_kind from pawl.queue_kind where queue = v_queue.id and name = request ->> 'kind';
   if not found then
-    raise exception 'queue "%" has no kind "%"; it has %', v_queue.name, request ->> 'kind',
+    raise exception 'queue "%" has no kind "%"%; it has %', v_queue.name, request ->> 'kind', pawl.queue_snapshot(),
       (select string_agg('"' || name || '"', ', ' order by name) from pawl.queue_kind where queue = v_queue.id) using errcode = 'PW001', column = 'kind';
   end if;
   v_key := request ->> 'key';

@@ -247,6 +247,13 @@ language sql immutable strict as $$
   select sum(pg_catalog.upper(u.span) - pg_catalog.lower(u.span))::bigint from pg_catalog.unnest(p_ids) u (span)
 $$;
 
+-- Above read committed a transaction sees the queues of the moment when it began: a program that has registered one since then looks for
+-- these words (queue/declare/unseen.ts).
+create or replace function pawl.queue_snapshot() returns text
+language sql stable as $$
+  select case when current_setting('transaction_isolation') in ('repeatable read', 'serializable') then ' in the snapshot of this transaction' else '' end
+$$;
+
 -- The id of a queue. Raises PW002 when there is none of that name.
 create or replace function pawl.queue_id(p_name text) returns smallint
 language plpgsql stable as $$
@@ -255,7 +262,7 @@ declare
 begin
   select d.id into v_id from pawl.queue_definition d where d.name = p_name and (d.removed_at is null or not pawl.queue_is_gone(d));
   if not found then
-    raise exception 'queue "%" does not exist; there %', p_name, coalesce((
+    raise exception 'queue "%" does not exist%; there %', p_name, pawl.queue_snapshot(), coalesce((
       select 'are ' || string_agg('"' || x.name || '"', ', ') from (select d.name from pawl.queue_definition d where d.removed_at is null or not pawl.queue_is_gone(d) order by d.name limit 20) x),
       'is none yet: a queue is made known by its first enqueue, its first worker, or register()') using errcode = 'PW002';
   end if;

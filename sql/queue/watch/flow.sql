@@ -63,7 +63,7 @@ begin
   join pawl.queue_definition d on d.id = u.queue
   where not exists (select 1 from pawl.queue_kind k where k.queue = u.queue and k.name = u.kind) limit 1;
   if found then
-    raise exception 'queue "%" has no kind "%"', v_missing.name, v_missing.kind using errcode = 'PW002';
+    raise exception 'queue "%" has no kind "%"%', v_missing.name, v_missing.kind, pawl.queue_snapshot() using errcode = 'PW002';
   end if;
 end $$;
 
