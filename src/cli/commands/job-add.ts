@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
+import { show } from '../../base/options/refusal.ts';
 import { requireJson } from '../../base/storable.ts';
 import type { HandOptions, QueueRecord } from '../../queue/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
@@ -123,20 +124,23 @@ export function readPayload(given: string | undefined, file: string | undefined)
   }
   const text = file !== undefined || given === '-' ? readText(file) : given;
   if (text === undefined) return null;
-  const payload = parse(text);
+  const payload = parse(text, file ?? (given === '-' ? 'stdin' : undefined));
   requireJson(payload, 'the payload', 'payload');
   return payload;
 }
 
-function parse(text: string): unknown {
+/** @param from  where it came from; undefined: the command line */
+function parse(text: string, from: string | undefined): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new Failure(`the payload is no JSON: ${why}`, {
-      exit: EXIT.usage,
-      next: `put it in single quotes: '{"to":"ada"}'; a plain text is '"text"'`,
-    });
+    throw from === undefined
+      ? new Failure(`the payload is no JSON, but ${show(text)}: ${why}`, {
+          exit: EXIT.usage,
+          next: `put it in single quotes: '{"to":"ada"}'; a plain text is '"text"'`,
+        })
+      : new Failure(`${from} is no JSON: ${why}`, { exit: EXIT.usage, next: `correct ${from}` });
   }
 }
 
@@ -145,7 +149,10 @@ function readText(file: string | undefined): string {
     return readFileSync(file ?? process.stdin.fd, 'utf8');
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new Failure(`the payload cannot be read: ${why}`, { exit: EXIT.usage, next: 'check --file' });
+    throw new Failure(`${file ?? 'stdin'} cannot be read: ${why}`, {
+      exit: EXIT.usage,
+      next: 'check the name of the file',
+    });
   }
 }
 

@@ -92,7 +92,11 @@ test('add refuses what is no JSON, an unknown kind, and an unknown queue', async
   const { job } = await fixture();
   expect(await job(['add', 'emails', 'send', '{to:ada}'])).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining('no JSON'),
+    stderr: expect.stringContaining('the payload is no JSON, but "{to:ada}": '),
+  });
+  expect(await job(['add', 'emails', 'send', '--file', 'nowhere.json'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('nowhere.json cannot be read: ENOENT'),
   });
   expect((await job(['add', 'emails', 'sned', '{}'])).code).not.toBe(0);
   expect(await job(['add', 'nope', 'send', '{}'])).toMatchObject({ code: 4 });
