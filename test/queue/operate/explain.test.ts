@@ -215,7 +215,7 @@ test('a settled job says how it ended', async () => {
   await queue.drain();
   await worker.stop();
   expect((await queue.explain(bad.id)).reasons[0]?.text).toMatch(
-    /^ended in error since .*: Error: no such customer; retry/,
+    /^ended in error since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z: Error: no such customer; retry/,
   );
   expect((await queue.explain(good.id)).reasons[0]).toMatchObject({ code: 'complete' });
   expect((await queue.explain(gone.id)).reasons[0]?.text).toMatch(/^cancelled since .*: not needed$/);

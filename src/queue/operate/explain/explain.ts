@@ -138,7 +138,7 @@ function waits({ kind, min, max }: Backoff): string {
 }
 
 function whyNot(id: string, facts: Facts): Reason {
-  const at = facts.settledAt === null ? '' : ` since ${facts.settledAt}`;
+  const at = facts.settledAt === null ? '' : ` since ${shown(facts.settledAt)}`;
   switch (facts.status) {
     case 'in-progress': {
       const worker = facts.worker === null ? undefined : where(facts.worker);
@@ -146,7 +146,7 @@ function whyNot(id: string, facts: Facts): Reason {
       const by = worker === undefined ? 'a worker that is gone; it is given back within seconds' : worker;
       return {
         code: 'in_progress',
-        text: `in progress at ${by}, since ${facts.claimedAt}, attempt ${facts.attempt}`,
+        text: `in progress at ${by}, since ${facts.claimedAt === null ? 'a moment ago' : shown(facts.claimedAt)}, attempt ${facts.attempt}`,
         since,
         worker,
       };
@@ -162,6 +162,11 @@ function whyNot(id: string, facts: Facts): Reason {
     case 'new':
       return { code: 'complete', text: `job ${id} is complete${at}` };
   }
+}
+
+/** A time of the database, as people read it everywhere else: to the millisecond, in UTC. */
+function shown(at: string): string {
+  return new Date(at).toISOString();
 }
 
 function blocking(id: string, { isBlocker, key }: Facts): Reason[] {
@@ -204,7 +209,7 @@ function held({ isHeld, holder }: Facts): Reason[] {
 
 function lost(since: string | null | undefined): string | undefined {
   if (since === undefined || since === null) return undefined;
-  return `its process has sent no heartbeat since ${since}; workers of this queue end that transaction within seconds`;
+  return `its process has sent no heartbeat since ${shown(since)}; workers of this queue end that transaction within seconds`;
 }
 
 function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
@@ -213,7 +218,7 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
   const wait = Math.max(0, until.getTime() - new Date(now).getTime());
   // No statement runs at the very moment it is due: it becomes ready at the next poll.
   const isDue = wait === 0;
-  const when = `until ${runAt}, in ${formatDuration(roughly(wait))}`;
+  const when = `until ${shown(runAt)}, in ${formatDuration(roughly(wait))}`;
   if (attempt > 0 && failure !== null) {
     const begin = isDue ? DUE : `backing off ${when}`;
     const text = `${begin}, after attempt ${attempt} ${failure.reason}: ${firstLine(failure.error)}`;
@@ -222,7 +227,7 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
   // Only a worker that gives a job back for a while writes this reason.
   if (failure?.reason === 'snoozed') return [{ code: 'scheduled', text: `snoozed by its handler ${when}`, until }];
   if (failure?.reason.startsWith('no handler') === true) {
-    const text = `given back until ${runAt}: the worker that took it has ${failure.reason}; start one whose queue is declared with that kind`;
+    const text = `given back until ${shown(runAt)}: the worker that took it has ${failure.reason}; start one whose queue is declared with that kind`;
     return [{ code: 'no_handler', text, until }];
   }
   return [{ code: 'scheduled', text: isDue ? DUE : `scheduled for later: ${when}`, until }];
@@ -264,10 +269,10 @@ function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
   }
   const worker = before.host === undefined || before.pid === undefined ? undefined : `${before.host}:${before.pid}`;
   const doing = {
-    running: `is in progress${worker === undefined ? '' : ` at ${worker}`} since ${before.since ?? 'a moment ago'}`,
+    running: `is in progress${worker === undefined ? '' : ` at ${worker}`} since ${before.since === undefined ? 'a moment ago' : shown(before.since)}`,
     open: `runs in an open transaction${worker === undefined ? '' : ` at ${worker}`}${before.lostSince ? `; ${lost(before.lostSince)}` : ''}`,
     ready: 'is ready and has not started',
-    delayed: `waits until ${before.runAt ?? 'later'}`,
+    delayed: `waits until ${before.runAt ? shown(before.runAt) : 'later'}`,
   }[before.place];
   const text = `behind job ${before.job} of its key "${key}", which ${doing}`;
   return [...reasons, { code: 'behind_job', text, job: before.job, worker }];
@@ -275,14 +280,14 @@ function blocked({ key, kind, before, waits, place }: Facts): Reason[] {
 
 function paused({ pausedAt, queue }: Facts): Reason[] {
   if (pausedAt === null) return [];
-  const text = `queue "${queue}" has been paused since ${pausedAt}; resume it`;
+  const text = `queue "${queue}" has been paused since ${shown(pausedAt)}; resume it`;
   return [{ code: 'queue_paused', text, since: new Date(pausedAt) }];
 }
 
 function partPaused({ pausedParts, isSetAside, ...job }: Facts): Reason[] {
   const part = partOf(pausedParts, job);
   if (part !== undefined) {
-    const text = `${namePart(part)} of queue "${job.queue}" has been paused since ${part.since}; resume it`;
+    const text = `${namePart(part)} of queue "${job.queue}" has been paused since ${shown(part.since)}; resume it`;
     return [{ code: 'part_paused', text, since: new Date(part.since) }];
   }
   if (!isSetAside) return [];
