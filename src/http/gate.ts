@@ -1,7 +1,7 @@
 import type { Audit } from './auth/audit.ts';
 import type { Authenticator } from './auth/authenticator.ts';
 import { networkOf, type Peer, refuseOtherSites } from './auth/peer.ts';
-import { changes, type Permission, type Principal } from './auth/permission.ts';
+import { changes, leastRole, type Permission, type Principal } from './auth/permission.ts';
 import { RateLimiter } from './auth/rate.ts';
 import { Tarpit } from './auth/tarpit.ts';
 import type { HttpSettings } from './options.ts';
@@ -68,7 +68,10 @@ export class Gate {
     const isReadOnly = this.#settings.readOnly && changes(permission);
     const refusal = isReadOnly
       ? new HttpRefusal('read_only', 'this server changes nothing: it is in read-only mode')
-      : new HttpRefusal('forbidden', `${who.name} lacks the permission ${permission}`);
+      : new HttpRefusal(
+          'forbidden',
+          `${who.name} lacks the permission ${permission}, which the role ${leastRole(permission)} has`,
+        );
     if (changes(permission)) {
       const action = { who, remote: peer.remoteAddress, userAgent: request.headers.get('user-agent') ?? undefined };
       const target = new URL(request.url).pathname;

@@ -32,6 +32,7 @@ const targetShape = { queue: optional(text({ min: 1 })), key: jobShape.key, kind
  */
 export function readJobTarget(call: string, queue: string | null, target: unknown): NamedJob {
   if (!isObject(target)) return { id: readJobId(target), ...(queue !== null && { queue }) };
+  refuseRecord(call, target);
   const { queue: of = queue, key, kind } = checkOptions(call, target, targetShape);
   if (key === undefined || of === null || (queue !== null && of !== queue)) {
     const fields = queue === null ? '{ queue, key, kind }' : '{ key, kind }';
@@ -40,6 +41,14 @@ export function readJobTarget(call: string, queue: string | null, target: unknow
     });
   }
   return { queue: of, key, kind };
+}
+
+/** @throws InvalidInput  it is what enqueue() or get() gave, instead of the id in it */
+export function refuseRecord(call: string, target: Readonly<Record<string, unknown>>): void {
+  if (!isId(target['id'])) return;
+  throw new InvalidInput(`${call} takes the id alone, '${target['id']}', but was given an object with that id`, {
+    field: 'id',
+  });
 }
 
 const MOST = 2n ** 63n - 1n;

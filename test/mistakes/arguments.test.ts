@@ -62,6 +62,30 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
     (engine) => engine.query(undefined as never),
     /^query\(\) takes what statement\(\) gives.*but was given undefined/,
   ],
+  'engine.query of a statement that is refused': [
+    (engine) => engine.query(statement('invoice.pay', 'selct 1')),
+    /^the database refused the statement "invoice\.pay": syntax error at or near "selct" \(SQLSTATE 42601\)$/,
+  ],
+  'two statements of one name': [
+    (engine) =>
+      engine.transaction(async (tx) => {
+        await tx.query(statement('same', 'select 1'));
+        await tx.query(statement('same', 'select 2'));
+      }),
+    /^two statements with different texts are named "same": .* give each its own/,
+  ],
+  'engine.transaction(options, fn)': [
+    (engine) => engine.transaction({ isolation: 'serializable' } as never, (() => {}) as never),
+    /^transaction\(\) takes a function, and its options after that, but was given an object \{isolation\}$/,
+  ],
+  'postgres(url) with a port that is none': [
+    () => postgres('postgres://app:secret@localhost:99999/app'),
+    /^option "url" for postgres cannot be read: its port/,
+  ],
+  'postgres(url) with a password that is not escaped': [
+    () => postgres('postgres://app:secret/7@localhost/app'),
+    /^option "url" for postgres cannot be read: .* \(encodeURIComponent\); it is not shown here$/,
+  ],
   'tx.query(text)': [
     (engine) => engine.transaction((tx) => tx.query('select 1' as never)),
     /^query\(\) takes what statement\(\) gives/,
@@ -70,6 +94,20 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
   'enqueue({ kind, payload })': [
     (engine) => createQueue(engine, 'q', KINDS).enqueue({ kind: 'mail', payload: 1 } as never, undefined as never),
     /^enqueue takes \(kind, payload, options\): enqueue\('mail', …\), but was given an object \{kind, payload\} for the kind$/,
+  ],
+  'get(what enqueue gave)': [
+    async (engine) => {
+      const queue = createQueue(engine, 'q', KINDS);
+      await queue.get((await queue.enqueue('mail', 1)) as never);
+    },
+    /^get takes the id alone, '1', but was given an object with that id$/,
+  ],
+  'waitFor(what enqueue gave)': [
+    async (engine) => {
+      const queue = createQueue(engine, 'q', KINDS);
+      await queue.waitFor((await queue.enqueue('mail', 1)) as never);
+    },
+    /^waitFor takes the id alone, '1'/,
   ],
   'enqueue of an unknown kind': [
     (engine) => createQueue(engine, 'q', KINDS).enqueue('mial' as never, 1 as never),
@@ -119,6 +157,6 @@ test.for(Object.entries(MISTAKES))('%s', async ([, [call, words]]) => {
     .catch((cause: unknown) => cause);
   expect(error).toBeInstanceOf(Error);
   expect((error as Error).message).toMatch(words);
-  expect(error).toHaveProperty('code', expect.stringMatching(/^(invalid_input|not_found)$/));
+  expect(error).toHaveProperty('code', expect.stringMatching(/^(invalid_input|not_found|database_error)$/));
   expect((error as Error).message).not.toContain('secret');
 });

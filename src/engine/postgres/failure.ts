@@ -20,14 +20,15 @@ import { DEFAULT, schemaIn } from './schema/name.ts';
  * Turns what the driver threw into one of Pawl's errors, with the driver's error as `cause`. An error of ours, and one
  * that is not from the database (thrown by the caller's own code inside a transaction), is given back as it is.
  * @param schema  what the statement named, for the advice where a privilege is missing
+ * @param statement  its name, where it has one
  */
-export function failure(error: unknown, schema?: string): unknown {
+export function failure(error: unknown, schema?: string, statement?: string): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) {
     return error;
   }
   const code = textField(error, 'code');
   if (code !== undefined && SQL_STATE.test(code) && textField(error, 'severity') !== undefined) {
-    return bySqlState(error, code, schema);
+    return bySqlState(error, code, { schema, statement });
   }
   return byDriver(error, code);
 }
@@ -87,7 +88,13 @@ const ENDED_BY_SERVER = new Set(['57P01', '57P02', '25P03', '25P04']);
 /** idle_session_timeout: what was sent just then was never read. */
 const ENDED_IDLE = '57P05';
 
-function bySqlState(error: Error, code: string, schema: string | undefined): PawlError {
+/** The statement that failed. */
+interface FailedStatement {
+  readonly schema: string | undefined;
+  readonly statement: string | undefined;
+}
+
+function bySqlState(error: Error, code: string, failed: FailedStatement): PawlError {
   const options = { cause: error };
   if (code.startsWith('PW')) {
     return byOwnFunction(error, code);
@@ -132,12 +139,12 @@ function bySqlState(error: Error, code: string, schema: string | undefined): Paw
     case '23505':
       return duplicateKey(error);
     case '42501':
-      return notGranted(error, schema);
+      return notGranted(error, failed);
     case '3F000':
     case '42P01':
     case '42883':
     case '42703':
-      return missingObject(error, code);
+      return missingObject(error, code, failed);
     case '26000':
     case '42P05':
       return new DatabaseError(
@@ -145,28 +152,27 @@ function bySqlState(error: Error, code: string, schema: string | undefined): Paw
         { cause: error, sqlState: code },
       );
     default:
-      return new DatabaseError(`the database refused the statement: ${error.message} (SQLSTATE ${code})`, {
-        cause: error,
-        sqlState: code,
-      });
+      return refused(error, code, failed);
   }
 }
 
+function refused(error: Error, code: string, { statement }: FailedStatement, advice = ''): DatabaseError {
+  const which = statement === undefined ? 'the statement' : `the statement "${statement}"`;
+  return new DatabaseError(`the database refused ${which}: ${error.message} (SQLSTATE ${code})${advice}`, {
+    cause: error,
+    sqlState: code,
+  });
+}
+
 /** Of the user's own objects nothing is known here; of Pawl's, what docs/deployment.md lists. */
-function notGranted(error: Error, schema: string | undefined): DatabaseError {
-  const name = schemaIn(error.message) ?? schema ?? DEFAULT;
+function notGranted(error: Error, failed: FailedStatement): DatabaseError {
+  const name = schemaIn(error.message) ?? failed.schema ?? DEFAULT;
   const isOurs =
     error.message.includes(`schema ${name}`) || /\b(?:lock|queue|actor|capture|files|http)_\w+/.test(error.message);
   const advice =
     `; as the owner of the schema: grant usage on schema ${name} to ROLE; grant select, insert, update, delete on all tables in schema ` +
     `${name} to ROLE; grant usage, select on all sequences in schema ${name} to ROLE; grant execute on all functions in schema ${name} to ROLE`;
-  return new DatabaseError(
-    `the database refused the statement: ${error.message} (SQLSTATE 42501)${isOurs ? advice : ''}`,
-    {
-      cause: error,
-      sqlState: '42501',
-    },
-  );
+  return refused(error, '42501', failed, isOurs ? advice : '');
 }
 
 const READ_ONLY = '25006';
@@ -216,16 +222,16 @@ function duplicateKey(error: Error): DuplicateKey {
 }
 
 /** A missing table of the user's own is their statement's fault; a missing one of ours is a missing migration. */
-function missingObject(error: Error, code: string): PawlError {
+function missingObject(error: Error, code: string, failed: FailedStatement): PawlError {
   if (schemaIn(error.message) !== undefined) {
-    return new SchemaMismatch(`${error.message}: the database has no such part of Pawl's schema; run "pawl migrate"`, {
-      cause: error,
-    });
+    return new SchemaMismatch(
+      `${error.message}: the database has no such part of Pawl's schema; run "pawl migrate" (npx pawl migrate), or await engine.migrate()`,
+      {
+        cause: error,
+      },
+    );
   }
-  return new DatabaseError(`the database refused the statement: ${error.message} (SQLSTATE ${code})`, {
-    cause: error,
-    sqlState: code,
-  });
+  return refused(error, code, failed);
 }
 
 const UNREACHABLE = new Set([
@@ -244,6 +250,7 @@ const BROKEN = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ECONNABORTED', 'ERR
 /** node-postgres has no codes for its own failures: these are its texts, checked against pg 8.23. */
 const NEVER_SENT =
   /not queryable|timeout exceeded when trying to connect|due to connection timeout|before secure TLS|timeout expired/i;
+const TWO_TEXTS = /^Prepared statements must be unique - '(.*)' was used for a different statement$/;
 const NO_TLS = /server does not support SSL/i;
 const LOST = /Connection terminated|Query read timeout|Connection ended|Socket closed|read ECONN|write EPIPE/i;
 const ENDED = /after calling end on the pool/i;
@@ -264,11 +271,20 @@ function byDriver(error: Error, code: string | undefined): unknown {
   }
   if (NEVER_SENT.test(error.message)) {
     return new ConnectionFailed(
-      `no connection was free; check that the database can be reached and that its pool is large enough: ${error.message}`,
+      'no connection was free in time: the pool is too small, the database is out of reach, or a call inside a transaction was not given ' +
+        `its { tx } and waits for the connection that the transaction holds: ${error.message}`,
       {
         cause: error,
         outcome: 'nothing_written',
       },
+    );
+  }
+  const twice = TWO_TEXTS.exec(error.message)?.[1];
+  if (twice !== undefined) {
+    return new InvalidInput(
+      `two statements with different texts are named "${twice.slice(twice.indexOf(':') + 1)}": a statement is prepared under its name, so give ` +
+        'each its own, or { prepare: false } as the third argument of statement()',
+      { cause: error, field: 'statement' },
     );
   }
   if (NO_TLS.test(error.message)) {

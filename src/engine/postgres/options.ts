@@ -1,3 +1,4 @@
+import { InvalidInput } from '../../base/errors.ts';
 import type { Logger } from '../../base/logger.ts';
 import { bool, checkOptions, integer, logger, optional, type TextKind, text } from '../../base/options/options.ts';
 import type { SchemaName } from './schema/name.ts';
@@ -63,6 +64,13 @@ export function resolveOptions(options: PostgresOptions): ResolvedOptions {
 /** @throws InvalidInput unless it is a postgres:// or postgresql:// URL; it may hold a password, so it is not repeated */
 export function requireUrl(url: string): void {
   checkOptions('postgres', { url }, { url: text(URL_KIND) });
+  // A host may be left out for a socket: node-postgres reads such a URL, too.
+  if (URL.canParse(url) || URL.canParse(url.replace('@/', '@socket/'))) return;
+  throw new InvalidInput(
+    'option "url" for postgres cannot be read: its port is no number up to 65535, or a character in its password, such as / or #, has to ' +
+      'be escaped (encodeURIComponent); it is not shown here',
+    { field: 'url' },
+  );
 }
 
 const URL_KIND: TextKind = {

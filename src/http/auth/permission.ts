@@ -134,6 +134,11 @@ export function isName(name: string): boolean {
   return name.length >= 1 && name.length <= 100 && !/[\p{Cc}\p{Surrogate}]/u.test(name);
 }
 
+/** The least role that has a permission. */
+export function leastRole(permission: Permission): Role {
+  return ROLES.find((role) => OF_ROLE[role].includes(permission)) ?? 'admin';
+}
+
 export function isPermission(value: unknown): value is Permission {
   return PERMISSIONS.some((known) => known === value);
 }

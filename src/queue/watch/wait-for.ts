@@ -5,7 +5,7 @@ import { after } from '../../base/time/clock.ts';
 import { type Duration, formatDuration } from '../../base/time/duration.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { JobRecord, JobStatus } from '../job.ts';
-import { readJobId } from '../job-id.ts';
+import { readJobId, refuseRecord } from '../job-id.ts';
 import { PostgresQueueReader } from '../postgres/reader.ts';
 import { PostgresQueueWaits } from '../postgres/watch/waits.ts';
 import { JobWaits } from './waits.ts';
@@ -65,6 +65,7 @@ export async function waitFor(
 
 async function idOf(engine: PostgresEngine, queue: string, target: WaitTarget): Promise<string> {
   if (!isObject(target)) return readJobId(target);
+  refuseRecord('waitFor', target);
   const { key } = checkOptions('waitFor', target, keyShape);
   const id = await new PostgresQueueWaits(engine).newest(queue, key);
   if (id === undefined)

@@ -217,7 +217,7 @@ export class Session {
       const answer = ask();
       return await (options?.deadlineMs === undefined ? answer : this.#within(options.deadlineMs, answer, text));
     } catch (error) {
-      const known = failure(error, this.schema.name);
+      const known = failure(error, this.schema.name, nameIn(text));
       if (known instanceof ConnectionFailed) {
         this.#state = this.#state === 'open' ? 'broken' : this.#state;
       }
@@ -242,8 +242,13 @@ export class Session {
   };
 }
 
+/** A statement's text begins with its name. */
+function nameIn(text: string): string | undefined {
+  return /^-- (\S+)/.exec(text)?.[1];
+}
+
 function unanswered(text: string, ms: number): string {
-  const name = /^-- (\S+)/.exec(text)?.[1] ?? text.slice(0, 40);
+  const name = nameIn(text) ?? text.slice(0, 40);
   return (
     `the database has not answered "${name}" within ${formatDuration(ms)}; the connection is taken for dead and was ` +
     'closed, so the outcome is unknown'

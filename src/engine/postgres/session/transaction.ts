@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Conflict, ConnectionFailed, InvalidInput, SerializationFailed } from '../../../base/errors.ts';
+import { show } from '../../../base/options/refusal.ts';
 import type { ClientLike } from '../driver.ts';
 import { failure, isPoolTimeout, isReadOnly } from '../failure.ts';
 import type { SchemaName } from '../schema/name.ts';
@@ -63,7 +64,9 @@ export class Transaction {
   /** Runs one statement inside the transaction. @throws the errors of `failure.ts` */
   async query<Row = Record<string, unknown>>(statement: Statement, values: unknown[] = []): Promise<Row[]> {
     if (this.#ended) {
-      throw new Conflict(`the transaction is over; "${statement.name}" was not run: await every query inside it`);
+      throw new Conflict(
+        `the transaction is over; "${statement.name}" was not run: await every query, and every call with { tx }, inside it`,
+      );
     }
     this.#signal?.throwIfAborted();
     try {
@@ -92,6 +95,11 @@ export async function runTransaction<T>(
   fn: (tx: Transaction) => Promise<T>,
   options: TransactionOptions = {},
 ): Promise<T> {
+  if (typeof fn !== 'function') {
+    throw new InvalidInput(`transaction() takes a function, and its options after that, but was given ${show(fn)}`, {
+      field: 'fn',
+    });
+  }
   const begin = beginText(options);
   const retries = options.retries ?? 4;
   for (let attempt = 0; ; attempt += 1) {
