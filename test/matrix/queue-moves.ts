@@ -545,6 +545,18 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
     run: (caller, side) => change(caller, side, 'cancel', side.child, {}),
   },
   {
+    name: 'cancel a job that another one comes after',
+    functions: ['cancel'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'cancel', side.waitingParent, {}),
+  },
+  {
+    name: 'finish a job that another one comes after',
+    functions: ['finish'],
+    open: 'transaction',
+    run: (caller, side) => change(caller, side, 'finish', side.waitingParent, {}),
+  },
+  {
     name: 'update a job that comes after others',
     functions: ['update'],
     open: 'transaction',

@@ -33,6 +33,8 @@ export interface QueueSide {
   readonly parent: HeldClaim;
   /** Comes after the parent. */
   readonly child: number;
+  /** Waits: another job comes after it and after the parent, so both are in one part of a watch. */
+  readonly waitingParent: number;
   readonly schedule: string;
   /** A group with one place. */
   readonly group: string;
@@ -141,6 +143,10 @@ async function side(
   const { id: child } = await session.one<{ id: string }>('select pawl.enqueue($1::jsonb)', [
     JSON.stringify({ queue: name, kind: 'job', after: [String(parent?.id)] }),
   ]);
+  const [waitingParent = -1] = await session.add(queue, [later(kind)]);
+  await session.one('select pawl.enqueue($1::jsonb)', [
+    JSON.stringify({ queue: name, kind: 'job', after: [String(parent?.id), String(waitingParent)] }),
+  ]);
   // Looked at, and left, by the next claim.
   const lined = await ofGroup(session, name, group);
   const held = `held by ${which}`;
@@ -190,6 +196,7 @@ async function side(
     blocker,
     parent: { id: parent.id, claim: parent.claim },
     child: Number(child),
+    waitingParent,
     schedule,
     group,
     placed: { id: placed.id, claim: placed.claim },

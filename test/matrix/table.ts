@@ -11,6 +11,8 @@ export type Whose = (typeof WHOSE)[number];
 /** Who waits for whom, as a part of docs/waiting.md says: what is not in its table does not wait. */
 export class WaitingTable {
   readonly #waits = new Map<string, WaitOutcome>();
+  /** The lines so far: of two lines about the same, one is out of date. */
+  readonly #firsts = new Set<string>();
 
   static read(part: string): WaitingTable {
     const page = readFileSync(PAGE, 'utf8');
@@ -41,6 +43,9 @@ export class WaitingTable {
       .slice(1)
       .map((cell) => cell.trim());
     if (!WHOSE.some((known) => known === whose)) return;
+    if (this.#firsts.has(`${first}, ${whose}`))
+      throw new Error(`docs/waiting.md has two lines for "${first}", of ${whose}`);
+    this.#firsts.add(`${first}, ${whose}`);
     for (const second of seconds.split(';').map((text) => text.trim())) {
       const isBrief = second.endsWith(BRIEFLY);
       const name = isBrief ? second.slice(0, -BRIEFLY.length) : second;

@@ -33,61 +33,56 @@ end $$;
 
 -- Cancels a job, with a "reason" if one is given. "in-progress": its worker was told to stop it. PW003 when it has ended otherwise.
 create or replace function pawl.cancel(request jsonb) returns jsonb
-language plpgsql as $$
-begin
-  return pawl.queue_change_by_hand('cancel', request, pawl.queue_named('pawl.cancel', request, array['reason']));
-end $$;
+language sql as $$ select pawl.queue_change('cancel', request, true) $$;
 
 -- A job that ended in error or was cancelled is new again; one that is delayed, or waits for its next attempt, is due now.
 create or replace function pawl.retry(request jsonb) returns jsonb
-language plpgsql as $$
-begin
-  return pawl.queue_change_by_hand('retry', request, pawl.queue_named('pawl.retry', request, '{}'));
-end $$;
+language sql as $$ select pawl.queue_change('retry', request, true) $$;
 
 -- Completes a job that waits or has ended otherwise, with a "result" if one is given: see finish.sql. The status answered is "complete".
 create or replace function pawl.finish(request jsonb) returns jsonb
-language plpgsql as $$
-begin
-  perform pawl.refuse_huge_numbers('result', request -> 'result');
-  perform pawl.refuse_large('result', request -> 'result');
-  return pawl.queue_change_by_hand('finish', request, pawl.queue_named('pawl.finish', request, array['result']));
-end $$;
+language sql as $$ select pawl.queue_change('finish', request, true) $$;
 
 -- Skips a job that blocks its key: see block.sql. The status answered is "error". PW003 where it blocks none.
 create or replace function pawl.skip(request jsonb) returns jsonb
-language plpgsql as $$
-begin
-  return pawl.queue_change_by_hand('skip', request, pawl.queue_named('pawl.skip', request, '{}'));
-end $$;
+language sql as $$ select pawl.queue_change('skip', request, true) $$;
 
 -- Erases a job that waits or has ended: see erase.sql. PW003 while it is in progress. The status answered is "erased".
 create or replace function pawl.erase(request jsonb) returns jsonb
-language plpgsql as $$
-begin
-  return pawl.queue_change_by_hand('erase', request, pawl.queue_named('pawl.erase', request, '{}'));
-end $$;
+language sql as $$ select pawl.queue_change('erase', request, true) $$;
 
--- One of the five changes above, tried again for 2 s while another transaction has the job, or a job of its key.
-create or replace function pawl.queue_change_by_hand(p_change text, p_request jsonb, p_id bigint) returns jsonb
+-- One of the five changes above, tried again for 2 s while another transaction has the job, or a job of its key. p_is_open: the transaction may
+-- stay open after it, so what comes after a job that ends is decided when it has committed: see queue_ended_by_hand.
+create or replace function pawl.queue_change(p_change text, p_request jsonb, p_is_open boolean) returns jsonb
 language plpgsql as $$
 declare
   v_queue text := p_request ->> 'queue';
+  v_id bigint := case p_change
+    when 'cancel' then pawl.queue_named('pawl.cancel', p_request, array['reason'])
+    when 'retry' then pawl.queue_named('pawl.retry', p_request, '{}')
+    when 'finish' then pawl.queue_named('pawl.finish', p_request, array['result'])
+    when 'skip' then pawl.queue_named('pawl.skip', p_request, '{}')
+    when 'erase' then pawl.queue_named('pawl.erase', p_request, '{}')
+  end;
   v_status text;
   v_begun timestamptz := clock_timestamp();
 begin
+  if p_change = 'finish' then
+    perform pawl.refuse_huge_numbers('result', p_request -> 'result');
+    perform pawl.refuse_large('result', p_request -> 'result');
+  end if;
   loop
     v_status := case p_change
-      when 'cancel' then pawl.queue_cancel_job(v_queue, p_id, p_request ->> 'reason')
-      when 'retry' then pawl.queue_retry_job(v_queue, p_id)
-      when 'finish' then pawl.queue_finish_job(v_queue, p_id, (p_request -> 'result')::json)
-      when 'skip' then pawl.queue_skip_job(v_queue, p_id)
-      when 'erase' then pawl.queue_erase_job(v_queue, p_id)
+      when 'cancel' then pawl.queue_cancel_job(v_queue, v_id, p_request ->> 'reason', p_is_open => p_is_open)
+      when 'retry' then pawl.queue_retry_job(v_queue, v_id)
+      when 'finish' then pawl.queue_finish_job(v_queue, v_id, (p_request -> 'result')::json, p_is_open)
+      when 'skip' then pawl.queue_skip_job(v_queue, v_id)
+      when 'erase' then pawl.queue_erase_job(v_queue, v_id, p_is_open)
     end;
     if v_status <> 'busy' then
-      return jsonb_build_object('id', p_id::text, 'status', v_status);
+      return jsonb_build_object('id', v_id::text, 'status', v_status);
     end if;
-    perform pawl.queue_await_others(p_id, v_begun);
+    perform pawl.queue_await_others(v_id, v_begun);
   end loop;
 end $$;
 

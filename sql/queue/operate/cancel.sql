@@ -3,8 +3,10 @@
 -- Cancels a job. Answers its status now: "cancelled", or "in-progress" when its worker was told to stop it and has not
 -- yet; or "busy": somebody is at the job just now, come back. A job that is to be cancelled while it runs is cancelled even
 -- if that attempt fails and the job becomes new again; if the attempt completes first, it is complete.
--- p_expires: only a job that has not begun, and no worker is told: see queue_expire.
-create or replace function pawl.queue_cancel_job(p_queue text, p_id bigint, p_reason text, p_expires boolean default false) returns text
+-- p_expires: only a job that has not begun, and no worker is told: see queue_expire. p_is_open: see queue_change.
+create or replace function pawl.queue_cancel_job(
+  p_queue text, p_id bigint, p_reason text, p_expires boolean default false, p_is_open boolean default false
+) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
   v_shard smallint := pawl.queue_find(p_queue, p_id);
@@ -57,7 +59,7 @@ begin
       if v_key_name is not null then
         perform pawl.queue_wake(v_job.queue);
       end if;
-      perform pawl.queue_ended_by_hand(v_shard, p_id);
+      perform pawl.queue_ended_by_hand(v_shard, p_id, p_is_open);
       return 'cancelled';
     end if;
   end loop;

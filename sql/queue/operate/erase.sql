@@ -3,14 +3,15 @@
 -- Erases one job: its payload, result, progress, errors, tags and history, and its words in the index. One that waits is cancelled
 -- first, so that those who wait for it are told. Raises PW003 while it is in progress. Answers "erased", or "busy". What is left is its id
 -- in the receipts, which say how many jobs were settled when. A result that a unit has in common stays with its other jobs.
-create or replace function pawl.queue_erase_job(p_queue text, p_id bigint) returns text
+-- p_is_open: see queue_change.
+create or replace function pawl.queue_erase_job(p_queue text, p_id bigint, p_is_open boolean default false) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
   v_shard smallint := pawl.queue_find(p_queue, p_id);
   v_status text := (pawl.queue_locate(p_queue, v_shard, p_id)).status;
 begin
   if v_status = 'new' then
-    v_status := pawl.queue_cancel_job(p_queue, p_id, null);
+    v_status := pawl.queue_cancel_job(p_queue, p_id, null, p_is_open => p_is_open);
     if v_status = 'busy' then
       return v_status;
     end if;

@@ -4,8 +4,8 @@
 
 -- A job that waits, ended in error or was cancelled is complete now, with a result. What comes after a job that waited may run; what came after
 -- one that had ended was decided then. A job that blocks its key lets it go on. Answers "complete", or "busy". Raises PW003 when the job is in
--- progress or complete.
-create or replace function pawl.queue_finish_job(p_queue text, p_id bigint, p_result json) returns text
+-- progress or complete. p_is_open: see queue_change.
+create or replace function pawl.queue_finish_job(p_queue text, p_id bigint, p_result json, p_is_open boolean default false) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
   v_shard smallint := pawl.queue_find(p_queue, p_id);
@@ -50,7 +50,7 @@ begin
       if v_key_name is not null then
         perform pawl.queue_replace_head(v_job.queue, v_shard, v_key_name, v_key.held, v_key.epoch, v_out.epoch);
       end if;
-      perform pawl.queue_ended_by_hand(v_shard, p_id);
+      perform pawl.queue_ended_by_hand(v_shard, p_id, p_is_open);
     else
       perform pawl.queue_unblock_key(v_job.queue, v_shard, v_key_name, p_id);
     end if;

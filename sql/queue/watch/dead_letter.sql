@@ -85,7 +85,7 @@ begin
       raise exception 'dead letter % is in progress: its handler decides about job %; retry that one by its id', v_id, v_letter.payload ->> 'job'
         using errcode = 'PW003';
     elsif v_status = 'new' then
-      v_status := pawl.queue_cancel_job(null, v_id, 'redriven');
+      v_status := pawl.queue_cancel_job(null, v_id, 'redriven', p_is_open => true);
     end if;
     exit when v_status not in ('busy', 'in-progress');
     perform pawl.queue_await_others(v_id, v_begun);

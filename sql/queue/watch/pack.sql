@@ -56,14 +56,16 @@ begin
   return found;
 end $$;
 
--- What queue_ended does, for a job that ends in a transaction that a user may leave open: a pack is not touched before its commit.
-create or replace function pawl.queue_ended_by_hand(p_shard smallint, p_id bigint) returns void
+-- What queue_ended does, for a job that ends by hand. p_is_open: in a transaction that a user may leave open; then nothing of a watch is touched
+-- before the commit, since settlements of other jobs need the same rows. A pack is not touched by hand at all: it would be taken apart.
+create or replace function pawl.queue_ended_by_hand(p_shard smallint, p_id bigint, p_is_open boolean) returns void
 language plpgsql /* planner: loop */ as $$
 declare
   v_ids int8multirange := int8multirange(int8range(p_id, p_id + 1));
 begin
   if exists (
-    select 1 from pawl.queue_watch_part w where w.shard = p_shard and w.bucket = p_id / 256 and w.ns is not null and w.outstanding @> p_id) then
+    select 1 from pawl.queue_watch_part w
+    where w.shard = p_shard and w.bucket = p_id / 256 and (p_is_open or w.ns is not null) and w.outstanding @> p_id) then
     perform pawl.queue_look_again(p_shard, v_ids);
   else
     perform pawl.queue_ended(p_shard, array[v_ids]);

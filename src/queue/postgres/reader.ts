@@ -63,15 +63,18 @@ const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
 type ByHand = 'update' | 'cancel' | 'retry' | 'finish' | 'skip' | 'redrive' | 'erase' | 'move';
 
 /** What is changed by hand, as SQL has it: see sql/queue/operate/by_hand.sql. */
+const byHand = (what: ByHand): string => `select pawl.${what}($1::jsonb)::text as answer`;
+/** The same in a transaction of its own: what comes after the job is decided in it. */
+const byItself = (what: ByHand): string => `select pawl.queue_change('${what}', $1::jsonb, false)::text as answer`;
 const CHANGES: Readonly<Record<ByHand, Statement>> = {
-  update: statement('queue.update', 'select pawl.update($1::jsonb)::text as answer'),
-  cancel: statement('queue.cancel', 'select pawl.cancel($1::jsonb)::text as answer'),
-  retry: statement('queue.retry', 'select pawl.retry($1::jsonb)::text as answer'),
-  finish: statement('queue.finish', 'select pawl.finish($1::jsonb)::text as answer'),
-  skip: statement('queue.skip', 'select pawl.skip($1::jsonb)::text as answer'),
-  redrive: statement('queue.redrive', 'select pawl.redrive($1::jsonb)::text as answer'),
-  move: statement('queue.move', 'select pawl.move($1::jsonb)::text as answer'),
-  erase: statement('queue.erase', 'select pawl.erase($1::jsonb)::text as answer'),
+  update: statement('queue.update', byHand('update')),
+  cancel: statement('queue.cancel', byItself('cancel')),
+  retry: statement('queue.retry', byItself('retry')),
+  finish: statement('queue.finish', byItself('finish')),
+  skip: statement('queue.skip', byItself('skip')),
+  redrive: statement('queue.redrive', byHand('redrive')),
+  move: statement('queue.move', byHand('move')),
+  erase: statement('queue.erase', byItself('erase')),
 };
 const CHANGE_MANY = statement(
   'queue.change_many',
@@ -271,7 +274,7 @@ export class PostgresQueueReader {
     const [row] =
       tx === undefined
         ? await alone(this.engine).query<{ answer: string }>(CHANGES[what], [text])
-        : await this.engine.callIn(tx, CHANGES[what].text, text);
+        : await this.engine.callIn(tx, byHand(what), text);
     return JSON.parse(String(only(row).answer)) as ChangedJob;
   }
 }

@@ -109,6 +109,8 @@ test.for([true, false])(
         ],
         order,
       );
+      // As each worker does after such a commit, by its notification.
+      await at(0).one('select pawl.queue_look(1000)');
       ran.push(...(await rest()));
       const runs = isFinished && isCommitted ? ['child'] : ['job', 'child'];
       expect(ran, `in the order ${order.join(' ')}`).toEqual(runs);

@@ -129,27 +129,38 @@ test('a queue that is removed leaves no pack', async () => {
 });
 
 // Invariants J5.
-test('a transaction that cancels a job and stays open keeps no settlement of its pack, and no other child', async () => {
-  const { parents, ids } = await setStage(
-    3,
-    [[0], [1], [1, 2]].map((after): Child => ({ ...CHILD, after })),
-  );
-  const [first, second, third] = parents as [ClaimedJob, ClaimedJob, ClaimedJob];
-  await at(0).settle(queue.queue, worker, { fail: [{ claim: second.claim, id: second.id, to: 'release' }] });
-  await at(1).begin();
-  await at(1).one(`select pawl.cancel(jsonb_build_object('id', $1::text))`, [second.id]);
-  await at(2).client.query(`set statement_timeout = '2s'`);
-  await at(2).settle(queue.queue, worker, { whole: [first.claim] });
-  await at(2).settle(queue.queue, worker, { whole: [third.claim] });
-  await at(2).client.query('reset statement_timeout');
-  expect(Object.values(await statesOf(ids))).toEqual(['new', 'waits', 'waits']);
-  await at(1).commit();
-  await eventually(async () => {
-    await at(0).one('select pawl.queue_look(1000)');
-    expect(Object.values(await statesOf(ids))).toEqual(['new', 'cancelled', 'cancelled']);
-  });
-  await finish();
-});
+test.for([
+  {
+    of: 'pack',
+    after: [[0], [1], [1, 2]],
+    meanwhile: ['new', 'waits', 'waits'],
+    decided: ['new', 'cancelled', 'cancelled'],
+  },
+  { of: 'watch', after: [[0, 1, 2]], meanwhile: ['waits'], decided: ['cancelled'] },
+])(
+  'a transaction that cancels a job and stays open keeps no settlement of its $of, and no other child',
+  async (scene) => {
+    const { parents, ids } = await setStage(
+      3,
+      scene.after.map((after): Child => ({ ...CHILD, after })),
+    );
+    const [first, second, third] = parents as [ClaimedJob, ClaimedJob, ClaimedJob];
+    await at(0).settle(queue.queue, worker, { fail: [{ claim: second.claim, id: second.id, to: 'release' }] });
+    await at(1).begin();
+    await at(1).one(`select pawl.cancel(jsonb_build_object('id', $1::text))`, [second.id]);
+    await at(2).client.query(`set statement_timeout = '2s'`);
+    await at(2).settle(queue.queue, worker, { whole: [first.claim] });
+    await at(2).settle(queue.queue, worker, { whole: [third.claim] });
+    await at(2).client.query('reset statement_timeout');
+    expect(Object.values(await statesOf(ids))).toEqual(scene.meanwhile);
+    await at(1).commit();
+    await eventually(async () => {
+      await at(0).one('select pawl.queue_look(1000)');
+      expect(Object.values(await statesOf(ids))).toEqual(scene.decided);
+    });
+    await finish();
+  },
+);
 
 // Invariants J1, J5.
 test.for([
