@@ -55,9 +55,10 @@ begin
 end $$;
 
 -- How a question stands: {"state": "waiting", "answered" with "answer", "unanswered": a turn has read it and given none, "final": the
--- actor is, or "over": its time is}. What is no more waiting is removed.
+-- actor is, or "over": its time is}. It only reads: were what is no more waiting removed here, an answer would be lost with the connection
+-- that was to bring it. The sender removes it once it has the answer.
 create or replace function pawl.actor_look_for_answer(p_message bigint) returns json
-language plpgsql as $$
+language plpgsql stable as $$
 declare
   v_question record;
 begin
@@ -72,14 +73,13 @@ begin
   elsif v_question.answered_at is null and v_question.message is not null and v_question.finished_at is null then
     return '{"state":"waiting"}';
   end if;
-  perform pawl.actor_end_question(p_message);
   return json_build_object('answer', v_question.answer, 'state', case
     when v_question.answered_at is not null then 'answered'
     when v_question.message is null then 'unanswered'
     else 'final' end);
 end $$;
 
--- Its sender does not wait any more. Answers whether no turn has read it: then none will.
+-- Its sender does not wait any more, or has the answer. Answers whether no turn has read it: then none will.
 create or replace function pawl.actor_end_question(p_message bigint) returns boolean
 language plpgsql as $$
 declare

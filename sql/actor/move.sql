@@ -23,8 +23,9 @@ begin
   return false;
 end $$;
 
--- Puts an actor into a state, as a new visit, and its fields with it: [{actor, epoch, state, reason, version}, fields or null]. False when
--- it is not at p_epoch any more: the fields were made of older ones. A turn that runs is fenced off: its outcome is not written.
+-- Puts an actor into a state, as a new visit, and its fields with it: [{actor, epoch, runs, state, reason, version}, fields or null]. False when
+-- it is not at that epoch any more, or when its turn ran then (runs) and was committed since: the fields were made of older ones. A turn that
+-- runs is fenced off: its outcome is not written.
 create or replace function pawl.actor_move(p_move json) returns boolean
 language plpgsql as $$
 declare
@@ -43,7 +44,8 @@ begin
   elsif v_actor.finished_at is not null then
     raise exception 'actor % is final since %: it is not moved', v_id, to_char(v_actor.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
       using errcode = 'PW003';
-  elsif v_actor.epoch <> (v_head ->> 'epoch')::bigint then
+  elsif v_actor.epoch <> (v_head ->> 'epoch')::bigint
+    or coalesce((v_head ->> 'runs')::boolean, false) and coalesce(v_actor.worker, v_actor.tx_worker) is null then
     return false;
   end if;
   select t.* into v_type from pawl.actor_type t where t.id = v_actor.type;

@@ -105,7 +105,9 @@ export class ActorAdmin extends ActorQueries {
       const states = Object.keys(record.machine.states);
       if (!states.includes(state)) throw unknownName(`state of ${record.type}`, state, states, 'state');
       const { fields, version } = await this.readMoved(record, patch);
-      if (await this.operator.move({ actor, epoch: record.epoch, state, reason, version }, fields)) return;
+      const { epoch, worker } = record;
+      const request = { actor, epoch, runs: worker !== null, state, reason, version };
+      if (await this.operator.move(request, fields)) return;
     }
     throw new Conflict(`actor ${actor} was changed by its turns each time it was to be moved; pause it first`);
   }

@@ -9,6 +9,10 @@ const MOVE = statement('actor.move', 'select pawl.actor_move($1::json) as answer
 const ASK = statement('actor.question', 'select pawl.actor_ask($1::json) as answer');
 const LOOK = statement('actor.look_for_answer', 'select pawl.actor_look_for_answer($1::bigint)::text as answer');
 const END = statement('actor.end_question', 'select pawl.actor_end_question($1::bigint) as answer');
+const FORGET = statement(
+  'actor.forget_questions',
+  'select pawl.actor_end_question(u.message) from unnest($1::bigint[]) u (message)',
+);
 const INDEXES = statement('actor.indexes', 'select t.indexes, t.indexed from pawl.actor_type t where t.name = $1');
 const FILL = statement(
   'actor.index_fill',
@@ -21,6 +25,8 @@ const FILLED_AT_ONCE = 500;
 /** For actors whose rows somebody has locked, such as a guard() in a transaction that is open. */
 const PATIENCE_MS = 2000;
 const LOOK_AGAIN_MS = 50;
+/** One statement in this time removes all questions that are over, however many a process asks. */
+const FORGET_MS = 100;
 
 /** How a question stands. `unanswered`: a turn has read it, and given no answer. `over`: its time is. */
 export type QuestionState =
@@ -42,6 +48,8 @@ export interface MoveRequest {
   readonly actor: number;
   /** At which it was read. */
   readonly epoch: number;
+  /** Whether a turn of it ran then. */
+  readonly runs: boolean;
   readonly state: string;
   readonly reason: string;
   /** Of the fields, if they change. */
@@ -60,6 +68,8 @@ interface FilledPart {
 export class PostgresActorOperator {
   readonly #engine: PostgresEngine;
   readonly #cooldown = new Cooldown();
+  /** Questions that are over, and of which the sender knows: they are removed together. */
+  #over: string[] = [];
 
   constructor(engine: PostgresEngine) {
     this.#engine = engine;
@@ -70,7 +80,7 @@ export class PostgresActorOperator {
     return only(await this.#engine.query<{ answer: boolean }>(RETRY, [actor])).answer;
   }
 
-  /** @param fields  JSON @returns false when it is at another epoch by now @throws NotFound, Conflict, InvalidInput */
+  /** @param fields  JSON @returns false when it is at another epoch by now, or its turn was committed @throws NotFound, Conflict, InvalidInput */
   async move(request: MoveRequest, fields: string | undefined): Promise<boolean> {
     const value = `[${JSON.stringify(request)},${fields ?? 'null'}]`;
     return only(await this.#engine.query<{ answer: boolean }>(MOVE, [value])).answer;
@@ -92,7 +102,20 @@ export class PostgresActorOperator {
 
   async lookForAnswer(message: string): Promise<QuestionState> {
     const rows = await this.#engine.query<{ answer: string }>(LOOK, [message]);
-    return JSON.parse(only(rows).answer) as QuestionState;
+    const question = JSON.parse(only(rows).answer) as QuestionState;
+    if (question.state !== 'waiting' && question.state !== 'over') this.#forget(message);
+    return question;
+  }
+
+  /** What does not come so far is removed with the history. */
+  #forget(message: string): void {
+    this.#over.push(message);
+    if (this.#over.length > 1) return;
+    setTimeout(() => {
+      const messages = this.#over;
+      this.#over = [];
+      this.#engine.query(FORGET, [messages]).catch(() => {});
+    }, FORGET_MS).unref();
   }
 
   /** @returns whether no turn has read it, so that none will */

@@ -1,5 +1,5 @@
 import * as v from 'valibot';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import {
   type ActorDefinition,
   actor,
@@ -9,8 +9,11 @@ import {
   type Turn,
 } from '../../../src/actor/index.ts';
 import { Conflict, InvalidInput, NotFound, TimedOut } from '../../../src/base/errors.ts';
+import { postgres } from '../../../src/engine/postgres/index.ts';
 import { until } from '../../support/eventually.ts';
+import { recordLog } from '../../support/log.ts';
 import { spawnChild } from '../../support/process.ts';
+import { startProxy } from '../../support/proxy.ts';
 import { type ActorScene, openScene } from '../scene.ts';
 
 type Body = (a: Turn<LooseFields, never, 'other'>) => Outcome<never> | Promise<Outcome<never>>;
@@ -46,7 +49,7 @@ describe('actors.ask()', () => {
     const admin = createActorAdmin(scene.engine);
     const answers = await Promise.all(Array.from({ length: 50 }, (_, n) => admin.ask(scene.id, 'double', n)));
     expect(answers).toEqual(Array.from({ length: 50 }, (_, n) => 2 * n));
-    expect(await isEmpty(scene)).toBe(true);
+    await until('nothing is left', () => isEmpty(scene));
   });
 
   // Invariant A31.
@@ -170,7 +173,7 @@ describe('actors.ask()', () => {
     expect(String(await left)).toMatch(/the actor is final, and has not answered/);
     await expect(scene.actors.ask(scene.id, 'double')).rejects.toThrow(Conflict);
     await expect(scene.actors.ask('987654', 'double')).rejects.toThrow(NotFound);
-    expect(await isEmpty(scene)).toBe(true);
+    await until('nothing is left', () => isEmpty(scene));
   });
 
   test('is answered though every notification is lost', async () => {
@@ -190,6 +193,20 @@ describe('actors.ask()', () => {
     );
     await scene.run();
     expect(await asked).toBe(10);
+  });
+
+  // Invariant A31.
+  test('has its answer though the connection that was to bring it is lost', async () => {
+    const scene = await open(doubles);
+    await scene.run();
+    const proxy = await startProxy(scene.url);
+    onTestFinished(() => proxy.stop());
+    await using engine = postgres(proxy.url, { logger: recordLog() });
+    const admin = createActorAdmin(engine);
+    await admin.ask(scene.id, 'double', 1);
+    proxy.loseAnswerTo('actor.look_for_answer', 1);
+    expect(await admin.ask(scene.id, 'double', 5)).toBe(10);
+    expect(proxy.lost).toBe(1);
   });
 
   // Invariant A31.
@@ -223,7 +240,7 @@ describe('actors.ask()', () => {
     await scene.run();
     await scene.actors.send(scene.id, 'hello');
     expect(await scene.actors.ask(scene.id, 'hello')).toEqual({ asked: true });
-    expect(await scene.one('select count(*)::int from pawl.actor_question')).toBe(0);
+    await until('nothing is left', () => isEmpty(scene));
   });
 
   test('refuses a name, a wait and values that are none, and an answer that its schema does not take', async () => {

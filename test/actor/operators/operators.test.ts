@@ -121,6 +121,44 @@ describe('actors.move()', () => {
     expect((await actors.get(one)).fields).toEqual({ n: Number(moves.at(-1)?.reason.match(/\d+/)?.[0]) });
   });
 
+  test('keeps what a turn has written that ran when the actor was read', async () => {
+    const passed = new Set<string>();
+    const pass = (gate: string): void => void passed.add(gate);
+    const gate = (name: string): Promise<boolean> => until(name, () => passed.has(name));
+    const slow = v.pipeAsync(
+      fields,
+      v.checkAsync(async ({ note }) => {
+        if (note !== 'by hand') return true;
+        pass('the move has read it');
+        await gate('the turn is committed');
+        return true;
+      }),
+    );
+    const Paid = actor('paid', {
+      fields: slow,
+      initial: 'one',
+      states: (state) => ({
+        one: state({
+          run: async (a) => {
+            pass('the turn runs');
+            await gate('the move has read it');
+            return a.hibernate({ n: 2 });
+          },
+        }),
+        two: state({ run: (a) => a.hibernate() }),
+      }),
+    });
+    const { actors, run } = await openScene([Paid]);
+    const one = await actors.create(Paid, { n: 1 });
+    await run();
+    await gate('the turn runs');
+    const moving = actors.move(one, 'two', { note: 'by hand' }, { reason: 'the customer has called' });
+    await actors.waitFor(one, { status: 'hibernating' });
+    pass('the turn is committed');
+    await moving;
+    expect(await actors.get(one)).toMatchObject({ state: 'two', fields: { n: 2, note: 'by hand' } });
+  });
+
   test('makes fields of an older version into those of this program', async () => {
     const old = actor('aged', { initial: 'one', states: (state) => ({ one: state({ run: (a) => a.hibernate() }) }) });
     const scene = await openScene([old]);

@@ -60,11 +60,15 @@ export class DynamoActorOperator {
   }
 
   /** Into another state, as a new visit: a turn that runs is fenced off. */
-  async move({ actor, epoch, state, reason, version }: MoveRequest, fields: string | undefined): Promise<boolean> {
+  async move(
+    { actor, epoch, runs, state, reason, version }: MoveRequest,
+    fields: string | undefined,
+  ): Promise<boolean> {
     const { rows, types } = this.#store;
     const { head } = await rows.look(actor);
     if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
-    if (head.epoch !== epoch || head.isFinal) return false;
+    // A turn that ran when the actor was read, and was committed since, has left other fields.
+    if (head.epoch !== epoch || head.isFinal || (runs && head.worker === 0)) return false;
     const type = await types.withId(head.type);
     const now = await rows.engine.serviceTime(rows.limits);
     const set: Record<string, string | number | null> = {
@@ -85,7 +89,7 @@ export class DynamoActorOperator {
       set[name] = null;
     if (fields !== undefined) set[F.fields] = fields;
     if (version !== undefined) set[F.version] = version;
-    const expect = { ...unchanged(head, [F.epoch]), [F.finishedAt]: null };
+    const expect = { ...unchanged(head, [F.epoch, F.worker]), [F.finishedAt]: null };
     const row = { at: now, actor, kind: 'time', epoch: epoch + 1, name: String(epoch + 1) } as const;
     const told = creation({ t: now, o: head.state, s: state, r: `moved: ${reason}`, a: 0 });
     const isDone = await rows.together([
@@ -163,6 +167,7 @@ function remedyOf(head: ActorHead): string {
 interface MoveRequest {
   readonly actor: number;
   readonly epoch: number;
+  readonly runs: boolean;
   readonly state: string;
   readonly reason: string;
   readonly version: number | undefined;
