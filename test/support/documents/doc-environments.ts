@@ -43,6 +43,7 @@ export async function apiEnvironment(url: string, objects: string): Promise<Node
   const files = createFiles(engine, { content: disk(objects) });
   const mail = createQueue(engine, 'mail', { kinds: { send: {} } });
   const worker = mail.work({ send: () => {} });
+  await createQueue(engine, 'prints', { kinds: { label: {} } }).register();
   await worker.started;
   const auth = { tokens: [{ name: 'ci', token: TOKEN, role: 'admin' as const }] };
   const served = await serve(createHttp(engine, { basePath: '/pawl', auth, queues: [mail], files }));
