@@ -15,6 +15,7 @@ import { durationOption, wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { needTarget } from '../setup/target.ts';
+import { behindNpm } from './behind-npm.ts';
 import { startCapture } from './capture-worker.ts';
 import { type HealthAddress, healthAddress, serveHealth } from './health.ts';
 import { addRelease } from './release.ts';
@@ -73,6 +74,8 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
     if (actors !== undefined || captures.length > 0) throw onceIsForQueues();
     return runOnce(cli, entries, logger);
   }
+  const warning = process.stdin.isTTY ? undefined : behindNpm(process.env); // at a terminal Ctrl-C reaches it anyway
+  if (warning !== undefined) logger.warn({}, warning);
   const workers: Running[] = entries.map((entry) => [`queue ${entry.queue.name}`, start(entry, logger)]);
   if (actors !== undefined) workers.push(['actors', startActors(actors, dispatcher, logger)]);
   for (const capture of captures) {

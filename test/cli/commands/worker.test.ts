@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
+import { behindNpm } from '../../../src/cli/worker/behind-npm.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createQueueAdmin, type QueueAdmin } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -70,6 +71,7 @@ test('without a schema it says which command to run, and begins once that was do
   const { url } = await freshDatabase({ migrated: false });
   const worker = startPawl(['worker', '--config', CONFIG], { url });
   await worker.said(/run \\?"pawl migrate\\?"/);
+  expect(worker.stderr()).not.toContain('npm has started');
   expect((await pawl(['migrate'], { url })).code).toBe(0);
   await worker.said(/queue worker: it looks for work/);
 });
@@ -86,6 +88,15 @@ test('a config file without workers is a wrong usage that shows a right one', as
     expect(stderr).toMatch(/workers[^]*next:.*export default/);
   }
   expect((await pawl(['worker'], { cwd: folder })).code).toBe(2);
+});
+
+test('started by npm, which passes no SIGTERM on, it says how to start it instead', async () => {
+  expect(behindNpm({ npm_lifecycle_script: 'vitest run' })).toBeUndefined();
+  expect(behindNpm({ npm_lifecycle_script: 'exec pawl worker --config workers.mjs' })).toBeUndefined();
+  expect(behindNpm({ npm_lifecycle_script: 'pawl worker --config workers.mjs' })).toContain('SIGTERM');
+  const env = { npm_lifecycle_event: 'npx', npm_lifecycle_script: "'pawl'" };
+  const worker = startPawl(['worker', '--config', CONFIG], { url: (await freshDatabase()).url, env });
+  await worker.said(/npm has started this worker.*node_modules\/\.bin\/pawl/);
 });
 
 test('--once runs what is ready, prints what became of it, and ends', async () => {
