@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
+import { checkOptions, integer, text } from '../base/options/options.ts';
 import type { Peer } from './auth/peer.ts';
 
 /** The HTTP API and the dashboard. Call it with a request, wherever that comes from. */
@@ -96,6 +97,12 @@ export interface ServeOptions {
   readonly maxConnections?: number | undefined;
 }
 
+const serveShape = {
+  port: integer({ min: 0, max: 65_535, default: 0 }),
+  host: text({ min: 1, default: '127.0.0.1' }),
+  maxConnections: integer({ min: 1, default: 2000 }),
+};
+
 /** A client that opens a connection and sends nothing, or sends it letter by letter, keeps it no longer. */
 const HEADERS_MS = 15_000;
 
@@ -105,11 +112,9 @@ export interface HttpServer {
   stop(): Promise<void>;
 }
 
-/** A server of its own. */
-export async function serve(
-  handler: HttpHandler,
-  { port = 0, host = '127.0.0.1', maxConnections = 2000 }: ServeOptions = {},
-): Promise<HttpServer> {
+/** A server of its own. @throws InvalidInput  an option is bad */
+export async function serve(handler: HttpHandler, options: ServeOptions = {}): Promise<HttpServer> {
+  const { port, host, maxConnections } = checkOptions('serve', options, serveShape);
   const listener = nodeListener(handler);
   const server = createServer({ headersTimeout: HEADERS_MS, connectionsCheckingInterval: 5000 }, listener);
   server.maxConnections = maxConnections;

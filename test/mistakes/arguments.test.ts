@@ -3,9 +3,10 @@ import { actor, createActorAdmin, createActors } from '../../src/actor/index.ts'
 import { createCapture, createCaptureAdmin } from '../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/public.ts';
 import { createFileAdmin, createFiles, disk } from '../../src/files/index.ts';
-import { createHttp } from '../../src/http/index.ts';
+import { createHttp, serve } from '../../src/http/index.ts';
 import { createLocks } from '../../src/lock/index.ts';
 import { createQueue, createQueueAdmin } from '../../src/queue/index.ts';
+import { testQueue } from '../../src/testing/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { NOBODY } from './program.ts';
 
@@ -50,6 +51,14 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
   'createActorAdmin(url)': [() => createActorAdmin(NOBODY as never), /^createActorAdmin takes/],
   'createCaptureAdmin(url)': [() => createCaptureAdmin(NOBODY as never), /^createCaptureAdmin takes/],
   'createFileAdmin(url)': [() => createFileAdmin(NOBODY as never), /^createFileAdmin takes/],
+  'serve(handler, port)': [
+    (engine) => serve(createHttp(engine), 3000 as never),
+    /^the options of serve must be an object, but was 3000$/,
+  ],
+  'testQueue(engine)': [
+    (engine) => testQueue(engine as never),
+    /^testQueue takes a queue on Postgres: testQueue\(mail, /,
+  ],
   'postgres(url, url)': [
     () => postgres(NOBODY, NOBODY as never),
     /^the options of postgres must be an object, but was "postgres:\/\/app:\*\*\*@127/,

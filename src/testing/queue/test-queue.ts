@@ -1,5 +1,6 @@
-import { TimedOut } from '../../base/errors.ts';
+import { InvalidInput, TimedOut } from '../../base/errors.ts';
 import { checkOptions, custom, duration, func, oneOf, optional, text } from '../../base/options/options.ts';
+import { show } from '../../base/options/refusal.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import { type Duration, formatDuration, parseDuration } from '../../base/time/duration.ts';
 import {
@@ -8,7 +9,7 @@ import {
   type JobRecord,
   type JobStatus,
   type Kinds,
-  type Queue,
+  Queue,
   type Worker,
   type WorkOptions,
 } from '../../queue/index.ts';
@@ -54,6 +55,14 @@ export async function testQueue<K extends Kinds>(
   options: TestQueueOptions<K> = {},
 ): Promise<TestQueue<K>> {
   const { patience } = checkOptions('testQueue', options, shape);
+  if (!(queue instanceof Queue)) {
+    throw new InvalidInput(
+      `testQueue takes a queue on Postgres: testQueue(mail, { handlers }), but was given ${show(queue)}`,
+      {
+        field: 'queue',
+      },
+    );
+  }
   await queue.register();
   const database = new PostgresTestQueue(queue.engine, queue.name);
   const since = await database.newest();
