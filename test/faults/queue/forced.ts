@@ -153,6 +153,19 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
       group(2, (nth) => job('plain', null, nth === 0 ? { how: 'refuse' } : {}), { as: 'flow', afterError: 'error' }),
     ],
   }),
+  // Two children wait for jobs of one bucket: a pack.
+  'a pack lets go too early': () => ({
+    operations: [group(4, (nth) => job('plain', null, { ms: nth * 800 }), { as: 'flow', after: [[0, 1], [1]] })],
+  }),
+  'a pack knows nothing of failures': () => ({
+    operations: [
+      group(4, (nth) => job('plain', null, nth === 0 ? { how: 'refuse' } : {}), {
+        as: 'flow',
+        after: [[0], [1]],
+        afterError: 'error',
+      }),
+    ],
+  }),
   'a batch calls the wrong one': () => ({
     operations: [group(4, () => job('plain', null), { as: 'batch', callback: 1000, completes: 1001, fails: 1002 })],
   }),

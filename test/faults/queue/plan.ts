@@ -29,17 +29,29 @@ export interface Enqueue {
   readonly group?: Group | undefined;
 }
 
-/** Jobs that belong together: a flow, whose last job comes after all others, or a batch, with the number of the job that it calls. */
+/** Jobs that belong together: a flow, whose last jobs come after others, or a batch, with the number of the job that it calls. */
 export type Group = Flow | JobBatch;
 
 /** What becomes of a job when one that it comes after has not completed. */
 export type Fate = 'run' | 'error' | 'cancel';
 
-interface Flow {
+export interface Flow {
   readonly as: 'flow';
+  /** For each of the last jobs, which of the first it comes after. Default: the last one, after all others. */
+  readonly after?: readonly (readonly number[])[];
   /** Default: it runs. */
   readonly afterError?: Fate;
   readonly afterCancel?: Fate;
+}
+
+/** The jobs of a flow that come after others, each with those. */
+export function childrenOf<Job>({ after }: Flow, jobs: readonly Job[]): { child: Job; parents: Job[] }[] {
+  const all = after ?? [jobs.slice(1).map((_, nth) => nth)];
+  const first = jobs.length - all.length;
+  return all.map((parents, nth) => ({
+    child: jobs[first + nth] as Job,
+    parents: parents.map((at) => jobs[at] as Job),
+  }));
 }
 
 export interface JobBatch {
@@ -284,13 +296,22 @@ function drawGroup(draw: Draw, next: () => number, shape: Shape): Enqueue {
     return { ...base, jobs, how, group: { as: 'batch', ...callbacks, ...nested } };
   }
   const fate = (): Fate => draw.pick<Fate>('run', 'error', 'cancel');
+  const parents = jobs.slice(1);
+  const after = Array.from({ length: draw.int(1, 3) }, () => drawSome(parents.length, draw));
   // What waits for others does not keep its place among the jobs of a key.
+  const children = after.map(() => ({ ...one('plain'), key: null }));
   return {
     ...base,
-    jobs: [...jobs.slice(1), { ...one('plain'), key: null }],
+    jobs: [...parents, ...children],
     how,
-    group: { as: 'flow', afterError: fate(), afterCancel: fate() },
+    group: { as: 'flow', after, afterError: fate(), afterCancel: fate() },
   };
+}
+
+/** At least one of the numbers below `n`. */
+function drawSome(n: number, draw: Draw): number[] {
+  const some = Array.from({ length: n }, (_, at) => at).filter(() => draw.chance(0.6));
+  return some.length > 0 ? some : [draw.int(0, n - 1)];
 }
 
 function drawJob(draw: Draw, n: number, shape: Shape): NewJob {

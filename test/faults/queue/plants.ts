@@ -84,6 +84,8 @@ export const PLANTS = [
   'a child runs though its parent failed',
   'a batch calls the wrong one',
   'a batch does not wait for the one in it',
+  'a pack lets go too early',
+  'a pack knows nothing of failures',
 ] as const;
 
 export type PlantName = (typeof PLANTS)[number];
@@ -178,6 +180,10 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   'a child runs though its parent failed': { sql: [['queue_let_go', /w\.after_error <> 'run'/, 'false']] },
   'a batch calls the wrong one': {
     sql: [['queue_batch_call', /p_errors \+ p_cancels > 0/, 'p_errors + p_cancels = 0']],
+  },
+  'a pack lets go too early': { sql: [['queue_ended_step', / and not e\.parents && k\.rest/, '']] },
+  'a pack knows nothing of failures': {
+    sql: [['queue_ended_step', / or not pawl\.queue_unpack\([^;]*\);/, ' or true;']],
   },
   'a batch does not wait for the one in it': {
     sql: [['queue_batch_new', /insert into pawl\.queue_watch_part[^;]*;/, '']],

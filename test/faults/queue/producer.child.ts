@@ -10,7 +10,15 @@ import { goOn } from './hands/go-on.ts';
 import { partsOf } from './hands/hand.ts';
 import { Client } from './hands/pull.ts';
 import type { ProducerEvent } from './history.ts';
-import type { Enqueue, Group, JobBatch, NewJob, Operation, QueuePlan } from './plan.ts';
+import {
+  childrenOf,
+  type Enqueue,
+  type Group,
+  type JobBatch,
+  type NewJob,
+  type Operation,
+  type QueuePlan,
+} from './plan.ts';
 
 const operations: Operation[] = JSON.parse(readFileSync(process.env['OPERATIONS'] ?? '', 'utf8'));
 const plan: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
@@ -62,11 +70,15 @@ async function addGroup(jobs: readonly NewJob[], group: Group, tx: Transaction):
     return addBatch(jobs, group, tx);
   }
   const named = jobs.map((job) => ({ ...input(job), name: `job ${job.orders.n}` }));
-  const before = named.slice(0, -1).map(({ name }) => name);
   const { afterError = 'run', afterCancel = 'run' } = group;
-  const last = { after: before, afterError, afterCancel };
+  const children = new Map(childrenOf(group, named).map(({ child, parents }) => [child, parents]));
   const ids: Readonly<Record<string, string>> = await queue.flow(
-    named.map((node, at) => (at < before.length ? node : { ...node, ...last })),
+    named.map((node) => {
+      const parents = children.get(node);
+      return parents === undefined
+        ? node
+        : { ...node, after: parents.map(({ name }) => name), afterError, afterCancel };
+    }),
     { tx },
   );
   return { ids: named.map(({ name }) => ids[name] ?? ''), duplicates: [] };

@@ -1,6 +1,6 @@
 import type { Violation } from '../../plan.ts';
 import type { Job, Request } from '../history.ts';
-import type { Group, JobBatch } from '../plan.ts';
+import { childrenOf, type Flow, type JobBatch } from '../plan.ts';
 import { FINAL, groupBy, type Observation } from './observation.ts';
 
 /** Jobs that belong together: children and parents, batches and what they call, dead letters. */
@@ -8,9 +8,10 @@ export function checkGroups(seen: Observation): Violation[] {
   const byNumber = new Map(seen.history.jobs.map((job) => [job.n, job]));
   return [
     ...seen.history.requests.flatMap((request) => {
-      const jobs = request.numbers.flatMap((n) => byNumber.get(n) ?? []);
+      const all = request.numbers.map((n) => byNumber.get(n));
+      const jobs = all.flatMap((job) => job ?? []);
       const { group } = request;
-      if (group?.as === 'flow') return [...checkFlow(jobs, seen), ...checkFate(group, jobs, seen)];
+      if (group?.as === 'flow') return checkFlow(group, all, seen);
       return group?.as === 'batch' ? checkBatches(request, group, jobs, seen) : [];
     }),
     ...checkLetters(seen),
@@ -22,12 +23,18 @@ function endedAt(job: Job, seen: Observation): number {
   return seen.outstanding(job)[0]?.to ?? Infinity;
 }
 
-/** The last job of a flow begins when all others have ended, however they did. */
-function checkFlow(jobs: readonly Job[], seen: Observation): Violation[] {
-  const child = jobs.at(-1);
-  if (child === undefined) return [];
+/** A job begins when all that it comes after have ended, and what these have come to decides whether it runs. */
+function checkFlow(group: Flow, jobs: readonly (Job | undefined)[], seen: Observation): Violation[] {
+  return childrenOf(group, jobs).flatMap(({ child, parents }) => {
+    const known = parents.flatMap((parent) => parent ?? []);
+    if (child === undefined || known.length < parents.length) return [];
+    return [...checkTurn(child, known, seen), ...checkFate(group, child, known, seen)];
+  });
+}
+
+function checkTurn(child: Job, parents: readonly Job[], seen: Observation): Violation[] {
   return seen.runs(child.id).flatMap(({ begunAt }) => {
-    const open = jobs.slice(0, -1).find((parent) => endedAt(parent, seen) > begunAt + seen.history.clockErrorMs);
+    const open = parents.find((parent) => endedAt(parent, seen) > begunAt + seen.history.clockErrorMs);
     return open === undefined
       ? []
       : [seen.violation('a child begins after its parents', `job ${child.id}`, [child.id, open.id])];
@@ -39,15 +46,14 @@ function endOf({ id }: Job, seen: Observation): string | undefined {
   return seen.moves(id).find(({ to }) => FINAL.includes(to))?.to;
 }
 
-/** What its parents have come to decides whether the last job of a flow runs. */
 function checkFate(
-  { afterError = 'run', afterCancel = 'run' }: Extract<Group, { readonly as: 'flow' }>,
-  jobs: readonly Job[],
+  { afterError = 'run', afterCancel = 'run' }: Flow,
+  child: Job,
+  parents: readonly Job[],
   seen: Observation,
 ): Violation[] {
-  const child = jobs.at(-1);
-  const ends = jobs.slice(0, -1).map((parent) => endOf(parent, seen));
-  if (child === undefined || ends.includes(undefined)) return [];
+  const ends = parents.map((parent) => endOf(parent, seen));
+  if (ends.includes(undefined)) return [];
   const byError = ends.includes('error') ? afterError : 'run';
   const fate = byError === 'run' && ends.includes('cancelled') ? afterCancel : byError;
   const [first] = seen.moves(child.id);
@@ -55,7 +61,7 @@ function checkFate(
   // It may be cancelled before its parents have ended.
   const isByHand = first?.from === 'new' && first.to === 'cancelled' && first.reason === 'cancel';
   if (came === fate || isByHand || first === undefined) return [];
-  const ids = jobs.map(({ id }) => id);
+  const ids = [...parents, child].map(({ id }) => id);
   return [seen.violation(`a child shares the fate of its parents: ${fate}`, `job ${child.id}`, ids)];
 }
 

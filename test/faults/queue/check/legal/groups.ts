@@ -7,6 +7,7 @@ import { Addition } from './addition.ts';
 /** What a queue that is broken may do with jobs that belong together. */
 export const GROUP_BUGS = [
   'a child begins before its parents have ended',
+  'a job of a graph begins before all are over',
   'a batch calls twice',
   'a batch does not call',
   'a batch calls before its last member has ended',
@@ -24,6 +25,7 @@ export function withGroups(history: QueueHistory, draw: Draw, bug: string | unde
   const more = new Groups(history, draw, bug);
   more.leaveLetters();
   more.addFlow();
+  more.addGraph();
   more.addBatch();
   more.addFate();
   more.addNested();
@@ -64,6 +66,19 @@ class Groups extends Addition {
       begins + (this.#bug === 'a child begins before its parents have ended' ? -20 : this.draw.int(0, 40)),
     );
     this.ask([...parents, child], { as: 'flow' });
+  }
+
+  /** Jobs that come after some of the others, each after its own. */
+  addGraph(): void {
+    const parents = this.#several(3);
+    const after = [[0], [0, 1], [1, 2]];
+    const children = after.map(() => this.add('plain', 1000));
+    const ends = parents.map((parent) => this.run(parent, this.draw.int(1000, 2000)));
+    for (const [nth, child] of children.entries()) {
+      const all = Math.max(...(after[nth] ?? []).map((at) => ends[at] ?? 0));
+      this.run(child, all + (this.#bug === 'a job of a graph begins before all are over' ? -20 : this.draw.int(0, 40)));
+    }
+    this.ask([...parents, ...children], { as: 'flow', after });
   }
 
   addBatch(): void {
