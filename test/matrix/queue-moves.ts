@@ -640,9 +640,16 @@ export const QUEUE_MOVES: readonly Move<QueueSide>[] = [
   },
   {
     name: 'take ends to be told',
-    functions: ['queue_take_untold'],
+    functions: ['queue_lend_untold'],
     open: 'statement',
-    run: ({ one }, { queue }) => one('select pawl.queue_take_untold($1::smallint)', [queue]),
+    run: ({ one }, { queue }) => one('select pawl.queue_lend_untold($1::smallint)', [queue]),
+  },
+  {
+    name: 'have told ends',
+    functions: ['queue_end_untold'],
+    open: 'statement',
+    run: ({ one }, { queue }) =>
+      one('select pawl.queue_end_untold($1::smallint, array[1], clock_timestamp())', [queue]),
   },
   {
     name: 'begin to remove a queue',

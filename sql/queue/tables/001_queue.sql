@@ -95,8 +95,9 @@ create table pawl.queue_own_letter (
 
 -- Jobs that ended while they waited, until one of the workers that listen for that has told it: see untold.sql.
 create table pawl.queue_untold (
-  id     bigint not null,
-  queue  smallint not null,
+  id        bigint not null,
+  queue     smallint not null,
+  taken_at  timestamptz,         -- when a worker took it, to tell it
   primary key (queue, id)
 );
 

@@ -1,5 +1,6 @@
--- Ends of jobs that no worker has brought about: cancelled or completed by hand, expired, ended since what they come after did, or settled by
--- the caller that had claimed them. One worker whose program listens for ends tells each of them. Where none listens, nothing is written.
+-- Ends of jobs that no worker has brought about: cancelled or completed by hand, expired, ended since what they come after did, settled by
+-- the caller that had claimed them, or rescued by one that has no worker. One worker whose program listens for ends tells each of them, and says
+-- so: until then it stays, for another one if that one dies, or never had the answer. Where none listens, nothing is written.
 
 -- Jobs of a shard have just ended, in this transaction.
 create or replace function pawl.queue_note_untold(p_shard smallint, p_ids bigint[]) returns void
@@ -12,19 +13,38 @@ begin
   select j.id, j.queue from unnest(p_ids) i (id)
   cross join lateral (select j.id, j.queue from pawl.queue_job j where j.shard = p_shard and j.id = i.id offset 0) j
   where exists (select 1 from pawl.queue_worker w where w.queue = j.queue and w.tells and w.expires_at > clock_timestamp())
-  on conflict do nothing;
+  on conflict (queue, id) do update set taken_at = null;  -- it has ended once more
 end $$;
 
--- Takes those of a queue, a thousand at most, for the caller to tell; null when there is none. One that is new again is not described.
-create or replace function pawl.queue_take_untold(p_queue smallint) returns json
+-- Takes those of a queue for the caller to tell, that no worker took in the last 10 s: as many as queue_describe_ended describes, in the form of that with
+-- "takenAt"; null when there is none. One that is new again is not described, and goes.
+create or replace function pawl.queue_lend_untold(p_queue smallint) returns json
 language plpgsql /* planner: probe */ as $$
 declare
+  v_now timestamptz := clock_timestamp();
   v_ids bigint[];
+  v_ended json;
+  v_told bigint[];
 begin
-  with gone as (
-    delete from pawl.queue_untold u where u.ctid = any (array(
-      select o.ctid from pawl.queue_untold o where o.queue = p_queue order by o.id limit 1000 for update skip locked)) returning u.id
-  )
-  select array_agg(g.id order by g.id) into v_ids from gone g;
-  return case when v_ids is not null then pawl.queue_describe_ended(p_queue, v_ids) end;
+  v_ids := array(
+    select o.id from pawl.queue_untold o
+    where o.queue = p_queue and (o.taken_at is null or o.taken_at < v_now - interval '10 seconds' or o.taken_at > v_now)
+    order by o.id limit 1000 for update skip locked);
+  if v_ids = '{}' then
+    return null;
+  end if;
+  v_ended := pawl.queue_describe_ended(p_queue, v_ids);
+  v_told := array(select (j.job ->> 'id')::bigint from json_array_elements(case when json_typeof(v_ended -> 'jobs') = 'array' then v_ended -> 'jobs' end) j (job));
+  update pawl.queue_untold u set taken_at = v_now where u.queue = p_queue and u.id = any (v_told);
+  -- What is too much for one answer comes behind what is described.
+  delete from pawl.queue_untold u where u.queue = p_queue and u.id = any (v_ids) and u.id <> all (v_told)
+    and (v_told = '{}' or u.id < v_told[cardinality(v_told)]);
+  return json_build_object('jobs', case when v_told = '{}' then '[]' else v_ended -> 'jobs' end, 'takenAt', v_now);
 end $$;
+
+-- The caller has told these, which it took at that time. One that has ended again since stays.
+create or replace function pawl.queue_end_untold(p_queue smallint, p_ids bigint[], p_taken_at timestamptz) returns void
+language sql /* planner: probe */ as $$
+  delete from pawl.queue_untold u where u.ctid = any (array(
+    select o.ctid from pawl.queue_untold o where o.queue = p_queue and o.id = any (p_ids) and o.taken_at = p_taken_at for update skip locked))
+$$;

@@ -3,7 +3,7 @@
 -- Gives back the jobs of workers whose lease ran out, and of workers that no longer exist. The attempt is spent;
 -- a job that has none left ends in error, which its worker cannot report: see queue_describe_ended. Any number of processes may call
 -- this at once. It passes over p_mine, the workers of the calling process: the caller lives, so their leases are over only because the
--- process stood still, and its next heartbeat renews them.
+-- process stood still, and its next heartbeat renews them. Null: the caller has no worker that could tell which jobs have ended, so another one does.
 create or replace function pawl.queue_rescue(p_queue smallint, p_mine bigint[] default '{}', out jobs integer, out ended json)
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -15,7 +15,7 @@ declare
   v_patience text := current_setting('lock_timeout');
 begin
   for v_worker, v_fresh in
-    select w.id, w.hold = 'transaction' and w.lost_at is null from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp() and w.id <> all (p_mine) order by w.id for update skip locked
+    select w.id, w.hold = 'transaction' and w.lost_at is null from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp() and w.id <> all (coalesce(p_mine, '{}')) order by w.id for update skip locked
   loop
     select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_give_back(v_worker, null, true) l;
     select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, false) s;
@@ -53,10 +53,15 @@ begin
   end if;
   jobs := v_jobs;
   if v_ended <> '{}' then
+    if p_mine is null then
+      perform pawl.queue_note_untold(s.shard, array_agg(i.id))
+      from unnest(v_ended) i (id) cross join lateral (select pawl.queue_shard_of(i.id) as shard offset 0) s group by s.shard;
+    else
+      ended := pawl.queue_describe_ended(p_queue, v_ended);
+    end if;
     perform pawl.queue_ended(e.shard, e.ids, e.nth > 1) from (
       select s.shard, array_agg(int8multirange(int8range(i.id, i.id + 1))) as ids, row_number() over (order by s.shard) as nth
       from unnest(v_ended) i (id) cross join lateral (select pawl.queue_shard_of(i.id) as shard offset 0) s group by s.shard order by s.shard) e;
-    ended := pawl.queue_describe_ended(p_queue, v_ended);
   end if;
 end $$;
 

@@ -3,7 +3,11 @@ import type { EndedJob } from '../lost-jobs.ts';
 import { alone, type Runner } from './runner.ts';
 
 const SWEEP = statement('queue.sweep_cancels', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
-const TAKE_UNTOLD = statement('queue.take_untold', 'select pawl.queue_take_untold($1::smallint) as ended');
+const LEND_UNTOLD = statement('queue.lend_untold', 'select pawl.queue_lend_untold($1::smallint) as ended');
+const END_UNTOLD = statement(
+  'queue.end_untold',
+  'select pawl.queue_end_untold($1::smallint, $2::bigint[], $3::timestamptz)',
+);
 const SWEEP_WATCHES = statement('queue.sweep_watches', 'select pawl.queue_sweep_watches() as swept');
 const LOOK = statement('queue.look', 'select pawl.queue_look(1000) as rest');
 const INDEX = statement('queue.index', 'select pawl.queue_index($1::int) as answer');
@@ -35,10 +39,20 @@ export class PostgresQueueChores {
     await this.#alone.query(SWEEP, [queue]);
   }
 
-  /** Ends of jobs that waited, for this process to tell; null when there is none. Usually it reads an empty table. */
-  async takeUntold(queue: number): Promise<{ readonly jobs: readonly EndedJob[] | null } | null> {
-    const [row] = await this.#alone.query<{ ended: { jobs: EndedJob[] | null } | null }>(TAKE_UNTOLD, [queue]);
-    return row?.ended ?? null;
+  /**
+   * Tells the ends of jobs that waited, until none is left. Usually it reads an empty table. If the process dies between, or an answer is
+   * lost, another worker tells them once more.
+   */
+  async tellEnds(queue: number, tell: (jobs: readonly EndedJob[]) => void): Promise<void> {
+    for (;;) {
+      const [row] = await this.#alone.query<{ ended: { jobs: EndedJob[]; takenAt: string } | null }>(LEND_UNTOLD, [
+        queue,
+      ]);
+      const ended = row?.ended ?? null;
+      if (ended === null) return;
+      tell(ended.jobs);
+      await this.#alone.query(END_UNTOLD, [queue, ended.jobs.map(({ id }) => id), ended.takenAt]);
+    }
   }
 
   /** Finds ends of jobs that new watches may have missed. @returns milliseconds until the next poll */

@@ -219,12 +219,7 @@ export class Keeper {
   /** One worker in one process tells each end. */
   readonly #tellEnds = async (queue: number): Promise<void> => {
     const teller = [...this.#workers].find((worker) => worker.queue === queue && worker.tellsEnds);
-    if (teller === undefined) return;
-    for (;;) {
-      const untold = await this.#chores.takeUntold(queue);
-      if (untold === null) return;
-      teller.jobsEndedWaiting(untold.jobs ?? []);
-    }
+    if (teller !== undefined) await this.#chores.tellEnds(queue, (jobs) => teller.jobsEndedWaiting(jobs));
   };
 
   readonly #prune = async (queue: number): Promise<void> => {

@@ -21,9 +21,9 @@ export interface WorkerEvents {
   failed: FailedJob;
   /**
    * A job has ended, as `complete`, `error` or `cancelled`: the end of what `completed` and `failed` tell, also for jobs of
-   * lost workers. Of a job that no worker ends (cancelled or completed by hand, expired, ended with the jobs that it comes after, or
-   * settled by the caller that had claimed it by `claim()`), one worker of one process tells it within seconds, if it has a listener by then: `unit` is
-   * over, as for `failed`.
+   * lost workers. Of a job that no worker ends (cancelled or completed by hand, expired, ended with the jobs that it comes after,
+   * settled by the caller that had claimed it by `claim()`, or taken from a dead worker by such a call or `releaseWorker()`), one worker of one
+   * process tells it within seconds, if it has a listener by then, and another one once more if that process dies meanwhile: `unit` is over, as for `failed`.
    */
   ended: EndedEvent;
   /** Outcomes came too late and were not written: other workers own these claims. */

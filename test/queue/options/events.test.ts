@@ -1,14 +1,17 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { cancelled, createQueue, NoRetry, snooze, type Worker } from '../../../src/queue/index.ts';
+import { cancelled, createQueue, createQueueAdmin, NoRetry, snooze, type Worker } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
+import { recordLog } from '../../support/log.ts';
+import { COMMIT, startProxy } from '../../support/proxy.ts';
 
+let url: string;
 let engine: PostgresEngine;
 let nth = 0;
 
 beforeAll(async () => {
-  const { url } = await freshDatabase();
+  ({ url } = await freshDatabase());
   engine = postgres(url, { max: 20 });
 });
 
@@ -189,4 +192,42 @@ test('a job in error ends once more when it is completed by hand, and one that a
     `${jobs[0]} complete undefined 1 false`,
     `${jobs[1]} error NoRetry: bad 1 true`,
   ]);
+});
+
+// Invariants J17.
+test('an end is told though the answer that brings it is lost, and that of a job that an operator took from a dead client', async () => {
+  nth += 1;
+  const proxy = await startProxy(url);
+  onTestFinished(() => proxy.stop());
+  await using broken = postgres(proxy.url, { logger: recordLog() });
+  const options = { kinds: { job: { attempts: 1 }, other: {} }, concurrency: { perKey: Infinity } } as const;
+  const queue = createQueue(engine, `events ${nth}`, options);
+  const listener = createQueue(broken, queue.name, options);
+  const worker = listener.work({ other: () => undefined }, { lease: '1s', kinds: ['other'] });
+  onTestFinished(() => worker.stop());
+  const told: string[] = [];
+  worker.events.on('error', () => {});
+  worker.events.on('ended', ({ job, status }) => told.push(`${job.id} ${status}`));
+  const one = async (text: string, values: unknown[]): Promise<unknown> =>
+    (await engine.query<{ value: unknown }>(statement('test.one', text, { prepare: false }), values))[0]?.value;
+  const listens =
+    'select count(*)::int as value from pawl.queue_worker w where w.queue = pawl.queue_id($1) and w.tells';
+  await until('it listens', async () => (await one(listens, [queue.name])) === 1);
+  proxy.loseAnswerTo(COMMIT);
+  const first = await queue.enqueue('job', 1, { delay: '1h' });
+  await queue.finish(first.id);
+  const untaken = 'select count(*)::int as value from pawl.queue_untold where id = $1 and taken_at is null';
+  await until('it was taken', async () => (await one(untaken, [first.id])) === 0);
+  proxy.loseAnswerTo('never');
+  // As if ten seconds had passed.
+  const pass = `update pawl.queue_untold set taken_at = taken_at - interval '10 seconds' where id = $1`;
+  await until('it is told', async () => (await one(pass, [first.id]), told.length > 0));
+  const second = await queue.enqueue('job', 2);
+  await queue.claim();
+  const client = (await createQueueAdmin(engine).workers(queue.name)).find(({ inProgress }) => inProgress === 1);
+  await createQueueAdmin(engine).releaseWorker(client?.id ?? '');
+  await until('both are told', () => told.includes(`${second.id} error`));
+  expect(new Set(told)).toEqual(new Set([`${first.id} complete`, `${second.id} error`]));
+  const rows = 'select count(*)::int as value from pawl.queue_untold where $1::text is not null';
+  await until('none is left', async () => (await one(rows, [''])) === 0);
 });
