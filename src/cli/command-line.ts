@@ -4,6 +4,7 @@ import { EXIT, exitCodeOf, messageOf, nextStepOf } from './output/failure.ts';
 import { type Colour, Talk } from './output/reporter.ts';
 import { addGlobals, DEFAULTS } from './setup/globals.ts';
 import { examples } from './setup/help.ts';
+import { nextAfter } from './setup/unknown-command.ts';
 
 type Add = (program: Command) => void;
 
@@ -40,6 +41,7 @@ const COMMANDS: Record<string, () => Promise<Add>> = {
  */
 export async function runCommandLine(words: readonly string[]): Promise<number> {
   const program = makeProgram();
+  const talk = (): Talk => new Talk(program.opts<{ color?: Colour }>().color ?? DEFAULTS.color, false);
   try {
     await addCommands(program, words);
     await program.parseAsync(words, { from: 'user' });
@@ -47,10 +49,10 @@ export async function runCommandLine(words: readonly string[]): Promise<number> 
   } catch (error) {
     if (error instanceof CommanderError) {
       // Help that was asked for is an answer; help because a command is missing is a complaint.
+      if (error.exitCode !== 0 && error.code !== 'commander.help') talk().next(nextAfter(error, program, words));
       return error.exitCode === 0 ? EXIT.done : EXIT.usage;
     }
-    const { color = DEFAULTS.color }: { color?: Colour } = program.opts();
-    new Talk(color, false).fail(messageOf(error), nextStepOf(error));
+    talk().fail(messageOf(error), nextStepOf(error));
     return exitCodeOf(error);
   }
 }
@@ -80,7 +82,6 @@ function makeProgram(): Command {
       minWidthToWrap: 16,
       subcommandTerm: (command) => [command.name(), ...command.registeredArguments.map(termOf)].join(' '),
     })
-    .showHelpAfterError('next:  add --help to see the commands and options')
     .helpCommand('help [command]', 'explain a command');
   addGlobals(program);
   examples(program, ['pawl dev', 'pawl doctor --url postgres://localhost/app']);

@@ -36,6 +36,18 @@ describe('exit codes', () => {
     }
   });
 
+  test('2: an unknown command is answered with those that there are', async () => {
+    const said = {
+      'job show 7': /error: unknown command 'show'\nnext: {2}pawl job has list, .*get, /,
+      'retry 7': /error: unknown command 'retry'\nnext: {2}pawl job retry, or pawl actor retry\n$/,
+      vresion: /Did you mean version\?\)\nnext: {2}add --help to see/,
+      'job get': /error: missing required argument 'id'\nnext: {2}add --help to see/,
+    };
+    for (const [words, answer] of Object.entries(said)) {
+      expect((await warmPawl(words.split(' '))).stderr).toMatch(answer);
+    }
+  });
+
   test('2: without a database, saying how to name one', async () => {
     const { code, stderr } = await warmPawl(['queue', 'list'], { cwd: folder() });
     expect(code).toBe(2);

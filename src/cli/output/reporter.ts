@@ -37,7 +37,12 @@ export class Talk {
   /** What went wrong and why, and what to do about it. */
   fail(message: string, next: string | undefined): void {
     process.stderr.write(`${this.paint('red', 'error:')} ${message}\n`);
-    if (next !== undefined) process.stderr.write(`${this.paint('bold', 'next:')}  ${next}\n`);
+    if (next !== undefined) this.next(next);
+  }
+
+  /** What to do about what was said before. */
+  next(next: string): void {
+    process.stderr.write(`${this.paint('bold', 'next:')}  ${next}\n`);
   }
 
   /**
