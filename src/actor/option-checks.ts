@@ -23,7 +23,8 @@ export function requireMessageName(name: unknown): void {
 export function unknownName(what: string, name: unknown, known: readonly string[], field: string): InvalidInput {
   const isText = typeof name === 'string';
   const near = isText ? suggest(name, known) : undefined;
-  const all = known.length === 0 ? `there is no ${what} at all` : `there are ${known.join(', ')}`;
+  const listed = known.length === 1 ? `there is only ${known[0]}` : `there are ${known.join(', ')}`;
+  const all = known.length === 0 ? `there is no ${what} at all` : listed;
   const advice = near === undefined ? all : `did you mean "${near}"?`;
   return new InvalidInput(`there is no ${what} ${isText ? `"${name}"` : show(name)}; ${advice}`, { field });
 }

@@ -102,7 +102,7 @@ export class Asker {
     const isUnread = await this.#operator.endQuestion(message);
     stop?.throwIfAborted();
     throw new TimedOut(
-      `no answer came in time to ${what}; ${isUnread ? 'it was taken back, and no turn reads it' : 'a turn has read it, and may yet do what it asks'}`,
+      `no answer came in time to ${what}; ${isUnread ? 'it was taken back, and no turn reads it; explain() of that actor says why none has' : 'a turn has read it, and may yet do what it asks'}`,
     );
   }
 

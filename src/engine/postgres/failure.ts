@@ -148,7 +148,7 @@ function bySqlState(error: Error, code: string, failed: FailedStatement): PawlEr
     case '26000':
     case '42P05':
       return new DatabaseError(
-        `${error.message}: the connection pooler does not keep prepared statements; set { prepare: false }`,
+        `${error.message}: the connection pooler does not keep prepared statements; pass postgres(url, { prepare: false })`,
         { cause: error, sqlState: code },
       );
     default:
