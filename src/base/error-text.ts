@@ -55,7 +55,27 @@ function headOf(error: Error): string {
   const { name, message, stack } = error;
   const head = `${String(name)}: ${String(message)}`;
   if (typeof stack !== 'string' || stack === '') return head;
-  return stack.includes(String(message)) ? stack : `${head}\n${stack}`;
+  const shown = withoutCallers(stack);
+  return stack.includes(String(message)) ? shown : `${head}\n${shown}`;
+}
+
+/** Where this library lies, in frames; undefined in a bundle, whose frames all lie in one file. */
+const OURS = /^file:.*\/base\/error-text\.[jt]s$/.test(import.meta.url)
+  ? new URL('..', import.meta.url).pathname
+  : undefined;
+
+/** A stack without its last frames, those of the worker that has called the handler: they are the same for every error. */
+function withoutCallers(stack: string): string {
+  const lines = stack.split('\n');
+  let end = lines.length;
+  while (end > 0 && isCaller(lines[end - 1] ?? '')) end -= 1;
+  // What has no frame of a handler was thrown by the library itself.
+  return end > 0 && /^ {4}at /.test(lines[end - 1] ?? '') ? lines.slice(0, end).join('\n') : stack;
+}
+
+function isCaller(line: string): boolean {
+  if (!line.startsWith('    at ')) return false;
+  return /[ (]node:/.test(line) || (OURS !== undefined && line.includes(OURS));
 }
 
 function propertiesOf(error: Error): string {

@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
 import { describeThrown } from '../../src/base/error-text.ts';
@@ -70,6 +71,21 @@ describe('what was thrown is kept', () => {
     ['U+0000, made visible, and halves of pairs', new Error('a\0b\ud800'), /Error: a\\0b\ufffd/],
   ])('%s', ([, thrown, expected]) => {
     expect(describeThrown(thrown)).toMatch(expected);
+  });
+
+  test('without the frames of the worker that has called the handler', () => {
+    const worker = fileURLToPath(new URL('../../src/queue/work/run/attempt.ts', import.meta.url));
+    const told = (...frames: string[]): string =>
+      describeThrown(
+        Object.assign(new Error('no'), { stack: ['Error: no', ...frames.map((at) => `    at ${at}`)].join('\n') }),
+      );
+    const ours = `call (file://${worker}:106:16)`;
+    const node = 'process.processTicksAndRejections (node:internal/process/task_queues:95:5)';
+    const handler = 'send (file:///app/mail.js:4:9)';
+    expect(told(handler, node, `async ${ours}`, ours)).toBe(`Error: no\n    at ${handler}`);
+    expect(told(ours, handler, ours)).toBe(`Error: no\n    at ${ours}\n    at ${handler}`);
+    expect(told(ours, ours)).toBe(`Error: no\n    at ${ours}\n    at ${ours}`); // of the library itself: all of it
+    expect(told(handler, `${worker}:1:1`)).toBe(`Error: no\n    at ${handler}`); // as other runtimes write it
   });
 
   test('in 10,000 characters, of which each cause has its share', () => {
