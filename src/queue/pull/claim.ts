@@ -2,7 +2,7 @@ import { validate } from '../../base/options/schema.ts';
 import type { Definition } from '../definition.ts';
 import type { UnitOwner } from '../work/run/unit.ts';
 import { ClaimedUnit } from './claimed-unit.ts';
-import { type ClaimOptions, type PulledUnit, type Puller, whileHeld } from './pull.ts';
+import type { ClaimOptions, PulledUnit, Puller } from './pull.ts';
 
 /** Claims units of a queue that this program declares: with its schemas, back-off and limits. */
 export async function claimUnits(
@@ -24,7 +24,7 @@ async function accept(puller: Puller, { kinds }: Definition, pulled: PulledUnit)
   const kind = kinds.get(pulled.unit.kind);
   if (kind === undefined) {
     const reason = `no handler for kind "${pulled.unit.kind}"`;
-    await whileHeld(puller.release(pulled.handle, false, { reason, wait: UNKNOWN_KIND_MS }));
+    await puller.settleUnseen(puller.release(pulled.handle, false, { reason, wait: UNKNOWN_KIND_MS }));
     return undefined;
   }
   const backoff = pulled.unit.job.own?.backoff ?? kind.backoff;
@@ -36,7 +36,7 @@ async function accept(puller: Puller, { kinds }: Definition, pulled: PulledUnit)
     }
     return new ClaimedUnit(pulled, puller, { backoff, maxBytes: kind.maxBytes });
   } catch (error) {
-    await whileHeld(puller.fail(pulled.handle, error, {}, { backoff }));
+    await puller.settleUnseen(puller.fail(pulled.handle, error, {}, { backoff }));
     return undefined;
   }
 }

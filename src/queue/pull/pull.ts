@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
 import { describeThrown } from '../../base/error-text.ts';
 import { LeaseLost, LockNotAvailable, NoRetry } from '../../base/errors.ts';
+import type { Logger } from '../../base/logger.ts';
 import { bool, checkOptions, duration, integer, optional, text } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 import { BACKOFF, type Backoff, delay } from '../../base/time/backoff.ts';
@@ -62,9 +63,11 @@ const extendShape = { lease: duration({ min: '1s', max: '24h', default: '30s' })
 /** Claims units by calls, and settles them by their handles, in whichever process. */
 export class Puller {
   readonly #store: PostgresQueuePull;
+  readonly #log: Logger;
 
   constructor(engine: PostgresEngine) {
     this.#store = new PostgresQueuePull(engine);
+    this.#log = engine.options.logger;
   }
 
   /**
@@ -75,8 +78,20 @@ export class Puller {
     const { units, id, hasLost } = await this.#claim(queue, options, owner);
     if (!hasLost) return units;
     // With no worker of this queue in sight, no other process gives back what dead clients have claimed.
-    await this.#store.doChores(id);
+    await this.#unlessClaimed(units, this.#store.doChores(id));
     return units.length > 0 ? units : (await this.#claim(queue, options, owner)).units;
+  }
+
+  /** An error of what comes besides keeps nothing from its caller that is claimed: without an owner it would be charged. */
+  async #unlessClaimed(units: readonly PulledUnit[], work: Promise<unknown>): Promise<boolean> {
+    try {
+      await work;
+      return true;
+    } catch (error) {
+      if (units.length === 0) throw error;
+      this.#log.warn({ err: error }, 'queue: claim() gives what it had claimed when an error came');
+      return false;
+    }
   }
 
   async #claim(
@@ -98,7 +113,9 @@ export class Puller {
         pid: process.pid,
         worker: earlier,
       };
-      const pulled = await this.#store.pull(queue, request);
+      const pulling = this.#store.pull(queue, request);
+      if (!(await this.#unlessClaimed(units, pulling))) break;
+      const pulled = await pulling;
       ({ id, shards } = pulled);
       hasLost ||= pulled.hasLost;
       const { shard, worker, answer, kinds = {}, expiresAt = 0 } = pulled;
@@ -111,11 +128,10 @@ export class Puller {
         const one = toPulled(unit, worker, expiresAt);
         const part = answer.pausedParts && pausedPartOf(answer.pausedParts, unit);
         if (part !== undefined) {
-          isPartlyPaused = true;
           const aside = { reason: `paused: ${namePart(part)}`, wait: setAsideMs(part), part: part.nth };
-          await whileHeld(this.release(one.handle, false, aside));
+          isPartlyPaused = await this.settleUnseen(this.release(one.handle, false, aside));
         } else if (unit.brokenBy === null) units.push(one);
-        else await whileHeld(this.fail(one.handle, new PredecessorFailed(unit.brokenBy), {}));
+        else await this.settleUnseen(this.fail(one.handle, new PredecessorFailed(unit.brokenBy), {}));
       }
       // Behind what was set aside there may be others.
       if (isPartlyPaused) at -= 1;
@@ -160,6 +176,26 @@ export class Puller {
     return to === 'cancelled' ? to : 'release';
   }
 
+  /**
+   * Settles a unit that no caller gets. One that is somebody else's by now, as after a pause of this process, is no matter of its claim; where
+   * that fails otherwise, it comes back with the end of its lease. @returns false in that case
+   */
+  async settleUnseen(settling: Promise<unknown>): Promise<boolean> {
+    try {
+      await settling;
+      return true;
+    } catch (error) {
+      const isHeld = !(error instanceof LeaseLost);
+      if (isHeld) {
+        this.#log.warn(
+          { err: error },
+          'queue: a claimed unit that its caller does not get could not be given back; it comes back with the end of its lease',
+        );
+      }
+      return !isHeld;
+    }
+  }
+
   /** @throws LeaseLost, InvalidInput */
   async extend(handle: string, lease: Duration | undefined): Promise<ExtendedLease> {
     const { lease: leaseMs } = checkOptions('extend', { lease }, extendShape);
@@ -174,15 +210,6 @@ export class Puller {
     throw new LockNotAvailable(
       `job ${unit.job} cannot be settled now: a transaction that guards it is open; end that first, then settle the job`,
     );
-  }
-}
-
-/** Settles a unit that no caller gets; one that is somebody else's by now, as after a pause of this process, is no matter of its claim. */
-export async function whileHeld(settling: Promise<unknown>): Promise<void> {
-  try {
-    await settling;
-  } catch (error) {
-    if (!(error instanceof LeaseLost)) throw error;
   }
 }
 

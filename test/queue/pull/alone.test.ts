@@ -1,10 +1,12 @@
 // A queue whose jobs are only pulled: no worker lives that would do the chores.
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { ConnectionFailed } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue, createQueueAdmin, type Kinds, type Queue, type QueueOptions } from '../../../src/queue/index.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
+import { startProxy } from '../../support/proxy.ts';
 import { breaches } from '../invariants.ts';
 import { SqlSession } from '../sql-session.ts';
 
@@ -94,6 +96,23 @@ test('a process that has claimed before looks at all shards that another version
   const next = createQueue(other, queue.name, { kinds: { send: {} }, shards: 8 });
   await next.enqueueMany(Array.from({ length: 20 }, (_, n) => ({ kind: 'send', payload: n, key: `k${n}` }) as const));
   expect(await admin.claim(queue.name, { limit: 100 })).toHaveLength(20);
+});
+
+test('an error of the chores keeps no unit from its caller', async () => {
+  const proxy = await startProxy(database.url);
+  onTestFinished(() => proxy.stop());
+  await using broken = postgres(proxy.url, { logger: recordLog() });
+  const queue = newQueue({ kinds: { send: {} } });
+  await queue.enqueueMany([1, 2].map((payload) => ({ kind: 'send', payload }) as const));
+  await queue.claim();
+  await engine.query(EXPIRE, [queue.name]);
+  proxy.loseRequest('queue.rescue_for_pull');
+  const [unit] = await createQueueAdmin(broken).claim(queue.name);
+  expect(unit?.payload).toBe(2);
+  await createQueueAdmin(engine).complete(unit?.handle ?? '');
+  // With nothing claimed, it is thrown.
+  await engine.query(EXPIRE, [queue.name]);
+  await expect(createQueueAdmin(broken).claim(queue.name)).rejects.toThrow(ConnectionFailed);
 });
 
 test('a job of a part that is resumed while a claim sets it aside is not left lying', async () => {
