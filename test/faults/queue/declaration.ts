@@ -89,6 +89,9 @@ const BATCHED: Kinds = { batched: { batch: { size: BATCH_SIZE, wait: 50 }, timeo
 /** How many jobs of a tenant run at a time. */
 export const PER_TENANT = 2;
 
+/** In some plans, how many jobs of a tenant begin in a time. */
+export const RATE = { limit: 20, perMs: 1000 } as const;
+
 /** How the queue is declared, in all processes, except for the version. */
 export interface DeclarationParts {
   readonly version: number;
@@ -96,9 +99,16 @@ export interface DeclarationParts {
   readonly isRelated: boolean;
   /** Whether a handler is called for several jobs at once: only where all hold by leases. */
   readonly hasBatches: boolean;
+  readonly hasRate: boolean;
 }
 
-export function declaration({ version, shards, isRelated, hasBatches }: DeclarationParts): QueueOptions<Kinds> {
+export function declaration({
+  version,
+  shards,
+  isRelated,
+  hasBatches,
+  hasRate,
+}: DeclarationParts): QueueOptions<Kinds> {
   const kinds = {
     ...KINDS,
     ...(isRelated ? RELATED : {}),
@@ -106,7 +116,8 @@ export function declaration({ version, shards, isRelated, hasBatches }: Declarat
     ...(version === 1 ? OLDER : NEWER),
   };
   const concurrency = { perGroup: PER_TENANT };
-  return { kinds, shards, concurrency, retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } } };
+  const rate = hasRate ? { perGroup: { limit: RATE.limit, per: RATE.perMs } } : {};
+  return { kinds, shards, concurrency, rate, retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } } };
 }
 
 const RETRY_MS = 50;

@@ -109,6 +109,9 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
   'places are not counted': () => ({
     operations: [several(6, (nth) => ({ ...job('plain', null, { ms: 800 + 400 * nth }), tenant: 't1' }))],
   }),
+  'a rate has room for all': () => ({
+    operations: [several(120, () => ({ ...job('plain', null), tenant: 't1' }))],
+  }),
   'two are outstanding': () => ({ operations: each(3, () => job('only', 'k', { ms: 500 })) }),
   'two wait': () => ({
     operations: [several(1, () => job('plain', 'k', { ms: 600 })), ...each(3, () => job('waiting', 'k'))],
@@ -204,6 +207,7 @@ export function planForced(name: PlantName): QueuePlan {
     leaseMs: LEASE_MS,
     isRelated: true,
     hasBatches: hold === 'lease',
+    hasRate: name === 'a rate has room for all',
     hasLedger: name === 'a key goes on past an error',
     workers: [worker, worker],
     producers: [operations],

@@ -171,6 +171,8 @@ export interface QueueHistory {
   readonly changes: readonly Change[];
   /** By how much the clocks of a note and of a commit may differ. */
   readonly clockErrorMs: number;
+  /** Whether tenants have the rate of the declaration. */
+  readonly hasRate: boolean;
   /** What was seen from outside and may not be: broken invariants, jobs that were not done in time, locks that are left. */
   readonly complaints: readonly Complaint[];
 }

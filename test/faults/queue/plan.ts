@@ -88,6 +88,8 @@ export interface QueuePlan extends Plan {
   readonly isRelated: boolean;
   /** Whether a handler is called for several jobs at once. */
   readonly hasBatches: boolean;
+  /** Whether tenants have a rate: only where all hold by leases, since a transaction that is rolled back takes what it has begun with it. */
+  readonly hasRate: boolean;
   /** Whether there is another queue, whose keys stop at an error. */
   readonly hasLedger: boolean;
   readonly workers: readonly WorkerPlan[];
@@ -118,6 +120,7 @@ export function planQueue(seed: number): QueuePlan {
   const more = new Draw(seed, 'more');
   const hasLedger = more.chance(0.5);
   const hasBatches = !hasTransactions && more.chance(0.6);
+  const hasRate = !hasTransactions && new Draw(seed, 'rate').chance(0.3);
   const shape = { keys, hasVersions, isRelated, hasTransactions, hasLedger, hasBatches };
   const producers = drawProducers(seed, shape);
   const faults = drawFaults(new Draw(seed, 'faults'), {
@@ -137,9 +140,11 @@ export function planQueue(seed: number): QueuePlan {
     ...(hasVersions ? ['two versions'] : []),
     ...(hasBatches ? ['batch handlers'] : []),
     ...(hasLedger ? ['keys that stop'] : []),
+    ...(hasRate ? ['rates'] : []),
   ].join(', ');
   const hasOwnServer = faults.some((fault) => fault.do === ('restart' satisfies FaultName));
-  return { seed, title, faults, hasOwnServer, shards, leaseMs, isRelated, hasBatches, hasLedger, workers, producers };
+  const declared = { shards, isRelated, hasBatches, hasRate, hasLedger };
+  return { seed, title, faults, hasOwnServer, leaseMs, ...declared, workers, producers };
 }
 
 /** What the jobs of a plan have in common. */

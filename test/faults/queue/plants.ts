@@ -68,6 +68,7 @@ export const PLANTS = [
   'what a job says of its letter is forgotten',
   'two are outstanding',
   'places are not counted',
+  'a rate has room for all',
   'two wait',
   'a throttle lets through',
   'a replacement is forgotten',
@@ -135,6 +136,7 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     sql: [['queue_dead_letters', /coalesce\(\(select o\.id from .*? 'onError'\), k\.on_error\)/, 'k.on_error']],
   },
   'places are not counted': { sql: [['queue_admit_groups', /p_places - w\.taken/, 'p_places']] },
+  'a rate has room for all': { sql: [['queue_rate_room', /select greatest\([^$]*/, 'select 1000']] },
   'two are outstanding': {
     sql: [
       ['queue_enqueue_one', /v_only_one := pawl\.queue_is_only_one\(v_rule\);/, 'v_only_one := false; v_rule := null;'],

@@ -22,10 +22,10 @@ import {
 
 const operations: Operation[] = JSON.parse(readFileSync(process.env['OPERATIONS'] ?? '', 'utf8'));
 const plan: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
-const { shards, isRelated, hasBatches, hasLedger } = plan;
+const { hasLedger } = plan;
 const producer = Number(process.env['PRODUCER'] ?? 0);
 const engine = postgres(url, { max: 3 });
-const queue = createQueue(engine, 'faults', declaration({ version: 2, shards, isRelated, hasBatches }));
+const queue = createQueue(engine, 'faults', declaration({ ...plan, version: 2 }));
 const ledger = createQueue(engine, LEDGER.name, LEDGER.options);
 
 class RolledBack extends Error {}

@@ -22,8 +22,8 @@ import { plantInWorker } from './plants.ts';
 
 const { hold, concurrency, prefetch, version }: WorkerPlan = JSON.parse(process.env['WORKER'] ?? '{}');
 const plan: QueuePlan = JSON.parse(process.env['PLAN'] ?? '{}');
-const { shards, isRelated, hasBatches, hasLedger, leaseMs } = plan;
-const declared = declaration({ version, shards, isRelated, hasBatches });
+const { hasLedger, leaseMs } = plan;
+const declared = declaration({ ...plan, version });
 const POLL_MS = 200;
 const LEDGER_SLOTS = 2;
 

@@ -1,6 +1,6 @@
 import type { Violation } from '../../plan.ts';
-import { PER_TENANT } from '../declaration.ts';
-import type { Run } from '../history.ts';
+import { PER_TENANT, RATE } from '../declaration.ts';
+import type { Job, Run } from '../history.ts';
 import { groupBy, type Observation } from './observation.ts';
 
 /** Of a tenant no more jobs run at a time than the queue says. */
@@ -19,6 +19,35 @@ export function checkTenants(seen: Observation): Violation[] {
     }
     return [];
   });
+}
+
+/** One statement reads the clock more than once. */
+const READING_MS = 20;
+
+/**
+ * Where tenants have a rate, any time T has at most `limit + ceil(T × limit / per)` claims of one, by the clock of the database. Those that nothing
+ * was written of are not known here.
+ */
+export function checkRates(seen: Observation): Violation[] {
+  if (!seen.history.hasRate) return [];
+  const byTenant = groupBy(seen.history.jobs, ({ tenant }) => (typeof tenant === 'string' ? [tenant] : []));
+  return [...byTenant].flatMap(([tenant, jobs]) => {
+    const claims = jobs.flatMap((job) => claimsOf(job, seen)).sort((a, b) => a.at - b.at);
+    for (const [nth, first] of claims.entries()) {
+      for (const [more, last] of claims.slice(nth).entries()) {
+        const ms = last.at - first.at + READING_MS;
+        if (more + 1 <= RATE.limit + Math.ceil((ms * RATE.limit) / RATE.perMs)) continue;
+        const ids = claims.slice(nth, nth + more + 1).map(({ id }) => id);
+        return [seen.violation(`of a tenant ${RATE.limit} begin in ${RATE.perMs} ms`, `tenant ${tenant}`, ids)];
+      }
+    }
+    return [];
+  });
+}
+
+function claimsOf({ id }: Job, seen: Observation): { id: string; at: number }[] {
+  const times = new Set(seen.moves(id).flatMap(({ claimedAt }) => claimedAt ?? []));
+  return [...times].map((at) => ({ id, at }));
 }
 
 /**

@@ -7,7 +7,7 @@ import { checkKeys } from './check-keys.ts';
 import { checkMoves } from './check-moves.ts';
 import { checkRequests } from './check-requests.ts';
 import { checkStops } from './check-stops.ts';
-import { checkTenants } from './check-tenants.ts';
+import { checkRates, checkTenants } from './check-tenants.ts';
 import { checkTimes } from './check-times.ts';
 import { checkUnique } from './check-unique.ts';
 import { Observation } from './observation.ts';
@@ -24,6 +24,7 @@ export function checkQueue(history: QueueHistory): Violation[] {
     ...checkGroups(seen),
     ...checkUnique(seen),
     ...checkTenants(seen),
+    ...checkRates(seen),
     ...checkTimes(seen),
     ...checkStops(seen),
     ...checkHands(seen),

@@ -180,6 +180,7 @@ class Simulator {
       })),
       effects: this.#effects.map((effect) => ({ ...effect, committedAt: moved(effect.committedAt) })),
       clockErrorMs,
+      hasRate: false,
       complaints: [],
     };
   }
