@@ -20,6 +20,19 @@ export interface ClientLike {
   getTransactionStatus?(): string | null;
 }
 
+/**
+ * The client of node-postgres in a transaction, as far as it is described here. In TypeScript `tx.client as pg.PoolClient` is all of it, as
+ * query builders want it: `drizzle(tx.client as pg.PoolClient)`.
+ */
+export interface TransactionClient extends ClientLike {
+  query(config: QueryConfig): Promise<QueryResultLike | QueryResultLike[]>;
+  /** Runs one statement. Its errors are those of node-postgres. */
+  query<Row = Record<string, unknown>>(
+    text: string,
+    values?: readonly unknown[],
+  ): Promise<{ readonly rows: Row[]; readonly rowCount: number | null }>;
+}
+
 export interface PoolLike {
   connect(): Promise<ClientLike>;
   on(event: 'error', listener: (error: Error) => void): unknown;

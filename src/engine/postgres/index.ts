@@ -1,6 +1,6 @@
 export type { Logger } from '../../base/logger.ts';
 export { callInTransaction, type OpenTransaction, openTransaction } from './caller/caller.ts';
-export type { ClientLike, PoolLike, QueryResult } from './driver.ts';
+export type { ClientLike, PoolLike, QueryResult, TransactionClient } from './driver.ts';
 export { type EngineDescription, PostgresEngine } from './engine.ts';
 export { isTransient } from './failure.ts';
 export type { SubscribeOptions, Subscription } from './listen/subscription.ts';

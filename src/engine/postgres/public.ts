@@ -22,6 +22,7 @@ export type {
   StatementOptions,
   SubscribeOptions,
   Subscription,
+  TransactionClient,
   TransactionOptions,
 } from './index.ts';
 export { id, isTransient, PostgresEngine, postgres, Transaction } from './index.ts';

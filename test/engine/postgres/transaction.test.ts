@@ -1,3 +1,6 @@
+import { sql as drizzleSql } from 'drizzle-orm';
+import { drizzle } from 'drizzle-orm/node-postgres';
+import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ConnectionFailed, InvalidInput, SerializationFailed } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
@@ -21,6 +24,18 @@ beforeAll(async () => {
   database = await freshDatabase({ migrated: false });
   engine = postgres(database.url);
   await engine.query(sql('create table counter (id int primary key, n int not null)'));
+});
+
+test('the client of a transaction takes plain SQL, and may be passed on as one of node-postgres', async () => {
+  const rows = await engine.transaction(async (tx) => {
+    const mine = await tx.client.query<{ n: number }>(
+      'update counter set n = n + $2 where id = $1 returning n',
+      [1, 5],
+    );
+    const theirs = await drizzle(tx.client as pg.PoolClient).execute(drizzleSql`select n from counter where id = 1`);
+    return [mine.rows[0]?.n, mine.rowCount, theirs.rows[0]?.n];
+  });
+  expect(rows).toEqual([5, 1, 5]);
 });
 
 beforeEach(async () => {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Conflict, ConnectionFailed, InvalidInput, SerializationFailed } from '../../../base/errors.ts';
 import { show } from '../../../base/options/refusal.ts';
-import type { ClientLike } from '../driver.ts';
+import type { TransactionClient } from '../driver.ts';
 import { failure, isPoolTimeout, isReadOnly } from '../failure.ts';
 import type { SchemaName } from '../schema/name.ts';
 import type { Statement } from '../sql.ts';
@@ -47,8 +47,8 @@ export class Transaction {
   }
 
   /** The driver's connection, for statements of your own. Do not commit, roll back or release it yourself. */
-  get client(): ClientLike {
-    return this.#session.client;
+  get client(): TransactionClient {
+    return this.#session.client as TransactionClient;
   }
 
   /** The schema of the engine that has opened it. */
