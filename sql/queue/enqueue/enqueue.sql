@@ -78,6 +78,10 @@ begin
   perform pawl.refuse_large('payload', request -> 'payload');
   v_rule := pawl.queue_unique_rule(request, v_kind);
   v_only_one := pawl.queue_is_only_one(v_rule);
+  if request ? 'unique' and v_rule ->> 'while' = 'ever' and (v_rule ->> 'per')::interval > v_queue.history then
+    raise exception 'unique.per is longer than the history of queue "%", which removes the job before; make history longer, or the time shorter', v_queue.name
+      using errcode = 'PW001', column = 'unique';
+  end if;
   if v_key is null and (v_rule ->> 'by' = 'key' or v_kind.needs_key or v_kind.coalesce <> 'none' or cardinality(v_kind.after) > 0) then
     raise exception 'kind "%" of queue "%" needs a key', v_kind.name, v_queue.name using errcode = 'PW001', column = 'key';
   end if;

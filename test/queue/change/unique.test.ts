@@ -348,6 +348,9 @@ test('in SQL, pawl.enqueue takes the rule of the kind, or one of its own', async
     await expect(call({ unique: bad })).rejects.toMatchObject({ code: 'PW001' });
   }
   await expect(call({ unique: true })).rejects.toThrow(/needs a key/);
+  await expect(call({ key: 'k', unique: { while: 'ever', per: '10 years' } })).rejects.toThrow(
+    /longer than the history/,
+  );
 });
 
 test('rules that contradict each other are refused at once', () => {
