@@ -23,7 +23,7 @@ create or replace function pawl.queue_settle(
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_done bigint[] := '{}';
+  v_done bigint[];
   v_more bigint[];
   v_ended int8multirange[];
   v_more_ended int8multirange[];
@@ -31,6 +31,7 @@ declare
   v_stale bigint[];
   v_guarded bigint[];
   v_has_next boolean := false;
+  v_is_known boolean := p_part is null and p_fail is null;
 begin
   if p_guarded is not null then
     v_guarded := pawl.queue_guarded(p_shard, p_worker, p_guarded);
@@ -52,10 +53,15 @@ begin
   if p_shared is not null then
     perform pawl.queue_settle_shared(p_shard, p_worker, p_shared);
   end if;
-  if p_fail is not null then  -- before what is whole without them
+  if p_fail is not null and cardinality(p_whole) > 0 then
+    select r.done, r.failed, r.ended into v_done, v_failed, v_ended
+    from pawl.queue_settle_retries(p_queue, p_shard, p_worker, p_whole, p_fail, p_errors, v_now) r;
+    v_is_known := p_part is null and v_failed = v_done;
+  end if;
+  if p_fail is not null and v_done is null then  -- before what is whole without them
     v_failed := pawl.queue_fail(p_queue, p_shard, p_worker, p_fail, p_errors, v_now);
   end if;
-  if cardinality(p_whole) > 0 then
+  if cardinality(p_whole) > 0 and v_done is null then
     with gone as (
       delete from pawl.queue_running r where r.shard = p_shard and r.id = any (p_whole) and r.worker = p_worker returning r.*
     ), receipt as (
@@ -79,7 +85,7 @@ begin
       from mine cross join lateral (select case when ids = int8multirange(range_merge(ids)) then 0 else mine.key_hash end as key_hash) h
     )
     select coalesce(array_agg(m.claim), '{}'), array_agg(m.ids) into v_more, v_more_ended from mine m;
-    v_done := v_done || v_more;
+    v_done := coalesce(v_done, '{}') || v_more;
     v_ended := v_ended || v_more_ended;
   end if;
   if p_keys is not null then
@@ -96,7 +102,7 @@ begin
     end if;
     v_has_next := p_queue = any (pawl.queue_ended(p_shard, v_ended)) or v_has_next;
   end if;
-  if p_part is not null or p_fail is not null or cardinality(v_done) < cardinality(p_whole) then
+  if v_is_known is not true or cardinality(v_done) < cardinality(p_whole) then
     v_stale := array(
       select w.id from unnest(p_whole) w (id) where w.id <> all (v_done)
       union select a.claim from json_to_recordset(p_part) a (claim bigint) where a.claim <> all (v_done)
