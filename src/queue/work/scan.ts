@@ -10,7 +10,7 @@ export const START: Cursor = { priority: -32_768, id: 0 };
  */
 const PASS_MS = 100;
 
-const ROWS = { min: 16, max: 2000 } as const;
+const ROWS = { min: 16, first: 64, max: 2000 } as const;
 
 /** The result of a poll: there may be more jobs, there are none, or other transactions hold the rows now. */
 export type ScanVerdict = 'again' | 'empty' | 'busy';
@@ -22,8 +22,11 @@ export type ScanVerdict = 'again' | 'empty' | 'busy';
 export class Scan {
   readonly shard: number;
   cursor: Cursor;
-  /** How many ready rows to read. A bulk enqueue makes rows of many jobs, so this adapts to the last polls. */
-  rows: number = 64;
+  /**
+   * How many ready rows to read. A bulk enqueue makes rows of many jobs, so this adapts to the last polls; at the start of a pass, where
+   * the jobs stand that are tried again, a row each, to those at the starts of the passes before.
+   */
+  rows: number = ROWS.first;
   /** Milliseconds until the next delayed job, from the last poll that found nothing. */
   due: number = Infinity;
   /** The result of the last poll, if it was not `again`. */
@@ -35,6 +38,11 @@ export class Scan {
   readonly #start: Cursor;
   #startedAt = performance.now();
   #found = false;
+  /** Rows to read at the start of a pass, and behind it. */
+  #rowsAtStart: number = ROWS.first;
+  #rowsBehind: number = ROWS.first;
+  /** Rows that the polls of this pass have read until one of them was given as much as it asked for; undefined: one was. */
+  #readUntilFilled: number | undefined = 0;
 
   constructor(shard: number, start: Cursor = START) {
     this.shard = shard;
@@ -44,20 +52,36 @@ export class Scan {
 
   read(answer: ClaimAnswer, limit: number): ScanVerdict {
     const units = countUnits(answer);
-    // Each job of a coalesced unit is a row, and all of them may come before those of the next key.
-    const rows = answer.runs.length + countJobsOfKeys(answer) + (answer.chains?.keys.length ?? 0);
-    if (units >= limit) this.rows = Math.min(ROWS.max, Math.max(ROWS.min, Math.ceil(rows * 1.25)));
-    else if (answer.seen >= this.rows) this.rows = Math.min(ROWS.max, this.rows * 2);
+    this.#adapt(answer, units >= limit);
     this.due = answer.due ?? Infinity;
     this.#found ||= units > 0;
     const verdict = answer.seen === 0 ? this.#atEnd(answer) : this.#onwards(answer, units);
     this.quiet = verdict === 'again' ? undefined : verdict;
+    if (this.cursor === this.#start) this.rows = this.#rowsAtStart;
     return verdict;
+  }
+
+  #adapt(answer: ClaimAnswer, isFilled: boolean): void {
+    // Each job of a coalesced unit is a row, and all of them may come before those of the next key.
+    const used = answer.runs.length + countJobsOfKeys(answer) + (answer.chains?.keys.length ?? 0);
+    const isCut = answer.seen >= this.rows;
+    const more = isCut ? inBounds(this.rows * 2) : this.rows;
+    const before = this.#readUntilFilled;
+    if (before === undefined) {
+      this.#rowsBehind = isFilled ? inBounds(used * 1.25) : more;
+      this.rows = this.#rowsBehind;
+      return;
+    }
+    const read = before + (isFilled ? used : answer.seen);
+    if (isFilled || isCut) this.#rowsAtStart = inBounds(read * (isFilled ? 1.25 : 2));
+    this.#readUntilFilled = isFilled ? undefined : read;
+    this.rows = isFilled ? this.#rowsBehind : more;
   }
 
   restart(): void {
     this.cursor = this.#start;
     this.#found = false;
+    this.#readUntilFilled = 0;
     this.#startedAt = performance.now();
   }
 
@@ -79,6 +103,10 @@ export class Scan {
     if (performance.now() - this.#startedAt > PASS_MS) this.restart();
     return 'again';
   }
+}
+
+function inBounds(rows: number): number {
+  return Math.min(ROWS.max, Math.max(ROWS.min, Math.ceil(rows)));
 }
 
 /** How long a worker rests for each row of others that it has passed over: some ten times as long as the server takes to read one. */

@@ -24,7 +24,8 @@ language sql stable as $$
 $$;
 
 -- The rows where none has a key, was lost, or is in its last attempt: what a bulk enqueue leaves, and what has failed and comes again. They are
--- locked one by one until there are enough, so that two claims at once share them.
+-- locked until there are enough, and no more of them: a run of a thousand jobs is a row, and each lock is written. Two claims at once share them: where
+-- another one has locked some, those behind them are locked.
 create or replace function pawl.queue_pick_plain(
   p_queue smallint, p_shard smallint, p_limit int, p_rows int, p_priority smallint, p_after bigint,
   out seen bigint, out last_priority smallint, out last_id bigint, out keyed bigint, out taken bigint, out tids tid[], out firsts bigint[],
@@ -32,35 +33,44 @@ create or replace function pawl.queue_pick_plain(
 )
 language plpgsql as $$
 declare
-  v_tids tid[]; v_priorities smallint[]; v_ids bigint[]; v_kinds smallint[]; v_attempts smallint[];
+  v_tids tid[]; v_priorities smallint[]; v_ids bigint[]; v_kinds smallint[]; v_attempts smallint[]; v_sums bigint[];
   v_taken smallint[];
   v_most int;
+  v_upto int;
 begin
-  select count(*), array_agg(r.tid), array_agg(r.priority), array_agg(r.id), array_agg(r.kind), array_agg(r.attempt),
+  select count(*), array_agg(r.tid), array_agg(r.priority), array_agg(r.id), array_agg(r.kind), array_agg(r.attempt), array_agg(r.sum),
     max(case when r.key is not null or r.lost > 0 then 32767 else r.attempt end)
-  into seen, v_tids, v_priorities, v_ids, v_kinds, v_attempts, v_most
+  into seen, v_tids, v_priorities, v_ids, v_kinds, v_attempts, v_sums, v_most
   from (
-    select r.ctid as tid, r.priority, r.id, r.kind, r.attempt, r.lost, r.key from pawl.queue_ready r
-    where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
-      and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
-    order by r.priority, r.id limit p_rows
+    select r.*, sum(r.n) over (rows unbounded preceding) as sum from (
+      select r.ctid as tid, r.priority, r.id, r.kind, r.attempt, r.lost, r.key, r.n from pawl.queue_ready r
+      where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after)
+        and (select d.paused_at is null from pawl.queue_definition d where d.id = p_queue)
+      order by r.priority, r.id limit p_rows
+    ) r
   ) r;
   if v_most = 32767 or (v_most > 0 and pawl.queue_is_any_last(p_shard, v_ids, v_kinds, v_attempts)) then
     seen := null;
     return;
   end if;
-  select array_agg(l.priority), array_agg(l.tid), array_agg(l.id), array_agg(l.n), array_agg(l.take), array_agg(l.kind), array_agg(l.attempt),
-    coalesce(sum(l.take), 0)
-  into v_taken, tids, firsts, ns, takes, kinds, attempts, taken
-  from (
-    select l.*, least(l.n, p_limit - l.before)::int as take from (
-      select l.*, sum(l.n) over (rows unbounded preceding) - l.n as before from (
-        select r.ctid as tid, r.priority, r.id, r.n, r.kind, r.attempt from unnest(v_tids) u (tid) join pawl.queue_ready r on r.ctid = u.tid
-        limit p_limit for update of r skip locked
+  -- The first rows that have enough together; all of them, where others have locked one.
+  v_upto := width_bucket(p_limit - 1, v_sums) + 1;
+  loop
+    select array_agg(l.priority), array_agg(l.tid), array_agg(l.id), array_agg(l.n), array_agg(l.take), array_agg(l.kind), array_agg(l.attempt),
+      coalesce(sum(l.take), 0)
+    into v_taken, tids, firsts, ns, takes, kinds, attempts, taken
+    from (
+      select l.*, least(l.n, p_limit - l.before)::int as take from (
+        select l.*, sum(l.n) over (rows unbounded preceding) - l.n as before from (
+          select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt from unnest(v_tids[:v_upto]) u (tid) join pawl.queue_ready r on r.ctid = u.tid
+          limit p_limit for update of r skip locked
+        ) l
       ) l
-    ) l
-    where l.before < p_limit
-  ) l;
+      where l.before < p_limit
+    ) l;
+    exit when taken >= p_limit or v_upto >= seen;
+    v_upto := seen;
+  end loop;
   keyed := 0;
   locked := false;
   if taken < p_limit then  -- whatever is left is of another claim
