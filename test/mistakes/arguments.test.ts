@@ -87,6 +87,10 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
     (engine) => engine.transaction({ isolation: 'serializable' } as never, (() => {}) as never),
     /^transaction\(\) takes a function, and its options after that, but was given an object \{isolation\}$/,
   ],
+  'postgres of an empty variable': [
+    () => postgres(''),
+    /^option "url" for postgres is an empty text; is the variable set that it comes from\?$/,
+  ],
   'postgres(url) with a port that is none': [
     () => postgres('postgres://app:secret@localhost:99999/app'),
     /^option "url" for postgres cannot be read: its port/,

@@ -63,6 +63,11 @@ export function resolveOptions(options: PostgresOptions): ResolvedOptions {
 
 /** @throws InvalidInput unless it is a postgres:// or postgresql:// URL; it may hold a password, so it is not repeated */
 export function requireUrl(url: string): void {
+  if (url === '') {
+    throw new InvalidInput('option "url" for postgres is an empty text; is the variable set that it comes from?', {
+      field: 'url',
+    });
+  }
   checkOptions('postgres', { url }, { url: text(URL_KIND) });
   // A host may be left out for a socket: node-postgres reads such a URL, too.
   if (URL.canParse(url) || URL.canParse(url.replace('@/', '@socket/'))) return;
