@@ -11,7 +11,7 @@ const LOOK = statement('actor.look_for_answer', 'select pawl.actor_look_for_answ
 const END = statement('actor.end_question', 'select pawl.actor_end_question($1::bigint) as answer');
 const FORGET = statement(
   'actor.forget_questions',
-  'select pawl.actor_end_question(u.message) from unnest($1::bigint[]) u (message)',
+  'select pawl.actor_end_question(u.message) from pg_catalog.unnest($1::bigint[]) u (message)',
 );
 const INDEXES = statement('actor.indexes', 'select t.indexes, t.indexed from pawl.actor_type t where t.name = $1');
 const FILL = statement(

@@ -6,7 +6,7 @@ import { alone, only, type Runner } from './runner.ts';
 const PULL = statement(
   'queue.pull',
   `select d.id, d.shards, s.shard, pawl.queue_pull(d.id, s.shard, $3::int, $4::float8, $5::text, $6::int, $7::bigint) as pulled
-   from pawl.queue_definition d cross join lateral (select ($2::int % d.shards)::smallint as shard) s where d.id = pawl.queue_id($1::text)`,
+   from pawl.queue_definition d cross join lateral (select ($2::int % d.shards::int)::smallint as shard) s where d.id = pawl.queue_id($1::text)`,
 );
 const SETTLE = statement('queue.settle_pulled', 'select pawl.queue_settle_pulled($1::json, $2::json) as answer');
 const EXTEND = statement('queue.extend', 'select pawl.queue_extend($1::json, $2::float8) as answer');
