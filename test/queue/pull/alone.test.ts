@@ -1,74 +1,45 @@
 // A queue whose jobs are only pulled: no worker lives that would do the chores.
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { ConnectionFailed } from '../../../src/base/errors.ts';
-import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { createQueue, createQueueAdmin, type Kinds, type Queue, type QueueOptions } from '../../../src/queue/index.ts';
-import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createQueue, createQueueAdmin } from '../../../src/queue/index.ts';
 import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { breaches } from '../invariants.ts';
-import { SqlSession } from '../sql-session.ts';
+import { EXPIRE, pullStage } from './stage.ts';
 
-let database: FreshDatabase;
-let engine: PostgresEngine;
-let eye: SqlSession;
-let made = 0;
-
-beforeAll(async () => {
-  database = await freshDatabase();
-  engine = postgres(database.url, { logger: recordLog() });
-  eye = await SqlSession.open(database.url);
-});
-
-afterAll(async () => {
-  expect(await breaches(eye.client)).toEqual([]);
-  await eye.end();
-  await engine.stop();
-  await database.drop();
-});
-
-function newQueue<const K extends Kinds>(options: QueueOptions<K>): Queue<K> {
-  made += 1;
-  return createQueue(engine, `alone ${made}`, options);
-}
-
-/** The lease of everything that is claimed of this queue is over. */
-const EXPIRE = statement(
-  'test.expire',
-  `update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 ms' where queue = (select id from pawl.queue_definition where name = $1)`,
-);
+const stage = pullStage('alone');
 
 // Invariants J11.
 test('a job that was guarded when its lease was over is given back by a later claim', async () => {
-  const queue = newQueue({ kinds: { send: {} } });
+  const queue = stage.newQueue({ kinds: { send: {} } });
   await queue.enqueue('send', 1);
   const [unit] = await queue.claim();
-  await engine.transaction(async (tx) => {
+  await stage.engine.transaction(async (tx) => {
     await unit?.guard(tx);
-    await engine.query(EXPIRE, [queue.name]);
+    await stage.engine.query(EXPIRE, [queue.name]);
     expect(await queue.claim()).toEqual([]);
   });
   const [again] = await queue.claim();
   expect(again?.attempt).toBe(2);
   await again?.complete();
-  expect(await createQueueAdmin(engine).workers(queue.name)).toEqual([]);
+  expect(await createQueueAdmin(stage.engine).workers(queue.name)).toEqual([]);
 });
 
 test.each(['release', 'fail', 'lose'] as const)('a job that somebody cancelled does not run again: %s', async (how) => {
-  const queue = newQueue({ kinds: { send: {} } });
+  const queue = stage.newQueue({ kinds: { send: {} } });
   const { id } = await queue.enqueue('send', 1, { key: 'k' });
   const [unit] = await queue.claim();
   expect(await queue.cancel(id, { reason: 'ordered twice' })).toBe('in-progress');
   if (how === 'release') expect(await unit?.release()).toBe('cancelled');
   else if (how === 'fail') expect(await unit?.fail(new Error('stopped'), { retryIn: 0 })).toBe('cancelled');
-  else await engine.query(EXPIRE, [queue.name]);
+  else await stage.engine.query(EXPIRE, [queue.name]);
   expect(await queue.claim()).toEqual([]);
   expect(await queue.get(id)).toMatchObject({ status: 'cancelled', error: expect.stringContaining('ordered twice') });
 });
 
 test('each job of a unit has its own attempts, and one that is cancelled ends alone', async () => {
-  const queue = newQueue({ kinds: { sync: { coalesce: 'all' } } });
+  const queue = stage.newQueue({ kinds: { sync: { coalesce: 'all' } } });
   const once = await queue.enqueue('sync', 1, { key: 'k', attempts: 1 });
   const more = await queue.enqueue('sync', 2, { key: 'k' });
   const [unit] = await queue.claim();
@@ -88,48 +59,48 @@ test('each job of a unit has its own attempts, and one that is cancelled ends al
 });
 
 test('a process that has claimed before looks at all shards that another version has declared since', async () => {
-  const queue = newQueue({ kinds: { send: {} } });
-  const admin = createQueueAdmin(engine);
+  const queue = stage.newQueue({ kinds: { send: {} } });
+  const admin = createQueueAdmin(stage.engine);
   await queue.enqueue('send', 1);
   for (const unit of await admin.claim(queue.name)) await unit.complete();
-  await using other = postgres(database.url, { logger: recordLog() });
+  await using other = postgres(stage.url, { logger: recordLog() });
   const next = createQueue(other, queue.name, { kinds: { send: {} }, shards: 8 });
   await next.enqueueMany(Array.from({ length: 20 }, (_, n) => ({ kind: 'send', payload: n, key: `k${n}` }) as const));
   expect(await admin.claim(queue.name, { limit: 100 })).toHaveLength(20);
 });
 
 test('an error of the chores keeps no unit from its caller', async () => {
-  const proxy = await startProxy(database.url);
+  const proxy = await startProxy(stage.url);
   onTestFinished(() => proxy.stop());
   await using broken = postgres(proxy.url, { logger: recordLog() });
-  const queue = newQueue({ kinds: { send: {} } });
+  const queue = stage.newQueue({ kinds: { send: {} } });
   await queue.enqueueMany([1, 2].map((payload) => ({ kind: 'send', payload }) as const));
   await queue.claim();
-  await engine.query(EXPIRE, [queue.name]);
+  await stage.engine.query(EXPIRE, [queue.name]);
   proxy.loseRequest('queue.rescue_for_pull');
   const [unit] = await createQueueAdmin(broken).claim(queue.name);
   expect(unit?.payload).toBe(2);
-  await createQueueAdmin(engine).complete(unit?.handle ?? '');
+  await createQueueAdmin(stage.engine).complete(unit?.handle ?? '');
   // With nothing claimed, it is thrown.
-  await engine.query(EXPIRE, [queue.name]);
+  await stage.engine.query(EXPIRE, [queue.name]);
   await expect(createQueueAdmin(broken).claim(queue.name)).rejects.toThrow(ConnectionFailed);
 });
 
 test('a job of a part that is resumed while a claim sets it aside is not left lying', async () => {
-  const queue = newQueue({ kinds: { send: {} } });
+  const queue = stage.newQueue({ kinds: { send: {} } });
   await queue.enqueue('send', 1);
   await queue.pause({ kind: 'send' });
-  await eye.client.query('begin');
+  await stage.eye.client.query('begin');
   // The resuming transaction is about to commit when the claim, which has read that the part is paused, sets the job aside.
-  await eye.client.query(`select pawl.queue_resume_part($1, 'send', null, null, 1000)`, [queue.name]);
+  await stage.eye.client.query(`select pawl.queue_resume_part($1, 'send', null, null, 1000)`, [queue.name]);
   const claim = queue.claim();
   await until('the claim waits for it', async () => {
     const waiting = statement(
       'test.waiting',
       'select 1 from pg_locks where not granted and $1::int = any (pg_blocking_pids(pid))',
     );
-    return (await engine.query(waiting, [eye.pid])).length > 0;
+    return (await stage.engine.query(waiting, [stage.eye.pid])).length > 0;
   });
-  await eye.client.query('commit');
+  await stage.eye.client.query('commit');
   expect((await claim).map(({ payload }) => payload)).toEqual([1]);
 });

@@ -1,50 +1,12 @@
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, LeaseLost, LockNotAvailable, NoRetry } from '../../../src/base/errors.ts';
-import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import {
-  createQueue,
-  createQueueAdmin,
-  discard,
-  type Kinds,
-  type Queue,
-  type QueueOptions,
-  snooze,
-} from '../../../src/queue/index.ts';
-import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
+import { statement } from '../../../src/engine/postgres/index.ts';
+import { createQueueAdmin, discard, snooze } from '../../../src/queue/index.ts';
 import { eventually } from '../../support/eventually.ts';
-import { recordLog } from '../../support/log.ts';
 import { DOUBLING } from '../contract/fixture.ts';
-import { breaches } from '../invariants.ts';
-import { SqlSession } from '../sql-session.ts';
+import { EXPIRE, pullStage } from './stage.ts';
 
-let database: FreshDatabase;
-let engine: PostgresEngine;
-let eye: SqlSession;
-let made = 0;
-
-beforeAll(async () => {
-  database = await freshDatabase();
-  engine = postgres(database.url, { max: 20, logger: recordLog() });
-  eye = await SqlSession.open(database.url);
-});
-
-afterAll(async () => {
-  expect(await breaches(eye.client)).toEqual([]);
-  await eye.end();
-  await engine.stop();
-  await database.drop();
-});
-
-function newQueue<const K extends Kinds>(options: QueueOptions<K>): Queue<K> {
-  made += 1;
-  return createQueue(engine, `pull ${made}`, options);
-}
-
-/** The lease of everything that is claimed of this queue is over. */
-const EXPIRE = statement(
-  'test.expire',
-  `update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 ms' where queue = (select id from pawl.queue_definition where name = $1)`,
-);
+const stage = pullStage('pull');
 
 /** The same of leases that were not extended. */
 const EXPIRE_SHORT = statement(
@@ -55,7 +17,7 @@ const EXPIRE_SHORT = statement(
 
 describe('claim()', () => {
   test('gives jobs of a group as many as have places, without a worker that admits them', async () => {
-    const queue = newQueue({ kinds: { send: {} }, concurrency: { perGroup: 1 } });
+    const queue = stage.newQueue({ kinds: { send: {} }, concurrency: { perGroup: 1 } });
     await queue.enqueueMany([1, 2].map((payload) => ({ kind: 'send', payload, group: 'acme' }) as const));
     const [first, ...others] = await queue.claim({ limit: 5, lease: '1m' });
     expect(others).toEqual([]);
@@ -67,7 +29,7 @@ describe('claim()', () => {
   });
 
   test('of one job passes over those of keys that are busy, however many', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     const keys = Array.from({ length: 30 }, (_, n) => `busy ${n}`);
     await queue.enqueueMany(keys.map((key) => ({ kind: 'send', payload: 'first', key })));
     expect(await queue.claim({ limit: 30 })).toHaveLength(30);
@@ -76,20 +38,20 @@ describe('claim()', () => {
   });
 
   test('gives all of its units one lease, in whatever shards they are', async () => {
-    const queue = newQueue({ kinds: { send: {} }, shards: 8 });
+    const queue = stage.newQueue({ kinds: { send: {} }, shards: 8 });
     const keys = Array.from({ length: 20 }, (_, nth) => `key ${nth}`);
     await queue.enqueueMany(keys.map((key) => ({ kind: 'send', payload: null, key })));
     const units = await queue.claim({ limit: 20, lease: '30s' });
     expect(units.length).toBe(20);
     await units[0]?.extend('1h');
-    await engine.query(EXPIRE_SHORT, [queue.name]);
+    await stage.engine.query(EXPIRE_SHORT, [queue.name]);
     expect(await queue.claim({ limit: 20 })).toEqual([]);
     for (const unit of units) await unit.complete();
-    expect(await createQueueAdmin(engine).workers(queue.name)).toEqual([]);
+    expect(await createQueueAdmin(stage.engine).workers(queue.name)).toEqual([]);
   });
 
   test('takes what is ready, in order, and complete() ends it with its result', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     const ids = await queue.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'send', payload })));
     const units = await queue.claim({ limit: 2, client: 'billing' });
     expect(units.map(({ job, payload, attempt, kind, key }) => [job.id, payload, attempt, kind, key])).toEqual([
@@ -97,19 +59,21 @@ describe('claim()', () => {
       [ids[1], 2, 1, 'send', null],
     ]);
     expect(await queue.get(ids[0] ?? '')).toMatchObject({ status: 'in-progress', processId: units[0]?.processId });
-    expect(await createQueueAdmin(engine).workers(queue.name)).toMatchObject([{ host: 'billing', inProgress: 2 }]);
+    expect(await createQueueAdmin(stage.engine).workers(queue.name)).toMatchObject([
+      { host: 'billing', inProgress: 2 },
+    ]);
     await units[0]?.complete({ sent: 'a\u0001b' });
     await units[1]?.complete();
     expect(await queue.get(ids[0] ?? '')).toMatchObject({ status: 'complete', result: { sent: 'a\u0001b' } });
     expect(await queue.get(ids[1] ?? '')).toMatchObject({ status: 'complete', result: null });
     // With its last unit the client is gone.
-    expect(await createQueueAdmin(engine).workers(queue.name)).toEqual([]);
+    expect(await createQueueAdmin(stage.engine).workers(queue.name)).toEqual([]);
     expect(await queue.claim({ limit: 5 })).toHaveLength(1);
     expect(await queue.claim()).toEqual([]);
   });
 
   test('looks at all shards, and at jobs that are due', async () => {
-    const queue = newQueue({ kinds: { send: {} }, shards: 5 });
+    const queue = stage.newQueue({ kinds: { send: {} }, shards: 5 });
     await queue.enqueueMany(Array.from({ length: 20 }, (_, n) => ({ kind: 'send', payload: n, key: `k${n}` })));
     await queue.enqueue('send', 'due', { runAt: new Date(Date.now() - 1000) });
     await queue.enqueue('send', 'later', { runAt: new Date(Date.now() + 3_600_000) });
@@ -120,7 +84,7 @@ describe('claim()', () => {
   });
 
   test('gives one job of a key at a time, to pulls and workers alike', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     await queue.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'send', payload, key: 'k' })));
     const [first, ...others] = await queue.claim({ limit: 10 });
     expect(others).toEqual([]);
@@ -138,7 +102,9 @@ describe('claim()', () => {
   });
 
   test('gives all jobs of a key that coalesces as one unit, which ends as one', async () => {
-    const queue = newQueue({ kinds: { sync: { coalesce: 'all' }, after: { after: ['sync'], afterError: 'error' } } });
+    const queue = stage.newQueue({
+      kinds: { sync: { coalesce: 'all' }, after: { after: ['sync'], afterError: 'error' } },
+    });
     const ids = await queue.enqueueMany([1, 2, 3].map((payload) => ({ kind: 'sync', payload, key: 'k' })));
     const [unit, ...others] = await queue.claim({ limit: 10 });
     expect(others).toEqual([]);
@@ -158,16 +124,16 @@ describe('claim()', () => {
   });
 
   test('checks the payload by the schema of its kind; what that refuses fails', async () => {
-    const queue = newQueue({ kinds: { send: { payload: DOUBLING } }, retry: { attempts: 1 } });
+    const queue = stage.newQueue({ kinds: { send: { payload: DOUBLING } }, retry: { attempts: 1 } });
     await queue.enqueue('send', { n: 4 });
-    const bad = await createQueueAdmin(engine).enqueue(queue.name, 'send', { n: 'four' });
+    const bad = await createQueueAdmin(stage.engine).enqueue(queue.name, 'send', { n: 'four' });
     const units = await queue.claim({ limit: 10 });
     expect(units.map(({ payload }) => payload)).toEqual([{ n: 8 }]);
     expect(await queue.get(bad.id)).toMatchObject({ status: 'error', error: expect.stringMatching(/whole number/) });
   });
 
   test('claims nothing of a paused queue, and refuses bad options', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     await queue.enqueue('send', 1);
     await queue.pause();
     expect(await queue.claim()).toEqual([]);
@@ -177,7 +143,7 @@ describe('claim()', () => {
   });
 
   test('of twenty clients at once, each job has one', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     const ids = await queue.enqueueMany(
       Array.from({ length: 200 }, (_, n) => ({ kind: 'send', payload: n, ...(n % 2 ? { key: `k${n % 10}` } : {}) })),
     );
@@ -203,7 +169,7 @@ describe('claim()', () => {
 
 describe('a claimed unit', () => {
   test('that comes after others is given once they have ended, with their results', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     const first = await queue.enqueue('send', 1);
     const second = await queue.enqueue('send', 2, { after: [first.id] });
     const [parent, ...none] = await queue.claim({ limit: 10 });
@@ -216,7 +182,7 @@ describe('a claimed unit', () => {
   });
 
   test('that fails is tried again, until its attempts are spent', async () => {
-    const queue = newQueue({ kinds: { send: {} }, retry: { attempts: 2, backoff: { kind: 'fixed', min: 1 } } });
+    const queue = stage.newQueue({ kinds: { send: {} }, retry: { attempts: 2, backoff: { kind: 'fixed', min: 1 } } });
     const { id } = await queue.enqueue('send', 1);
     const [first] = await queue.claim();
     expect(await first?.fail(new Error('no paper'))).toBe('retry');
@@ -233,7 +199,7 @@ describe('a claimed unit', () => {
   });
 
   test('waits for as long as retryIn says', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     const { id } = await queue.enqueue('send', 1);
     const [unit] = await queue.claim();
     await unit?.fail('busy', { retryIn: '1h' });
@@ -242,7 +208,7 @@ describe('a claimed unit', () => {
   });
 
   test('that is snoozed or discarded ends as in a handler, with the attempts and back-off of its own', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     const { id } = await queue.enqueue('send', 1, { attempts: 1 });
     const [first] = await queue.claim();
     expect(await first?.fail(snooze('1ms'))).toBe('release');
@@ -261,7 +227,7 @@ describe('a claimed unit', () => {
   });
 
   test('that is released is ready again at once, uncharged', async () => {
-    const queue = newQueue({ kinds: { send: { attempts: 1 } } });
+    const queue = stage.newQueue({ kinds: { send: { attempts: 1 } } });
     await queue.enqueue('send', 1, { key: 'k' });
     for (let n = 0; n < 3; n += 1) {
       const [unit] = await queue.claim();
@@ -272,10 +238,10 @@ describe('a claimed unit', () => {
 
   // Invariants J11.
   test('of a client that dies is given back, charged, and what the client does later is refused', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     const { id } = await queue.enqueue('send', 1, { key: 'k' });
     const [dead] = await queue.claim({ lease: '10s' });
-    await engine.query(EXPIRE, [queue.name]);
+    await stage.engine.query(EXPIRE, [queue.name]);
     // No worker lives: the next client rescues.
     const [unit] = await queue.claim();
     expect(unit).toMatchObject({ attempt: 2 });
@@ -286,7 +252,7 @@ describe('a claimed unit', () => {
       () => dead?.release(),
       () => dead?.extend(),
       () => dead?.progress(1),
-      () => engine.transaction((tx) => dead?.guard(tx) ?? Promise.resolve()),
+      () => stage.engine.transaction((tx) => dead?.guard(tx) ?? Promise.resolve()),
     ]) {
       await expect(late()).rejects.toThrow(LeaseLost);
     }
@@ -296,7 +262,7 @@ describe('a claimed unit', () => {
   });
 
   test('is kept by extend(), which says whether the job was cancelled', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     const { id } = await queue.enqueue('send', 1);
     const [unit] = await queue.claim({ lease: '30s' });
     const { expiresAt, isCancelled } = (await unit?.extend('1h')) ?? {};
@@ -311,10 +277,10 @@ describe('a claimed unit', () => {
   });
 
   test('is not settled while a transaction that guards it is open', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     const { id } = await queue.enqueue('send', 1);
     const [unit] = await queue.claim();
-    await engine.transaction(async (tx) => {
+    await stage.engine.transaction(async (tx) => {
       await unit?.guard(tx);
       await expect(unit?.complete()).rejects.toThrow(LockNotAvailable);
     });
@@ -323,12 +289,12 @@ describe('a claimed unit', () => {
   });
 
   test('that another process has cannot be settled by a made-up handle', async () => {
-    const queue = newQueue({ kinds: { send: {} } });
+    const queue = stage.newQueue({ kinds: { send: {} } });
     await queue.enqueue('send', 1);
     const [unit] = await queue.claim();
     const parts = JSON.parse(Buffer.from(unit?.handle ?? '', 'base64url').toString()) as unknown[];
     parts[4] = '00000000-0000-4000-8000-000000000000';
-    const admin = createQueueAdmin(engine);
+    const admin = createQueueAdmin(stage.engine);
     const forged = Buffer.from(JSON.stringify(parts)).toString('base64url');
     await expect(admin.complete(forged)).rejects.toThrow(LeaseLost);
     await expect(admin.complete('made up')).rejects.toThrow(InvalidInput);
