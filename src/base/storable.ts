@@ -3,14 +3,15 @@ import { findUnfaithful } from './unfaithful.ts';
 
 // What a database can hold, and gives back as it was. Every text and every value that is stored comes by here.
 
-/** Neither U+0000, which no text column takes, nor half of a surrogate pair, which has no UTF-8. */
-const UNSTORABLE = /[\0\p{Surrogate}]/u;
-
 /** What such a text is called in messages. */
 export const STORABLE = 'text without U+0000 and lone surrogates';
 
+/**
+ * Whether a text has neither U+0000, which no text column takes, nor half of a surrogate pair, which has no UTF-8. A stack of ten frames
+ * costs a hundredth of a microsecond so, and three by a regular expression.
+ */
 export function isStorable(text: string): boolean {
-  return !UNSTORABLE.test(text);
+  return text.isWellFormed() && !text.includes('\0');
 }
 
 /** A text for people to read: U+0000 made visible, half a pair replaced. */

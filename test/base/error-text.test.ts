@@ -22,6 +22,10 @@ function unreadable(name: string): Error {
   return Object.defineProperty(new Error('plain'), name, { get, enumerable: true });
 }
 
+function withStack(stack: string): Error {
+  return Object.assign(new Error('plain'), { stack });
+}
+
 /** Its stack was read, and so made, when it had another message. */
 const changed = Object.assign(new Error('after'), { stack: 'Error: before\n    at somewhere' });
 
@@ -44,6 +48,16 @@ describe('what was thrown is kept', () => {
     ['an error', new Error('out of paper'), /^Error: out of paper\n {4}at /],
     ['an error of another realm', runInNewContext(`new TypeError('elsewhere')`), /^TypeError: elsewhere/],
     ['an error without a stack', Object.assign(new Error('plain'), { stack: undefined }), /^Error: plain$/],
+    [
+      'a stack that is a frame only',
+      withStack('    at run (node:vm:1:1)'),
+      /^Error: plain\n {4}at run \(node:vm:1:1\)$/,
+    ],
+    [
+      'a stack that begins with a frame',
+      withStack('\n    at (node:vm:1:1)'),
+      /^Error: plain\n\n {4}at \(node:vm:1:1\)$/,
+    ],
     ['an error whose message was changed', changed, /^Error: after\nError: before\n {4}at /],
     [
       'code and detail',
