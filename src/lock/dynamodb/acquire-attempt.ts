@@ -2,7 +2,7 @@ import { ConnectionFailed } from '../../base/errors.ts';
 import { sleep } from '../../base/time/clock.ts';
 import type { AcquireAnswer, AcquireCall, CallOptions } from '../store.ts';
 import { fastAcquire } from './fast-acquire.ts';
-import { granted, type Head, type HeadHolder, type RequestStanding } from './head.ts';
+import { ended, firstToEnd, granted, type Head, type HeadHolder, type RequestStanding } from './head.ts';
 import { type HeadView, viewOf } from './head-view.ts';
 import { headOf } from './items/key.ts';
 import { renew } from './items/requests.ts';
@@ -107,8 +107,10 @@ export class AcquireAttempt {
     return kept.every((outcome) => outcome.isDone);
   }
 
+  /** @returns undefined when something was decided meanwhile, or more dead holders are in the way than one write removes */
   async #grant(views: readonly HeadView[]): Promise<bigint | undefined> {
     const at = this.#call.parts.engine.now();
+    if (await this.#evictedSome(views, at)) return undefined;
     const fences = views.map(({ head }) => head.fence);
     const token = fences.reduce((most, each) => (each > most ? each : most), 0n) + 1n;
     const holder: HeadHolder = { ...this.#holder(at), token };
@@ -118,6 +120,18 @@ export class AcquireAttempt {
       after: granted(head, holder, this.#call.waiter?.tickets.get(pk), stale, at),
     }));
     return (await this.#call.parts.heads.write(changes, this.#call.limits())) ? token : undefined;
+  }
+
+  /** Of a crowd of dead holders, removes as many as one write can, as a release of them would. */
+  async #evictedSome(views: readonly HeadView[], at: number): Promise<boolean> {
+    for (const { pk, head, stale } of views) {
+      const which = firstToEnd(head, ({ nonce }) => stale.has(nonce));
+      if (which === undefined) continue;
+      const change = { pk, before: head, after: ended(head, which, 'expired', undefined, at) };
+      await this.#call.parts.heads.write([change], this.#call.limits());
+      return true;
+    }
+    return false;
   }
 
   async #wait(views: readonly HeadView[]): Promise<AcquireAnswer | readonly Head[]> {

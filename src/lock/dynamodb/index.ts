@@ -27,7 +27,7 @@ import type {
 import { AcquireAttempt } from './acquire-attempt.ts';
 import { DeadlockDetector } from './deadlock.ts';
 import { Grants } from './grants.ts';
-import { ended, MOST_HOLDERS } from './head.ts';
+import { ended, firstToEnd, type HeadHolder, MOST_HOLDERS } from './head.ts';
 import { Heads } from './heads.ts';
 import { LockInspector, toPastHolder } from './inspect.ts';
 import { whileHeld } from './items/holder.ts';
@@ -159,19 +159,21 @@ export class DynamoLockStore implements LockStore {
     );
   }
 
+  /** Of all that hold it now, as many with each write as that can name; readers that come in between keep it. */
   async break(space: string, name: string, reason: string): Promise<readonly BrokenHolder[]> {
     const pk = lockKey(space, name);
+    const broken: HeadHolder[] = [];
+    let meant: ReadonlySet<string> | undefined;
     for (;;) {
       const before = await this.#parts.heads.read(pk, OPERATOR);
-      if (before.holders.length === 0) return [];
-      const after = ended(before, () => true, 'broken', reason, this.#engine.now());
+      const isMeant = ({ nonce }: HeadHolder): boolean => meant === undefined || meant.has(nonce);
+      const which = firstToEnd(before, isMeant) ?? isMeant;
+      const gone = before.holders.filter(which);
+      if (gone.length === 0) return broken.map(toBroken);
+      const after = ended(before, which, 'broken', reason, this.#engine.now());
       if (!(await this.#parts.heads.write([{ pk, before, after }], OPERATOR))) continue;
-      return before.holders.map(({ token, host, pid, grantedAt }) => ({
-        token,
-        host,
-        pid,
-        since: new Date(grantedAt),
-      }));
+      meant ??= new Set(before.holders.map(({ nonce }) => nonce));
+      broken.push(...gone);
     }
   }
 
@@ -204,4 +206,8 @@ export class DynamoLockStore implements LockStore {
   isTransient(error: unknown): boolean {
     return this.#engine.isTransient(error);
   }
+}
+
+function toBroken({ token, host, pid, grantedAt }: HeadHolder): BrokenHolder {
+  return { token, host, pid, since: new Date(grantedAt) };
 }
