@@ -1,11 +1,12 @@
--- Debounce: the jobs of a key and kind wait until so long no further one has come, and then are one unit, since the kind coalesces.
+-- Debounce: the jobs of a key and kind wait until no further one has come for the kind's wait. Then they are one unit, since the kind coalesces.
 --
--- An enqueue only inserts, delayed by the kind's wait, so no producer waits for another one, and none is lost that commits late. What
--- is due is looked at before it is brought to queue_ready: while a younger job of the key is not due, it is put off. By as long as it
--- has waited, so that a job is put off seldom, however long its key gets no rest; and never beyond its kind's longest wait.
+-- An enqueue only inserts, delayed by the kind's wait. So no producer waits for another one, and no job that commits late is lost. A due job
+-- is checked before it becomes ready: while a younger job of its key is not due, it is put off by as long as it has waited, but never beyond its
+-- kind's longest wait. So a job is seldom put off, however long its key gets no rest.
 
--- Puts off what is due of debounced kinds while their keys get no rest; brings all of a key at once that got some, or whose first job has
--- waited for long enough. Nothing else brings these jobs, unless they were tried before. The caller has the lock of the empty key. Rows that somebody changes by hand just now are passed over.
+-- Puts off due jobs of debounced kinds whose keys get no rest. If a key got some, or its first job has waited for the longest wait, promotes all
+-- jobs of the key at once. Nothing else promotes these jobs, unless they were tried before. The caller has the lock of the empty key. Passes over
+-- rows that another transaction changes at the moment.
 create or replace function pawl.queue_debounce(p_queue smallint, p_shard smallint) returns void
 language plpgsql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 declare

@@ -1,15 +1,14 @@
--- Enqueue: a job row, and one row that says where it waits. Runs in the caller's transaction and does not wait (except for
--- two enqueues of the same unique job: the second must learn whether the first commits), and notifies only when a
--- worker has said that it sleeps.
+-- Enqueue: writes a job's row, and one row that says where the job waits. Runs in the caller's transaction. It does not wait, except for an
+-- enqueue of the same unique job: the second must learn whether the first commits. It notifies only if a worker has said that it sleeps.
 
--- The public form, for any driver, psql and triggers: one object, or an array of objects, of
+-- The public form, for any driver, psql and triggers: takes one object, or an array of objects, of
 --   queue, kind, payload, key?, runAt? (ISO 8601), delay? (an interval), priority? (lower first, default 0), unique?,
---   group? (at most so many of a group run at a time as its queue says), and the options of a job that job_options.sql lists
---   after? (jobs that have to end before: ids, and {"batch": id}), afterError? and afterCancel? (run, error or cancel: what becomes of the job if one
---   of them ended in error, or was cancelled; by default it does, too)
--- unique is what the caller's program declares for the kind; without it counts what was declared last, by whichever version.
--- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. For a unique kind
--- that is taken the id is that of the job that is there, with "duplicate": true and its status now; see unique.sql.
+--   group? (the queue limits how many jobs of a group run at a time), and the options of a job that job_options.sql lists
+--   after? (the jobs that have to end before: ids, and {"batch": id}), afterError? and afterCancel? (run, error or cancel: what becomes of the job
+--   if one of them ended in error, or was cancelled; by default it ends in the same way)
+-- unique is what the caller's program declares for the kind. Without it the last declaration counts, of whichever version.
+-- Answers {"id": "…", "status": "new", "duplicate": false}, or an array of these in the same order. If a job of the unique kind exists already, the
+-- answer has the id of that job, with "duplicate": true and its status now; see unique.sql.
 create or replace function pawl.enqueue(request jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -35,7 +34,7 @@ begin
   return to_jsonb(v_answers);
 end $$;
 
--- One job; p_id: the id that it is to have, or null.
+-- Enqueues one job. p_id: the id that it is to have, or null.
 create or replace function pawl.queue_enqueue_one(request jsonb, p_id bigint) returns jsonb
 language plpgsql as $$
 declare
@@ -153,7 +152,7 @@ begin
   return jsonb_build_object('id', v_id::text, 'duplicate', false, 'status', case when v_after <> '{}' or v_batches <> '{}' then pawl.queue_status(v_shard, v_id) else 'new' end);
 end $$;
 
--- Refuses a request that is no object, or lacks a field or has one too many. p_own: the options of a job.
+-- Refuses a request that is no object, lacks a field, or has an unknown one. p_own: the options of a job.
 create or replace function pawl.queue_check_request(request jsonb, p_own text[]) returns void
 language plpgsql as $$
 declare
@@ -172,7 +171,7 @@ begin
   end if;
 end $$;
 
--- When a job is to run, and its priority, of a request in SQL; null where the request does not say.
+-- Reads from a request in SQL when a job is to run, and its priority; null if the request does not say.
 create or replace function pawl.queue_read_when(p_request jsonb, p_now timestamptz, out run_at timestamptz, out priority smallint)
 language plpgsql stable as $$
 begin
@@ -187,7 +186,7 @@ exception when others then
   raise exception 'runAt must be a timestamp, delay an interval and priority an integer from -32768 to 32767: %', sqlerrm using errcode = 'PW001';
 end $$;
 
--- Programs read numbers beyond 1.8e308 as infinity, and write that as null. What is that large has 255 digits in a row.
+-- Refuses numbers beyond 1.8e308: programs read them as infinity, and write that as null. A number that large has 255 digits in a row.
 create or replace function pawl.refuse_huge_numbers(p_what text, p_value jsonb) returns void
 language plpgsql immutable as $$
 begin
@@ -197,8 +196,8 @@ begin
   end if;
 end $$;
 
--- A value that no claim and no settlement could carry in time would keep all others from theirs. Measured as it is in memory, which
--- costs nothing.
+-- Refuses a value that no claim and no settlement could carry in time: it would keep all other jobs from theirs. The size is measured as it is in
+-- memory, which costs nothing.
 create or replace function pawl.refuse_large(p_what text, p_value jsonb) returns void
 language plpgsql stable as $$
 begin
@@ -208,7 +207,7 @@ begin
   end if;
 end $$;
 
--- One job: no arrays, no plans over sets.
+-- Enqueues one job: no arrays, no plans over sets.
 create or replace function pawl.queue_add_one(
   p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz,
   p_options json default null, p_delay double precision default null
@@ -252,9 +251,10 @@ begin
   return v_id;
 end $$;
 
--- The bulk form: n jobs by position. A null array means "as the first"/"none"; p_kinds and p_priorities may have one
--- element for all; p_options is an array, too, with the groups of jobs among them; p_delays: ms from now, in place of p_run_at. Returns the ids in order. Unkeyed jobs that may run now get one ready row per run of up to
--- 256 consecutive ids of one kind and priority, except those with options. Kinds with a unique key go through pawl.enqueue().
+-- The bulk form: n jobs by position; answers their ids in order. A null array means "as the first job", or "none". p_kinds and p_priorities may have
+-- one element for all jobs; p_options: an array of the jobs' options, with their groups; p_delays: ms from now, in place of p_run_at. Jobs without a
+-- key that may run now get one ready row for each run of up to 256 consecutive ids of one kind and priority, except jobs with options. Kinds with a
+-- unique key go through pawl.enqueue().
 create or replace function pawl.queue_add(
   p_queue smallint, p_shard smallint, p_n int, p_kinds smallint[], p_priorities smallint[], p_payloads json,
   p_keys text[] default null, p_run_at timestamptz[] default null, p_options json default null, p_delays double precision[] default null
@@ -290,8 +290,8 @@ begin
 end $$;
 
 -- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt, delays}, [payload, …], [options, …]?].
--- An array, since the functions that take an object apart refuse U+0000 wherever it stands in it. The queue's higher digits are
--- the id of the schema in which it has its own.
+-- It is an array, since the functions that take an object apart refuse U+0000 anywhere in it. The higher digits of queue are the id of the schema
+-- to which the queue's id belongs.
 create or replace function pawl.queue_add_json(p_batch json) returns bigint[]
 language sql set search_path = pg_catalog, pg_temp as $$
   select pawl.queue_add(
@@ -301,7 +301,7 @@ language sql set search_path = pg_catalog, pg_temp as $$
     queue bigint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[], delays double precision[])
 $$;
 
--- Ready rows for unkeyed jobs whose ids may have gaps: one per island of consecutive ids of one kind and priority.
+-- Writes ready rows for jobs without a key whose ids may have gaps: one for each stretch of consecutive ids of one kind and priority.
 create or replace function pawl.queue_add_runs(
   p_queue smallint, p_shard smallint, p_ids bigint[], p_kinds smallint[], p_priorities smallint[]
 ) returns void
@@ -315,8 +315,8 @@ language sql as $$
   group by kind, priority, island, (ord - 1) / 256
 $$;
 
--- Writes jobs of which each has a key, and nothing else of its own: all of them are ready. queue_add_mixed passes through its rows five times. Under
--- the planner settings of its caller.
+-- Writes jobs that have a key each, and no options: all of them are ready. queue_add_mixed would pass through their rows five times. Runs under the
+-- planner settings of its caller.
 create or replace function pawl.queue_add_keyed(
   p_queue smallint, p_shard smallint, p_ids bigint[], p_now timestamptz, p_kinds smallint[], p_priorities smallint[], p_payloads json, p_keys text[]
 ) returns void
@@ -338,9 +338,9 @@ begin
   return cardinality(p_keys) > 32 and exists (select from unnest(p_keys) u (key) group by u.key having count(*) > 32);
 end $$;
 
--- Writes jobs of all sorts, each with a row where it waits. Of the jobs of one key the first 32, as many as one claim takes,
--- are ready; the others are parked behind them at once, where a claim would put them: it would read each on its way to
--- the jobs of other keys (100,000 jobs of one key kept those waiting for 2 s).
+-- Writes jobs of all sorts, each with a row that says where it waits. Of the jobs of one key, the first 32 are ready, as many as one claim takes. The
+-- others are parked behind them at once, where a claim would put them. Otherwise a claim would read each of them on its way to the jobs of
+-- other keys (100,000 jobs of one key kept those waiting for 2 s).
 create or replace function pawl.queue_add_mixed(
   p_queue smallint, p_shard smallint, p_ids bigint[], p_now timestamptz, p_kinds smallint[], p_priorities smallint[],
   p_payloads json, p_keys text[], p_run_at timestamptz[], p_options json, p_delays double precision[]
@@ -378,7 +378,7 @@ begin
   ), parked as (
     insert into pawl.queue_parked (id, shard, queue, priority, kind, key)
     select l.id, p_shard, p_queue, l.priority, l.kind, l.key from line l where l.nth > 32
-  ), grouped as (  -- as queue_line_up does, which would read the jobs again: half of its cost
+  ), grouped as (  -- as queue_line_up does, which would read the jobs again: half of its cost is that
     insert into pawl.queue_grouped (id, made_at, shard, queue, priority, kind, attempt, lost, key, group_name)
     select j.id, case when not j.is_special and not j.is_keyed then p_now end, p_shard, p_queue, j.priority, j.kind, 0, 0,
       case when j.is_keyed then j.key end, j.group_name
@@ -401,20 +401,20 @@ end $$;
 create or replace function pawl.queue_wake(p_queue smallint) returns void
 language plpgsql as $$
 begin
-  -- An unlocked read. A worker sets its flag, commits, and looks once more before it sleeps; what an enqueue that read
-  -- the flag earlier commits later is found by the worker's poll.
+  -- This read takes no lock. A worker sets its flag, commits, and searches once more before it sleeps. If an enqueue reads the flag earlier and
+  -- commits later, the worker's poll finds its job.
   if exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.wants_notify) then
     perform pg_notify('pawl_queue', p_queue::text);
   end if;
 end $$;
 
--- Wakes workers for a delayed job, unless another one of its shard is due as early: who sleeps knows when to look for that one, or was notified
--- of it, and then learns of this one. Transactions that notify commit one after another, flush by flush: fifty producers of delayed
--- jobs would wait for each other as long as a worker sleeps.
+-- Wakes workers for a delayed job, unless another job of its shard is due as early: a sleeping worker knows when that one is due, or was notified
+-- of it, and then learns of this job. Transactions that notify commit one after another, flush by flush: with a notification for each job, fifty
+-- producers of delayed jobs would wait for each other as long as a worker sleeps.
 create or replace function pawl.queue_wake_later(p_queue smallint, p_shard smallint, p_id bigint, p_run_at timestamptz) returns void
 language plpgsql /* planner: probe */ as $$
 begin
-  -- From this job's place backwards: deleted rows that a long snapshot keeps alive are at the front.
+  -- Backwards from this job's place: deleted rows that a long snapshot keeps alive are at the front.
   if (
     select d.id from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= p_run_at and d.id <> p_id
     order by d.run_at desc limit 1
@@ -423,7 +423,7 @@ begin
   end if;
 end $$;
 
--- Stable over versions and machines, unlike hashtext().
+-- The shard of a key. Stable over versions and machines, unlike hashtext().
 create or replace function pawl.queue_shard(p_key text, p_shards smallint) returns smallint
 language sql immutable strict parallel safe as $$
   select (('x' || substr(md5(p_key), 1, 7))::bit(28)::int % p_shards)::smallint

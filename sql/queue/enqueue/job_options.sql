@@ -1,16 +1,16 @@
--- What may be asked for one job alone. queue_job.options has it as an object of these, and is null for nearly all jobs:
+-- The options that one job alone may have. queue_job.options has them as an object, and is null for nearly all jobs:
 --   schedule   {name, at}: the schedule that enqueued the job, and its tick
---   attempts   how many it has; where there is none, its kind's count
+--   attempts   how many it has; without this, as many as its kind says
 --   timeout    ms for one attempt
 --   backoff    {kind, min, max, factor, jitter}: the wait between two attempts, in ms
---   expiresAt  it ends as cancelled where it has not begun by then
---   onError    the name of the kind of its dead letter, in place of that of its kind
+--   expiresAt  if the job has not begun by then, it ends as cancelled
+--   onError    the name of the kind of its dead letter, in place of the kind's own
 --   tags       texts, for searches
 --   meta       an object of the caller's, which nothing here reads
--- src/queue/job-options.ts has the same table for programs, which check it themselves.
+-- src/queue/job-options.ts has the same table for programs, which check the options themselves.
 
--- The options of a request to pawl.enqueue(), checked, as they are stored; null when there are none. timeout, and min and max of backoff,
--- are ms, or an interval.
+-- Checks the options of a request to pawl.enqueue(), and answers them as they are stored; null if there are none. timeout, and min and max of
+-- backoff, are ms, or an interval.
 create or replace function pawl.queue_job_options(request jsonb) returns json
 language plpgsql stable as $$
 declare
@@ -113,7 +113,7 @@ begin
   return round(v_ms);
 end $$;
 
--- Writes down what is looked for by itself: until when these jobs must have begun, their tags, and that some have dead letters of their own.
+-- Notes what is searched for by itself: until when these jobs must have begun, their tags, and that some have dead letters of their own.
 create or replace function pawl.queue_note_options(p_shard smallint, p_ids bigint[]) returns void
 language plpgsql /* planner: probe */ as $$
 declare
@@ -135,8 +135,8 @@ begin
   end if;
 end $$;
 
--- Ends jobs that have not begun by their expiresAt, p_limit at most. A job that somebody is at just now is looked at again. One that
--- a worker has, or has had, is that worker's: it was told with the claim until when the job may begin.
+-- Ends jobs that have not begun by their expiresAt, p_limit at most. A job that another transaction has locked is left to a later call. A job that a
+-- worker has, or has had, is left to that worker: the claim told it until when the job may begin.
 create or replace function pawl.queue_expire(p_queue smallint, p_limit int) returns integer
 language plpgsql /* planner: probe */ as $$
 declare
@@ -150,13 +150,13 @@ begin
       from pawl.queue_expiry e
       left join lateral (select j.key, j.options from pawl.queue_job j where j.shard = e.shard and j.id = e.id offset 0) j on true
       where e.queue = p_queue and e.expires_at <= clock_timestamp() order by e.expires_at limit p_limit for update of e skip locked
-    ) d order by random()  -- those that somebody is at would else be the first each time
+    ) d order by random()  -- otherwise jobs that are locked come first each time
   loop
     continue when v_due.key = any (v_stuck);
-    -- By hand it may have been given another time, which has a row of its own, or none.
+    -- By hand, the job may have been given another time, which has a row of its own, or none.
     if v_due.is_due and pawl.queue_cancel_job(null, v_due.id, 'it had not begun by ' || v_due.said, true) = 'busy' then
       v_stuck := v_stuck || v_due.key;
-      exit when cardinality(v_stuck) = 3;  -- each was waited for
+      exit when cardinality(v_stuck) = 3;  -- the call has waited for each
       continue;
     end if;
     delete from pawl.queue_expiry e where e.ctid = v_due.tid;

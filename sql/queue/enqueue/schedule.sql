@@ -1,9 +1,9 @@
--- Schedules: jobs that are enqueued at the ticks of a cron pattern. The processes compute which tick comes next (the
--- database knows no cron patterns); whether it has come is decided by the database's clock. The first process that finds it moves
--- next_at and enqueues in one transaction. The next_at that it read is the condition, so a tick is enqueued once.
+-- Schedules: jobs that are enqueued at the ticks of a cron pattern. The processes compute the next tick, since the database knows no cron patterns;
+-- the database's clock decides whether it has come. The first process that finds it due moves next_at and enqueues, in one transaction. The
+-- next_at that it read is the condition, so each tick is enqueued once.
 
 -- Writes a schedule: {queue, name, cron, timezone, kind, key, group, priority, payload, missed, missedFor: ms, overlap, jitter: ms, next: ms,
--- ofSet, byHand}. One that has the same pattern and zone already keeps its next tick: every process may declare it at its start.
+-- ofSet, byHand}. If it has the same pattern and zone already, it keeps its next tick: every process may declare it at its start.
 create or replace function pawl.queue_set_schedule(p_schedule json) returns void
 language plpgsql as $$
 begin
@@ -25,8 +25,9 @@ begin
     next_at = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_at else excluded.next_at end;
 end $$;
 
--- Refuses what is set by hand, where no caller has the declaration of the queue at hand: a kind that it does not have, a missing key, a group that
--- its jobs cannot have, and a schedule of a program's whole set, which that program would write over, or remove. The lock makes a set that is being declared wait.
+-- Checks a schedule that is set by hand, by a caller without the declaration of the queue. Refuses a kind that the queue does not have, a missing
+-- key, a group that its jobs cannot have, and a schedule of a program's set, which that program would overwrite or remove. The lock makes the
+-- declaration of a set wait.
 create or replace function pawl.queue_check_schedule(p_schedule json) returns void
 language plpgsql as $$
 declare
@@ -50,8 +51,8 @@ begin
   end if;
 end $$;
 
--- Writes all schedules of a queue that a program declares, and removes those of the last such set that this one no longer has:
--- {queue, version, schedules: [as above]}. Answers false, and changes nothing, where a set of a higher version was declared: processes of
+-- Writes all schedules of a queue that a program declares, and removes those of the last such set that are not in this one:
+-- {queue, version, schedules: [as above]}. Answers false, and changes nothing, if a set of a higher version was declared: otherwise processes of
 -- two versions would remove each other's schedules whenever one of them starts.
 create or replace function pawl.queue_set_schedules(p_set json) returns boolean
 language plpgsql as $$
@@ -72,8 +73,8 @@ begin
   return true;
 end $$;
 
--- Schedules of these queues that are due, and for how long there will be none: {now, due: [{queue, name, cron, timezone,
--- missed, missedFor, next}], wait}; times in ms.
+-- The schedules of these queues that are due, and the time until the next tick: {now, due: [{queue, name, cron, timezone, missed, missedFor, next}],
+-- wait}; times in ms.
 create or replace function pawl.queue_due(p_queues smallint[]) returns json
 language sql set search_path = pg_catalog, pg_temp as $$
   select json_build_object(
@@ -89,8 +90,8 @@ language sql set search_path = pg_catalog, pg_temp as $$
       where s.queue = any (p_queues) and s.paused_at is null and s.next_at < 'infinity'))
 $$;
 
--- Enqueues what came due, a job for each of the ticks that are given, in order: {queue, name, cron, seen, ticks: [ms, …], next: ms}.
--- Answers how many jobs; null when somebody else was quicker, or is at it.
+-- Enqueues a job for each of the given ticks of a due schedule, in order: {queue, name, cron, seen, ticks: [ms, …], next: ms}.
+-- Answers how many jobs; null if another process was quicker, or is doing it.
 create or replace function pawl.queue_tick(p_tick json) returns integer
 language plpgsql as $$
 declare
@@ -119,9 +120,9 @@ begin
   return v_jobs;
 end $$;
 
--- Enqueues what a schedule enqueues, for one tick, and writes down which job that is; the newest hundred are kept. Rows that somebody
--- else is just removing are left to them. By hand it is enqueued in any case, and at once. Answers as enqueue() does; null when there is no
--- such schedule, and for a tick that is skipped, since a job of the schedule is outstanding.
+-- Enqueues the job of a schedule for one tick, and notes the job; the newest hundred notes are kept. Notes that another transaction is just
+-- removing are left to it. By hand it enqueues in any case, and at once. Answers as enqueue() does; null if there is no such schedule, or if the
+-- tick is skipped because a job of the schedule is outstanding.
 create or replace function pawl.queue_schedule_enqueue(p_queue smallint, p_name text, p_at timestamptz, p_by_hand boolean default true) returns jsonb
 language sql set search_path = pg_catalog, pg_temp as $$
   with added as materialized (

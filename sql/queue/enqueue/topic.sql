@@ -1,10 +1,10 @@
--- Topics: what is published becomes a job in each queue that is subscribed.
+-- Topics: a published message becomes a job in each subscribed queue.
 --
--- A publish holds the topic's lock, shared, until its transaction ends, and a subscription takes it alone. So the queues that are
+-- A publish holds the topic's lock, shared, until its transaction ends; a subscription takes the lock exclusively. So the queues that are
 -- subscribed when a publish is committed are those that it has read. Publishers do not wait for each other.
 
--- Publishes: {topic, payload, and the options of pawl.enqueue()}, in the caller's transaction. Answers [{queue, kind, id, status,
--- duplicate}, …]; an empty list where no queue is subscribed.
+-- Publishes {topic, payload, and the options of pawl.enqueue()}, in the caller's transaction. Answers [{queue, kind, id, status, duplicate}, …]:
+-- an empty list if no queue is subscribed.
 create or replace function pawl.queue_publish(request jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -28,8 +28,8 @@ begin
       where s.topic = v_topic order by 1, 2 offset 0) s), '[]');
 end $$;
 
--- Subscribes a queue to a topic, by one of its kinds, or ends that. Answers whether something has changed; null while publishes to this
--- topic are open, come back.
+-- Subscribes a queue to a topic, by one of its kinds, or ends the subscription. Answers whether something has changed; null if publishes to this
+-- topic stayed open for 500 ms: call again.
 create or replace function pawl.queue_subscribe(p_topic text, p_queue text, p_kind text, p_is_on boolean) returns boolean
 language plpgsql set lock_timeout = '500ms' as $$
 declare

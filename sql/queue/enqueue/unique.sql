@@ -1,12 +1,11 @@
--- Unique kinds, beyond one job of a key for ever (queue_job.only_one): which job is the one of its digest is a row of queue_unique.
+-- Unique kinds, except for "one job of a key for ever" (queue_job.only_one): a row of queue_unique says which job owns a digest.
 --
--- A row is written by enqueues and by a retry by hand, and judged by the state of its job at the next enqueue; so a settlement never
--- touches it. The winner's row is inserted in the transaction of its job: a second enqueue of the digest waits there for the first
--- transaction to end, and for no other. A loser locks nothing. Where the job of a row does not count any more, the row is deleted
--- and inserted, not updated: an update that lost would keep the row locked until the loser's transaction ends. unique_many.sql does the
--- same for many at once.
+-- Enqueues and retries by hand write these rows. The next enqueue judges a row by the state of its job, so a settlement never touches a row. The
+-- winner's row is inserted in the transaction of its job: a second enqueue of the digest waits for that transaction to end, and for no other. A
+-- loser locks nothing. If the job of a row no longer counts, the row is deleted and inserted, not updated: an update that lost would keep the row
+-- locked until the loser's transaction ends. unique_many.sql does the same for many jobs at once.
 
--- The rule of a request to pawl.enqueue(), checked: its own, or else what the kind was declared with; null where no rule applies.
+-- The rule of a request to pawl.enqueue(), checked: the request's own, or else the rule that the kind was declared with; null if no rule applies.
 -- {by: "key", "payload" or [path, …], while: "outstanding", "waiting" or "ever", per: an interval or null, replace: true or null}
 create or replace function pawl.queue_unique_rule(p_request jsonb, p_kind pawl.queue_kind) returns jsonb
 language plpgsql stable as $$
@@ -47,14 +46,14 @@ begin
   return v_rule;
 end $$;
 
--- Whether the index of queue_job decides: it knows the key alone, for ever.
+-- Whether the index of queue_job enforces this rule: the index knows the key alone, for ever.
 create or replace function pawl.queue_is_only_one(p_rule jsonb) returns boolean
 language sql immutable as $$
   select coalesce(p_rule ->> 'by' = 'key' and p_rule ->> 'while' = 'ever' and p_rule ->> 'per' is null, false)
 $$;
 
--- The value that two jobs have in common if they are the same by this rule. A hash for which no two values can be found:
--- one payload never passes for another.
+-- The digest of a job: jobs that are the same by this rule have the same digest. Two values with the same hash cannot be found, so one payload
+-- never passes for another.
 create or replace function pawl.queue_digest(p_rule jsonb, p_key text, p_payload jsonb) returns bytea
 language sql stable as $$
   select case when p_rule ->> 'by' = 'key' then pawl.queue_key_digest(p_key)
@@ -63,20 +62,20 @@ language sql stable as $$
       from jsonb_array_elements_text(p_rule -> 'by') with ordinality p (path, nth)) end)::text, 'UTF8')) end
 $$;
 
--- The same by the key, without the price of an object.
+-- The digest by the key, without the cost of an object.
 create or replace function pawl.queue_key_digest(p_key text) returns bytea
 language sql stable as $$
   select sha256(convert_to('["key", ' || to_json(p_key)::text || ']', 'UTF8'))
 $$;
 
--- Whether the job of a row is still the one: by the rule, when it was enqueued, and its status.
+-- Whether the job of a row still counts: by the rule, the time of its enqueue, and its status.
 create or replace function pawl.queue_unique_counts(p_while text, p_per interval, p_at timestamptz, p_status text, p_now timestamptz) returns boolean
 language sql stable as $$
   select coalesce(p_status is not null and (p_per is null or p_at + p_per > p_now)
     and case p_while when 'waiting' then p_status = 'new' when 'outstanding' then p_status in ('new', 'in-progress') else true end, false)
 $$;
 
--- Makes a job the one of its digest; p_id: its id, or null for the next one. Answers won with its id, or the job that is the one already,
+-- Makes a job the owner of its digest. p_id: its id, or null for the next id. Answers won and the job's id, or the job that owns the digest already,
 -- and its status.
 create or replace function pawl.queue_win(
   p_queue smallint, p_kind smallint, p_rule jsonb, p_digest bytea, p_shard smallint, p_id bigint, p_now timestamptz,
@@ -94,7 +93,7 @@ begin
       id := v_row.job;
       status := pawl.queue_status(v_row.shard, v_row.job);
       exit when id = p_id or pawl.queue_unique_counts(p_rule ->> 'while', v_per, v_row.at, status, p_now);
-      -- Waits for another one that replaces it just now.
+      -- Waits for a transaction that replaces the row just now.
       delete from pawl.queue_unique u where u.queue = p_queue and u.kind = p_kind and u.digest = p_digest and u.job = v_row.job;
       continue when not found;
     end if;
@@ -104,7 +103,7 @@ begin
     end if;
     insert into pawl.queue_unique (queue, kind, digest, shard, job, at, lasting)
     values (p_queue, p_kind, p_digest, p_shard, id, p_now, p_rule ->> 'while' = 'ever' and v_per is null)
-    on conflict do nothing;  -- waits for another one that inserts it just now
+    on conflict do nothing;  -- waits for a transaction that inserts the row just now
     won := found;
     status := 'new';
     exit when won;
@@ -112,9 +111,9 @@ begin
   won := won or coalesce(id = p_id, false);
 end $$;
 
--- The rule says replace: the job that waits gets the payload of the request, and the time and the options that this names; a priority of
--- 0 is what a request has that names none. False when the job has begun: then it is the one no more, and the caller may be. So it is, too,
--- in a claim that stays open, of which only a note of its worker tells. Raises 55P03 where an open transaction has held it for 2 s.
+-- For a rule with replace: gives the waiting job the payload of the request, and the time and the options that the request names; a priority of 0
+-- counts as not named. Answers false if the job has begun: then it no longer owns the digest, and the caller's job may. A job in a claim that
+-- stays open has begun, too, though only its worker's note says so. Raises 55P03 if an open transaction has held the job for 2 s.
 create or replace function pawl.queue_replace(p_queue smallint, p_kind smallint, p_digest bytea, p_id bigint, p_request jsonb) returns boolean
 language plpgsql as $$
 begin
@@ -130,8 +129,8 @@ when lock_not_available then
     using errcode = '55P03';
 end $$;
 
--- Of an array of requests: the order in which their digests are decided, so that two of them never wait for each other in a circle. The
--- jobs keep the order of the array by their ids.
+-- The order in which the digests of an array of requests are decided, so that two arrays never wait for each other in a circle. By their ids the
+-- jobs keep the order of the array.
 create or replace function pawl.queue_unique_order(p_requests jsonb) returns int[]
 language sql stable as $$
   select array_agg(r.nth::int order by d.queue, d.kind, d.digest, r.nth) from jsonb_array_elements(p_requests) with ordinality r (request, nth)
@@ -143,8 +142,8 @@ language sql stable as $$
   ) d on true
 $$;
 
--- A job of a unique kind that has ended is to be new again, or one that waits is to have another payload: refused when another job is
--- the one of its digest.
+-- Makes a job of a unique kind own its digest again: one that has ended and is to be new again, or one that waits and is to have another payload.
+-- Refused if another job owns the digest.
 create or replace function pawl.queue_win_again(p_shard smallint, p_id bigint, p_payload json default null) returns void
 language plpgsql as $$
 declare

@@ -1,8 +1,8 @@
--- Giving up a key: whatever of it waits behind the job that is over comes next.
+-- Giving up a key: of the key's jobs that wait behind the job that is over, the next one may run.
 
--- Gives keys up: the next job of each becomes its head in queue_ready, or the key's row goes when nothing waits.
--- p_epochs: only where the key is still held under that epoch. p_delayed: a job may be delayed under the key's epoch; it is
--- the key's head then. Answers whether anything of them waits: if not, there is nothing to look for after this.
+-- Gives keys up: the next job of each key becomes its head in queue_ready; if none waits, the key's row goes. p_epochs: a key is given up only if
+-- it is still held under that epoch. p_delayed: a job may be delayed under the key's epoch, and then is the key's head. Answers whether any job of
+-- these keys waits: if none does, there is nothing more to claim because of this.
 create or replace function pawl.queue_release_keys(
   p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[], p_delayed boolean default true
 ) returns boolean
@@ -24,7 +24,7 @@ begin
   if v_keys is null then
     return false;
   end if;
-  -- From here on no claim parks under these keys: a new statement sees every parked job. Mostly there is none.
+  -- From here on no claim parks jobs under these keys, so a new statement sees every parked job. Mostly there is none.
   if not p_delayed then
     with gone as (
       delete from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (v_keys)
@@ -68,7 +68,7 @@ begin
   if v_keys is null then
     return true;
   end if;
-  -- Nothing that may run. Either nothing waits at all, or all that waits waits for a delayed predecessor.
+  -- Keys of which no job may run: either no job waits at all, or all that wait have a delayed predecessor.
   delete from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = any (v_keys)
     and not (v_after and exists (select 1 from pawl.queue_parked p where p.shard = k.shard and p.queue = k.queue and p.key = k.key));
   if v_after then
@@ -80,7 +80,7 @@ begin
         where d.shard = p_shard and d.queue = p_queue and d.key = v_key
           and d.kind in (select unnest(kd.after) from pawl.queue_kind kd where kd.queue = p_queue)
         order by d.run_at limit 1 for update);
-      if not found then  -- it was promoted between two statements: take the jobs back to where they are looked at again
+      if not found then  -- it was promoted between two statements: the jobs go back to queue_ready, where claims read them again
         delete from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = v_key;
         with gone as (
           delete from pawl.queue_parked p where p.shard = p_shard and p.queue = p_queue and p.key = v_key returning p.*)

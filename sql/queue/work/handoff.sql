@@ -1,28 +1,29 @@
--- Direct hand-off: an enqueue that meets a sleeping worker makes the claim for it, and sends the job with the notification. It
--- saves the worker a round trip and a commit, and it is the only time that a worker gets a job it has not asked for.
+-- Direct hand-off: an enqueue that meets a sleeping worker makes the claim for it, and sends the job with the notification. This saves the
+-- worker a round trip and a commit. In no other way does a worker get a job that it has not asked for.
 --
--- A worker that listens, has a free slot and found nothing to do leaves an offer: one job may be handed to it. An enqueue that uses
--- the offer deletes it in the transaction that writes the job and the claim: with a rollback nothing was handed over, and one
--- offer is good for one job. From then on the claim is like any other: it is settled, cancelled and rescued as they are.
+-- A worker that listens, has a free slot and found nothing to do leaves an offer: one job may be handed to it. An enqueue that uses the offer
+-- deletes it in the transaction that writes the job and the claim. So a rollback hands nothing over, and one offer is good for one job. From
+-- then on the claim is like any other: it is settled, cancelled and rescued as others are.
 
--- One job in a transaction of its own, which nothing keeps open: a lock that is taken here is gone in a moment. Hands the job
--- over if a worker has an offer. What keeps a job from that:
+-- Enqueues one job, and hands it over if a worker has an offer. It runs in a transaction of its own, which nothing keeps open, so its locks are
+-- gone in a moment. The job is not handed over if
 --   something is ready that it would overtake, it has to wait for its turn in its key, or the queue or a part of it is paused
---   it has a key, and a kind of the queue coalesces or waits for another: one probe does not find what comes next of the key
+--   it is to run later, or has a priority other than 0
+--   it has a key, and a kind of the queue coalesces or waits for another: one probe does not find the key's next job
 --   it has a single attempt, which would be lost if the worker has just died
 --   it does not fit into a notification
---   it has a group, in which it has to be admitted
+--   it has a group, to which it has to be admitted
 --   the commit is not flushed: a crash of the server could undo an enqueue of which a worker was notified
 --   the isolation is above read committed: an offer that another enqueue has just used would be an error
--- Answers {"id": the job's, "isSlow": the search for an offer took longer than it should, because old snapshots keep deleted rows, and
--- should not be tried again for a while}, as JSON, which costs 4 us less than columns. Where no worker sleeps it costs what
--- queue_add_one() does: one read of the workers, for both the offers and the notification. A worker that falls asleep after that
--- finds the job by its poll, as with queue_wake().
+-- Answers {"id": the job's, "isSlow": the search for an offer took more than 20 ms, because old snapshots keep deleted rows, and the caller
+-- should not try it again for a while}, as JSON, which costs 4 us less than columns. If no worker sleeps, this costs what queue_add_one() does:
+-- one read of the workers, for both the offers and the notification. A worker that falls asleep after that read finds the job by its poll, as
+-- with queue_wake().
 --
--- It finds an offer and takes it in one statement: each statement reads its tables' definitions, and those of indexes, into caches
--- that a producer with time between two jobs finds cold. From the enqueue to the handler 1.85 ms instead of 1.92 with three statements,
--- and 1.74 both times in another series (medians of 900 each, in turns); in a loop where no worker sleeps 54 us instead of 61. Without
--- the read of the workers before it 1.48 instead of 1.57, but 34 us more where no worker sleeps.
+-- One statement finds an offer and takes it. Each statement reads the definitions of its tables and indexes into caches, and a producer with
+-- time between two jobs finds these cold. From the enqueue to the handler this takes 1.85 ms, and 1.92 with three statements; in another series
+-- 1.74 both times (medians of 900 each, in turns). In a loop where no worker sleeps it takes 54 us instead of 61. Without the read of the
+-- workers before it, a hand-off takes 1.48 ms instead of 1.57, but an enqueue takes 34 us more where no worker sleeps.
 create or replace function pawl.queue_add_alone(
   p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz,
   p_options json default null, p_delay double precision default null
@@ -47,7 +48,7 @@ begin
     delete from pawl.queue_offer o where o.ctid = (
       select o.ctid from pawl.queue_offer o
       where o.queue = p_queue
-        -- Not "exists": that is planned as a hash join, of tables that have a row or two.
+        -- Not "exists", which is planned as a hash join of tables that have a row or two.
         and (select w.wants_notify and w.expires_at > v_now from pawl.queue_worker w where w.id = o.worker)
         and exists (
           select 1 from pawl.queue_definition d join pawl.queue_kind k on k.queue = d.id
@@ -57,7 +58,7 @@ begin
       limit 1 for update of o skip locked)
     returning o.worker, o.number, o.channel into v_offer;
     v_is_slow := clock_timestamp() > v_now + interval '20 ms';
-    -- The listener's lock is free: the connection that would be notified is gone, though its worker may live.
+    -- If the listener's lock is free, the connection to be notified is gone, though its worker may live.
     if v_offer.worker is not null and not pg_try_advisory_xact_lock(hashtextextended(v_offer.channel, 0)) then
       perform pg_current_xact_id();  -- before the id: see search_index.sql
       v_id := nextval('pawl.queue_job_id');
@@ -101,7 +102,7 @@ begin
   return '{"id":' || v_id || ',"isSlow":' || v_is_slow || '}';
 end $$;
 
--- Whether a job of this key could run at once: the key is not held, and no job of it waits. Takes the key's lock, without waiting.
+-- Whether a job of this key could run at once: the key is not held, and none of its jobs waits. Takes the key's lock, without waiting.
 create or replace function pawl.queue_is_key_free(p_queue smallint, p_shard smallint, p_key text) returns boolean
 language plpgsql as $$
 begin
@@ -118,14 +119,14 @@ end $$;
 create or replace function pawl.queue_offer_add(p_queue smallint, p_worker bigint, p_number bigint, p_channel text) returns void
 language plpgsql as $$
 begin
-  -- A crash has emptied both tables: a worker that is handed a job has offered since.
+  -- A crash empties both tables, so a worker that is handed a job has left its offer after the crash.
   if not exists (select 1 from pawl.queue_uncrashed) then
     perform pawl.queue_raise_tokens();
   end if;
   insert into pawl.queue_offer (queue, worker, number, channel) values (p_queue, p_worker, p_number, p_channel);
 end $$;
 
--- Takes a worker's offers back, except those that an enqueue is using at the moment. Answers their numbers.
+-- Takes a worker's offers back, and answers their numbers. Passes over offers that an enqueue is using at the moment.
 create or replace function pawl.queue_withdraw(p_queue smallint, p_worker bigint) returns bigint[]
 language sql set search_path = pg_catalog, pg_temp as $$
   with open as materialized (
@@ -137,9 +138,10 @@ language sql set search_path = pg_catalog, pg_temp as $$
   select coalesce(array_agg(g.number), '{}') from gone g
 $$;
 
--- Gives back, uncharged, the claims that a worker holds without knowing them: those of notifications that it did not receive, and
--- those whose answers were lost. Answers how many jobs that were, and which of its offers are still open. In this order: of an offer
--- that is used in between, the job is found the next time. In the other order the worker would accept it when the notification comes later.
+-- Gives back, uncharged, the claims that a worker holds and does not know: those whose notification it did not receive, and those whose answer
+-- was lost. Answers how many jobs these were, and which of the worker's offers are still open. The claims are read before the offers: if an offer
+-- is used in between, the next call finds its job. In the other order, an offer could be answered as open whose job is given back, and the worker
+-- would accept the notification that comes later.
 create or replace function pawl.queue_recall(p_queue smallint, p_worker bigint, p_known bigint[]) returns json
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -152,8 +154,8 @@ begin
     select coalesce(json_agg(o.number), '[]') from pawl.queue_offer o where o.queue = p_queue and o.worker = p_worker));
 end $$;
 
--- A worker stops: its offers cannot be used from here on, and a job that it was handed without receiving the notification is given back.
--- Waits for an enqueue that is using an offer, so that the job is found.
+-- A worker stops: takes back its offers, and gives back jobs whose notification it did not receive. Waits for an enqueue that is using an offer,
+-- so that it finds that job.
 create or replace function pawl.queue_leave(p_queue smallint, p_worker bigint, p_known bigint[]) returns void
 language plpgsql /* planner: probe */ as $$
 begin

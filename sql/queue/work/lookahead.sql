@@ -1,20 +1,19 @@
 -- Looking ahead for the lanes of the transaction hold: one statement reads the next ready jobs, payloads included, for all lanes of a
 -- process.
 
--- The next ready jobs without a key, for a worker's lanes to take one by one with queue_take_row. It claims nothing. It brings back
--- what is due and takes runs apart, so it has to be a transaction of its own. It stops before the first job with a key. Answers
--- [{priority, id, kind, origin, tid and xmin (where the row stands, and since which transaction), payload}, …] in their order, at most
--- p_rows of them; without a payload where that is large; null where there is none, or the queue or a part of it is
--- paused: lanes then claim one by one.
+-- Reads the next ready jobs without a key, for a worker's lanes to take one by one with queue_take_row. It claims nothing. It promotes due jobs
+-- and splits runs, so it has to be a transaction of its own. It stops before the first job with a key. Answers
+-- [{priority, id, kind, origin, tid and xmin (the row's place, and the transaction that wrote it), payload}, …] in the order of the lanes, p_rows
+-- at most; a large payload is left out. Answers null if there is no job, or the queue or a part of it is paused: lanes then claim one by one.
 --
--- Several workers share the rows out among themselves without a word: each job belongs to one of them, by a hash of its id. A worker
--- reads its own jobs, and those of others that stand up to (p_front_priority, p_front): there it was itself a while ago, so their
--- worker is slow, busy or dead. Where these are too few, it is ahead of the others, and theirs are what stands first: it reads them after
--- its own, in an order that no other worker has, so that it seldom meets their owner. Before, its lanes searched one by one then: with four
--- workers, for each tenth job, at ten times the price of a take. This is a preference and no claim: the first one that takes a row has it.
+-- Several workers share the rows without a message: each job belongs to one of them, by a hash of its id. A worker reads its own jobs, and jobs
+-- of others up to (p_front_priority, p_front): it was there itself a while ago, so the owners of these are slow, busy or dead. If these are
+-- too few, the worker is ahead of the others, and their jobs come first. It reads these after its own, in an order that no other worker has, so
+-- that it seldom meets their owner. Before, its lanes searched one by one then: with four workers, for each tenth job, at ten times the price of
+-- a take. The share is a preference and no claim: the first lane that takes a row has the job.
 --
--- A row with an xmax has a transaction that takes it, or one that tried to and was rolled back. A lock that is not waited for tells
--- which; the other rows are not locked.
+-- A row with an xmax is being taken by a transaction, or was taken by one that was rolled back. A lock that does not wait tells which. The
+-- function locks no other rows.
 create or replace function pawl.queue_peek_ready(
   p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_front_priority smallint, p_front bigint
 ) returns text
@@ -41,8 +40,8 @@ begin
     where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers) r
   where r.key is null and r.n > 1 limit 1;
   if found then
-    -- All of them in one statement: one by one, looking for each again, 500 took 150 ms, and lanes that had waited for them went past those
-    -- that were locked meanwhile.
+    -- All runs in one statement. One by one, with a search for each, 500 took 150 ms, and lanes that had waited for them went past the runs that
+    -- were locked meanwhile.
     with first as materialized (
       select r.ctid as tid, r.priority, r.id, r.n, r.key from pawl.queue_ready r
       where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit p_rows * v_workers
@@ -53,16 +52,16 @@ begin
       cross join lateral (
         select r.ctid as tid, r.* from pawl.queue_ready r where r.ctid = f.tid and r.id = f.id and r.n = f.n for update skip locked) r
       where f.n > 1 and not f.is_behind_key and f.jobs_before < p_rows * v_workers
-    -- The insert reads what is gone, so it comes after the delete: the first job of a run has its key.
+    -- The insert reads the deleted rows, so it comes after the delete: the first job of a run has the primary key of the run.
     ), gone as (
       delete from pawl.queue_ready r using run u where r.ctid = u.tid returning r.*
     )
     insert into pawl.queue_ready (id, shard, queue, priority, kind, attempt)
     select u.id + i, p_shard, p_queue, u.priority, u.kind, u.attempt from gone u cross join lateral generate_series(0, u.n - 1) i;
   end if;
-  -- A run that is left is another transaction's, which takes it apart, or has moved up since lanes took what stood before it. A worker
-  -- alone keeps the order, and stops there; several have none between them.
-  -- Large payloads, compressed or not, are told from the others without reading them.
+  -- A run that is left belongs to another transaction, which splits it, or has moved up since lanes took the rows before it. A single worker keeps
+  -- the order, and stops there; several workers have no order between them.
+  -- The size and the compression of a payload tell whether it is large, without reading it.
   select string_agg(format('{"priority":%s,"id":%s,"kind":%s,"origin":%s,"tid":"%s","xmin":%s%s}',
     r.priority, r.id, j.kind, pawl.queue_origin(j.created_at, j.options, j.group_name), r.tid, r.maker,
     case when pg_column_size(j.payload) <= 2000 and pg_column_compression(j.payload) is null then ',"payload":' || j.payload end), ',')
@@ -85,9 +84,10 @@ begin
   return '[' || v_jobs || ']';
 end $$;
 
--- Removes what blocked a lane's queue_claim_one, in a transaction that ends in the same message: brings back due jobs, gives places of groups, takes the first run
--- apart, so that its other jobs are not locked with one of it, or moves away jobs whose keys are busy, or that wait for a delayed
--- predecessor; all of it for the rows that the claim saw. Answers how many jobs it moved: 0 when another process has done it, or is at it.
+-- Removes what blocked a lane's queue_claim_one, for the rows that the claim saw, in a transaction that ends in the same message. p_what: 'due'
+-- promotes due jobs; 'places' gives places of groups, too; 'run' splits the first run, so that a lane does not lock its other jobs with one of
+-- it; 'keys' moves jobs away whose keys are busy, or that wait for a delayed predecessor. Answers how many jobs it moved: 0 if another process
+-- has done it, or is doing it.
 create or replace function pawl.queue_unblock_claim(p_queue smallint, p_shard smallint, p_what text, p_rows int, p_priority smallint, p_after bigint) returns bigint
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -117,7 +117,7 @@ begin
   return pawl.queue_park_blocked(p_queue, p_shard, v_keys, v_heads);
 end $$;
 
--- Moves jobs of these keys away that cannot be claimed: see queue_claim_keys, which does so itself under a lease.
+-- Moves jobs of these keys away that cannot be claimed, as queue_claim_keys does itself under a lease. Answers how many.
 create or replace function pawl.queue_park_blocked(p_queue smallint, p_shard smallint, p_keys text[], p_epochs bigint[]) returns bigint
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -130,7 +130,7 @@ declare
 begin
   select coalesce(bool_or(k.coalesce <> 'none' or cardinality(k.after) > 0), false) into v_related
   from pawl.queue_kind k where k.queue = p_queue;
-  -- 256 at most, as there; 16 where the next unit of each has to be found.
+  -- 256 at most, as in queue_claim_keys; 16 if the next unit of each has to be found.
   with first as materialized (
     select u.key, min(u.ord) as ord, max(u.epoch) as head from unnest(p_keys, p_epochs) with ordinality u (key, epoch, ord) group by u.key
   ), near as materialized (
@@ -158,9 +158,9 @@ begin
   return v_moved;
 end $$;
 
--- Removes jobs of free keys that are not in queue_job, since something other than Pawl has deleted rows: in a claim whose transaction stays open,
--- what queue_drop_orphans does would be undone. It looks at the next p_most of each key, a unit of them at most. The keys go on. Answers how many
--- there were. The caller has their locks.
+-- Removes jobs of free keys that are not in queue_job, since something other than Pawl has deleted rows. A claim whose transaction stays open
+-- cannot do that itself: what queue_drop_orphans does would be undone. p_most: how many of the next jobs of each key are checked, a unit at most.
+-- The keys continue. Answers how many jobs it removed. The caller has the keys' locks.
 create or replace function pawl.queue_remove_orphans(p_queue smallint, p_shard smallint, p_keys text[], p_most int) returns bigint
 language plpgsql /* planner: loop */ as $$
 declare

@@ -1,11 +1,10 @@
 -- Taking the jobs of a worker that an operator knows to be dead, without waiting for the end of its lease.
 
--- Ends a worker's lease now, and gives its jobs back as queue_rescue() does: charged, and suspects with it. A worker that lives
--- anyway is told at once that it was taken for dead; nothing that it settles afterwards is written. Answers {jobs, left}: how many jobs it
--- gave up, and how many it still has, which an open transaction holds at the moment: the next rescue takes them. Null: somebody is at the
--- worker's row just now, come back.
+-- Ends a worker's lease now, and gives its jobs back as queue_rescue() does: charged, and with its suspects. If the worker lives anyway, it learns
+-- at once that it was taken for dead, and nothing that it settles afterwards is written. Answers {jobs, left}: how many jobs it gave up, and how
+-- many an open transaction still holds, which the next rescue takes. Answers null if a lock was not free within 500 ms: call again.
 --
--- The worker's row is locked first, as in a rescue: a claim of this worker that is under way is over, or claims nothing.
+-- The worker's row is locked first, as in a rescue: a claim of this worker that is under way has committed by then, or claims nothing.
 create or replace function pawl.queue_release_worker(p_worker bigint) returns json
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
@@ -27,7 +26,7 @@ exception when lock_not_available then
   return null;
 end $$;
 
--- How many jobs a worker has: those of its claims, and those that it has noted as running in open transactions.
+-- How many jobs a worker has: the jobs of its claims, and the jobs that it has noted as running in open transactions.
 create or replace function pawl.queue_held_jobs(p_worker bigint) returns bigint
 language sql stable as $$
   select coalesce((select sum(pawl.queue_size(r.ids)) from pawl.queue_running r where r.worker = p_worker), 0)

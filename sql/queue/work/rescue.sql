@@ -1,9 +1,9 @@
--- Taking back the jobs of workers that are gone, and of claims whose answer was lost.
+-- Taking back the jobs of dead workers, and of claims whose answer was lost.
 
--- Gives back the jobs of workers whose lease ran out, and of workers that no longer exist. The attempt is spent;
--- a job that has none left ends in error, which its worker cannot report: see queue_describe_ended. Any number of processes may call
--- this at once. It passes over p_mine, the workers of the calling process: the caller lives, so their leases are over only because the
--- process stood still, and its next heartbeat renews them. Null: the caller has no worker that could tell which jobs have ended, so another one does.
+-- Gives back the jobs of workers whose lease ran out, and of workers that no longer exist. The attempt is spent; a job without an attempt left
+-- ends in error. Its worker cannot report that: see queue_describe_ended. Any number of processes may call this at once. p_mine: the workers of
+-- the calling process, which it passes over: the caller lives, so their leases are over only because the process stood still, and its next
+-- heartbeat renews them. Null: the caller has no worker that could report which jobs have ended, so another worker does.
 create or replace function pawl.queue_rescue(p_queue smallint, p_mine bigint[] default '{}', out jobs integer, out ended json)
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -21,15 +21,15 @@ begin
     select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, false) s;
     if pawl.queue_end_lanes(v_worker) then
       begin
-        -- Callers that wait for these jobs get them before workers that poll.
+        -- A caller that waits for the locks of these jobs gets them before workers that poll.
         perform set_config('lock_timeout', '500ms', true);
         select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, true) s;
         perform set_config('lock_timeout', v_patience, true);
       exception when lock_not_available then
-        null;  -- somebody else has them; they stay noted
+        null;  -- another transaction has the jobs; they stay noted
       end;
     end if;
-    -- It stays while it has something yet, which an open transaction guards: clients that pull see by it that a rescue may bring more.
+    -- The row stays while an open transaction guards a job of the worker: clients that pull learn from it that a rescue may bring more.
     delete from pawl.queue_worker w where w.id = v_worker and w.holding = '{}' and not exists (select from pawl.queue_lanes(w.id))
       and not exists (select 1 from pawl.queue_running r where r.worker = w.id);
     update pawl.queue_worker w set lost_at = clock_timestamp(), wants_notify = false where w.id = v_worker and w.lost_at is null;
@@ -65,9 +65,9 @@ begin
   end if;
 end $$;
 
--- Notes which jobs dead workers of the transaction hold ran and which could not be charged, because other workers have them in open
--- transactions. Lanes pass over these jobs. Otherwise a job that kills its workers late is with the next worker each time a rescue comes,
--- so no attempt is ever spent, and it kills workers for ever. The next rescue finds it free, or done.
+-- Notes jobs that dead workers of the transaction hold ran and that could not be charged, because other workers have them in open transactions.
+-- Lanes pass over these jobs, and the next rescue finds them free, or done. Otherwise a job that kills its workers late is with the next worker
+-- each time a rescue comes: no attempt is ever spent, and the job kills workers for ever.
 create or replace function pawl.queue_note_suspects(p_queue smallint) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   with suspect as (
@@ -78,9 +78,8 @@ language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.queue_definition d set suspects = s.ids from suspect s where d.id = p_queue and d.suspects <> s.ids
 $$;
 
--- Takes a lost worker's jobs out of its claims. Answers the claims with the jobs taken. A claim that is being settled is
--- left alone, and so is a job that is guarded by an open transaction, with what else the worker has of its key: the next rescue
--- finds them. Nothing is waited for here.
+-- Takes a lost worker's jobs out of its claims. Answers the claims with the jobs taken. It leaves alone a claim that is being settled, and a job
+-- that an open transaction guards, together with the worker's other jobs of the same key: the next rescue finds these. It waits for nothing.
 create or replace function pawl.queue_revoke_claims(p_worker bigint) returns setof pawl.queue_running
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -94,7 +93,7 @@ begin
     return query delete from pawl.queue_running r where r.worker = p_worker and r.id = any (v_free) returning r.*;
     return;
   end if;
-  -- Some are guarded: job by job. A lock for each, a price that short transactions do not cause.
+  -- Some are guarded, so the jobs are locked one by one. That price is paid only for transactions that stay open.
   v_claims := array(select r.id from pawl.queue_running r where r.worker = p_worker order by r.id for no key update skip locked);
   v_jobs := array(
     select j.id from pawl.queue_running r cross join lateral unnest(r.ids) u (span)
@@ -122,8 +121,8 @@ begin
   select m.id, m.worker, m.claimed_at, m.process_id, m.shard, m.queue, m.attempt, m.lost, m.unit, m.out, m.key_hash from mine m;
 end $$;
 
--- The server's processes that serve the lanes of a worker (hold: 'transaction'): each of them, or each of their transactions behind
--- a pooler, has this lock, shared.
+-- The server processes that serve the lanes of a worker (hold: 'transaction'). Each of them, or each of their transactions behind a pooler, has
+-- this lock, shared.
 create or replace function pawl.queue_lanes(p_worker bigint) returns setof integer
 language sql stable as $$
   select l.pid from pg_locks l
@@ -131,9 +130,9 @@ language sql stable as $$
     and l.database = (select d.oid from pg_database d where d.datname = current_database())
 $$;
 
--- Ends the transactions that a lost worker has left open: its process may stand still, or a proxy may acknowledge data that no process
--- reads. No setting of the server tells that from a handler at work. Answers whether there were any, which end now. Another role's
--- processes are ended only by a role that has pg_signal_backend.
+-- Ends the transactions that a lost worker has left open: its process may stand still, or a proxy may acknowledge data that no process reads. No
+-- setting of the server tells that from a handler at work. Answers whether there were any; they end in a moment. The processes of another role
+-- are ended only by a role that has pg_signal_backend.
 create or replace function pawl.queue_end_lanes(p_worker bigint) returns boolean
 language plpgsql as $$
 begin
@@ -143,7 +142,7 @@ exception when insufficient_privilege then
   return false;
 end $$;
 
--- What queue_rescue could not end: processes of the server with transactions of lost workers. Ending takes them a moment.
+-- The server processes that queue_rescue could not end, with transactions of workers that were lost over a second ago. Ending takes them a moment.
 create or replace function pawl.queue_open_lanes(p_queue smallint) returns integer[]
 language sql set search_path = pg_catalog, pg_temp as $$
   select coalesce(array_agg(l.pid), '{}') from pawl.queue_worker w cross join lateral pawl.queue_lanes(w.id) l (pid)

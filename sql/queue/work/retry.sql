@@ -1,11 +1,12 @@
--- Settling failures in the usual case: here and there a job of a claim that is settled whole has failed, and is tried again later.
+-- Settling failures in the usual case: a few jobs of a claim that is settled whole have failed, and are retried later.
 
--- Settles claims of which all jobs are complete except those of p_fail, as queue_settle() does: one statement each for what is deleted, for what
--- is delayed, and for the receipts. In queue_fail(), which knows all sorts of failures, ten jobs cost a millisecond, of which two thirds
--- are the start of its statement; and the claim's row is written there before it is deleted. Answers nothing, and writes nothing, where one of
--- the jobs does not simply wait for its next attempt: where it ends, begins at once, has a key or a group, stands next to another
--- one (both are a run), or is of a claim that is not settled whole. Under the planner settings of its caller.
---   done: the claims that were the worker's; failed: those of them of which a job that failed was still there, or all; ended: their complete jobs
+-- Settles claims of which all jobs are complete except those of p_fail, as queue_settle() does: one statement deletes the claims, one writes the
+-- delayed jobs, and one the receipts. Answers
+--   done: the claims that were the worker's; failed: the claims among them that still had a failed job, or all; ended: their complete jobs
+-- Answers nulls, and writes nothing, if one of the failed jobs does not simply wait for its next attempt: if it ends, begins at once, has a key
+-- or a group, is adjacent to another one (both are a run), or is of a claim that is not settled whole.
+-- In queue_fail(), which knows all sorts of failures, ten jobs cost a millisecond. Two thirds of that are the start of its statement, and it
+-- writes the claim's row before that row is deleted. Runs under the planner settings of its caller.
 create or replace function pawl.queue_settle_retries(
   p_queue smallint, p_shard smallint, p_worker bigint, p_whole bigint[], p_fail json, p_errors text[], p_now timestamptz,
   out done bigint[], out failed bigint[], out ended int8multirange[]

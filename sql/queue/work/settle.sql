@@ -1,21 +1,22 @@
--- Settling: what became of claimed jobs. Every statement names the claim (the fencing token), so a worker whose lease
--- ran out changes nothing and is told so. Rows are locked in the order running, key; both ascending.
+-- Settling: writing the outcome of claimed jobs. Every statement names the claim (the fencing token), so a worker whose lease ran out changes
+-- nothing, and its answer says so. Rows are locked in the order running, key; both ascending.
 
--- Settles what a worker has finished, one shard a call.
+-- Settles the jobs that a worker has finished, one shard a call.
 --   p_whole   claims of which all jobs are complete except those of p_fail: one row out, one row in, however many jobs
---   p_part    [{claim, ids: [job, …]}]: complete
---   p_fail    [{claim, id, or ids: a multirange, to: retry | release | error | cancelled, wait: ms, reason, error, like, behind}]: retry
---             spends the attempt, release does not; like: its error is p_errors[like]; behind: parked, since a later statement brings the head of its key
---   p_result  [[id, claim, result], …]: arrays, since json_to_recordset() refuses U+0000 wherever it stands
+--   p_part    complete jobs of other claims: [{claim, ids: [job, …]}]
+--   p_fail    jobs that did not complete: [{claim, id, or ids: a multirange, to: retry | release | error | cancelled, wait: ms, reason, error,
+--             like, behind}]: retry spends the attempt, release does not; like: the error is p_errors[like]; behind: the job is parked, since a
+--             later statement brings the head of its key
+--   p_result  [[id, claim, result], …]: arrays, since json_to_recordset() refuses U+0000 anywhere
 --   p_keys, p_epochs  keys to give up
 --   p_errors  errors of more than one job
 --   p_shared  [[result, [[claim, job, …], …]], …]: results of more than one job
---   p_guarded jobs among these that a handler has called guard() for
+--   p_guarded jobs among these for which a handler has called guard()
 -- Answers JSON, which costs 4 us less than columns:
---   stale: claims that were no longer the worker's: nothing was written for them
---   guarded: jobs that are guarded by a transaction that is still open: then nothing was written at all, for any job. The end of that
---     transaction is not waited for here
---   hasNext: something waits for a key that was given up: only then there may be more to claim
+--   stale: claims that no longer belonged to the worker: nothing was written for them
+--   guarded: jobs that an open transaction guards. If there are any, nothing at all was written, for any job. The call does not wait for the
+--     end of that transaction
+--   hasNext: jobs of the queue became ready, or wait for a key that was given up: only then may there be more to claim
 create or replace function pawl.queue_settle(
   p_queue smallint, p_shard smallint, p_worker bigint, p_whole bigint[], p_part json, p_fail json, p_result json,
   p_keys text[], p_epochs bigint[], p_errors text[] default null, p_shared json default null, p_guarded bigint[] default null
@@ -58,7 +59,7 @@ begin
     from pawl.queue_settle_retries(p_queue, p_shard, p_worker, p_whole, p_fail, p_errors, v_now) r;
     v_is_known := p_part is null and v_failed = v_done;
   end if;
-  if p_fail is not null and v_done is null then  -- before what is whole without them
+  if p_fail is not null and v_done is null then  -- first: p_whole is complete only without these jobs
     v_failed := pawl.queue_fail(p_queue, p_shard, p_worker, p_fail, p_errors, v_now);
   end if;
   if cardinality(p_whole) > 0 and v_done is null then
@@ -91,7 +92,7 @@ begin
   if p_keys is not null then
     v_has_next := pawl.queue_release_keys(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
   end if;
-  -- The last thing that is locked: see watch.sql. What stands for groups of other queues is none of this one's business.
+  -- The last rows that are locked: see watch.sql. Rows that stand for the groups of other queues do not concern this queue.
   if exists (select 1 from pawl.queue_watch_part w where w.shard = p_shard and (w.bucket >= 0 or w.first = p_queue)) then
     if p_fail is not null then
       v_ended := array_append(v_ended, pawl.queue_failed(p_shard, p_fail, v_now));
@@ -111,8 +112,8 @@ begin
   return '{"stale":' || coalesce(array_to_json(v_stale)::text, '[]') || ',"guarded":[],"hasNext":' || v_has_next || '}';
 end $$;
 
--- Which of these jobs are guarded by a transaction that is still open; see queue_guard. The others are locked until the
--- end of this one, so that no guard that is under way can pass any more.
+-- Which of these jobs an open transaction guards: see queue_guard. The other jobs stay locked until this transaction ends, so that no guard
+-- that is under way can pass any more.
 create or replace function pawl.queue_guarded(p_shard smallint, p_worker bigint, p_ids bigint[]) returns bigint[]
 language plpgsql /* planner: probe */ as $$
 declare
@@ -129,8 +130,8 @@ begin
       and exists (select 1 from pawl.queue_running r where r.shard = p_shard and r.worker = p_worker and r.ids @> j.id));
 end $$;
 
--- The result of a unit of several jobs is written once: with the first of them that is still the worker's; the others name that
--- one. 10,000 jobs with a result of 60 kB are 1 MB then, and 600 MB otherwise.
+-- Writes the result of a unit of several jobs once: with the first of them that still belongs to the worker. The other jobs refer to that one.
+-- 10,000 jobs with a result of 60 kB are 1 MB then, and 600 MB otherwise.
 create or replace function pawl.queue_settle_shared(p_shard smallint, p_worker bigint, p_shared json) returns void
 language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
   with unit as materialized (
@@ -153,8 +154,8 @@ language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
   on conflict (shard, id) do update set result = excluded.result, result_of = excluded.result_of
 $$;
 
--- Takes jobs out of running claims. Returns per claim which of p_ids were really still there. A claim of which something is left
--- is not waited for when another job of it is guarded: "no key update" and the guard's "key share" go together.
+-- Takes jobs out of running claims. Answers for each claim which of p_ids were really still in it. If other jobs are left in a claim, a guard of
+-- one of those is not waited for: "no key update" and the guard's "key share" go together.
 create or replace function pawl.queue_remove_running(p_shard smallint, p_worker bigint, p_claims bigint[], p_ids int8multirange[])
 returns table (
   claim bigint, worker bigint, claimed_at timestamptz, process_id uuid, attempt smallint, lost smallint, unit boolean, ids int8multirange,
@@ -179,11 +180,11 @@ begin
   select m.id, m.worker, m.claimed_at, m.process_id, m.attempt, m.lost, m.unit, m.out, m.key_hash from mine m where not isempty(m.out);
 end $$;
 
--- Jobs that did not complete. Of the jobs of one key that wait for a retry the first becomes the key's head, delayed;
--- everything else of the key is parked behind it, to be brought back when the key is given up. A job of a group without such a key gives its place
--- back while it waits; where its group has a rate, it waits in any case, to be admitted again. Jobs without a key of which all is the
--- same stay together, as runs: a thousand that fail cost hardly more than a thousand that do not. A job with options of its own stands
--- alone: the jobs of a run share their origin.
+-- Settles jobs that did not complete, and answers their claims. Of the jobs of one key that wait for a retry, the first becomes the key's head,
+-- delayed. All other jobs of the key are parked behind it, until the key is given up. A job of a group without such a key gives its place back
+-- while it waits; if its group has a rate, it waits in any case, to be admitted again. Jobs without a key that are alike in everything stay
+-- together, as runs: a thousand that fail cost hardly more than a thousand that complete. A job with options of its own stands alone, since the
+-- jobs of a run share their origin.
 create or replace function pawl.queue_fail(
   p_queue smallint, p_shard smallint, p_worker bigint, p_fail json, p_errors text[], p_now timestamptz
 ) returns bigint[]
@@ -204,7 +205,7 @@ begin
     select m.* from arrays a cross join lateral pawl.queue_remove_running(p_shard, p_worker, a.claims, a.ids) m
   ), move as materialized (
     select a.part, a.ids * m.ids as ids, a."to", coalesce(a.wait, 0) as wait, a.reason, a.error, m.claim, m.claimed_at, m.process_id,
-      -- Its last attempt was lost before: this one did not begin.
+      -- The last attempt was lost with its worker: this one did not begin.
       case when a.reason = 'worker lost' then m.attempt - 1 else m.attempt end::smallint as attempt,
       case when a."to" = 'release' then m.attempt - 1 else m.attempt end::smallint as spent,
       case when a."to" = 'release' then m.lost else 0 end::smallint as lost,
@@ -215,7 +216,7 @@ begin
       row_number() over (partition by v.part order by j.id) as nth,
       row_number() over (partition by v.part, j.kind, j.priority, k.key is null, j.is_special order by j.id) as nth_alike
     from move v cross join lateral unnest(v.ids) u (span)
-    cross join lateral (  -- "offset" keeps the planner from reading all jobs once and passing over them for each span
+    cross join lateral (  -- "offset" keeps the planner from reading all jobs once and filtering them for each span
       select j.id, j.kind, j.priority, j.key, j.group_name, j.options is not null or j.group_name is not null as is_special from pawl.queue_job j
       where j.shard = p_shard and j.id >= lower(u.span) and j.id < upper(u.span) offset 0) j
     left join lateral (
@@ -251,7 +252,7 @@ begin
       case when m.lives then 'new' else m."to" end, coalesce(m.reason, m."to"),
       case when m.id = m.first then m.error end, case when m.id <> m.first and m.error is not null then m.first end
     from (
-      -- Bytes tell whether texts are equal; the order of a language would take long, for many texts of some length.
+      -- Bytes tell whether texts are equal. The order of a language would take long for many long texts.
       select v.*, j.id, j.n, min(j.id) over (partition by v.error collate "C") as first
       from (select j.part, min(j.id) as id, count(*) as n from job j group by j.part, j.id - j.nth, (j.nth - 1) / 256) j
       join move v on v.part = j.part) m
@@ -265,7 +266,7 @@ begin
   return v_done;
 end $$;
 
--- Those of failed jobs that have just ended.
+-- The jobs of p_fail that have just ended.
 create or replace function pawl.queue_failed(p_shard smallint, p_fail json, p_now timestamptz) returns int8multirange
 language sql /* planner: loop */ as $$
   select range_agg(int8range(d.id, d.id + 1))

@@ -1,12 +1,12 @@
--- Jobs whose worker was lost while they ran: which are charged an attempt, and which become suspects, to be tried alone.
+-- Jobs whose worker was lost while they ran: which of them are charged an attempt, and which become suspects, to be run alone.
 
--- Gives back what a worker holds, except the claims that it knows. A worker whose claim was committed but whose answer was
--- lost gives the claim up (p_known, the attempt is not spent; no handler has begun, so none can guard it); a lost worker knows none.
--- Of a lost worker's jobs those are charged that were lost most often in a row before. If none was lost before, all are charged, since
--- it is unknown which had begun; a job that kills each of its workers is the only one soon. The others come back as lost once, and so
--- alone: should one of them be to blame, too, it is charged the next time. A job that is lost
--- for the fifth time in a row ends in error, whatever attempts it has left: with 15 of them it would kill 15 workers. A job whose group has a
--- rate is admitted again, since its next run counts, too. Answers how many jobs these were, and which of them ended.
+-- Gives back the jobs that a worker holds, except those of the claims that it knows. Answers how many jobs these were, and which of them ended.
+-- p_known: a worker whose claim was committed but whose answer was lost names the claims that it knows. The others are not charged: no handler has
+-- begun, so none can guard a job. Null: the worker is lost, and knows none.
+-- Of a lost worker's jobs, those are charged that were lost most often in a row before. If none was lost before, all are charged, since it is
+-- unknown which had begun: a job that kills each of its workers is soon the only one. The others come back as lost once, and so run alone: if one
+-- of them is to blame, too, it is charged the next time. A job that is lost for the fifth time in a row ends in error, whatever attempts it has
+-- left: with 15 of them it would kill 15 workers. A job whose group has a rate is admitted again, since its next run counts, too.
 create or replace function pawl.queue_give_back(p_worker bigint, p_known bigint[], p_charge boolean, out jobs integer, out ended bigint[])
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -23,7 +23,7 @@ begin
   ), held as materialized (
     select g.shard, g.queue, g.claimed_at, g.process_id, g.attempt, g.lost, max(g.lost) over () as most, i.id, j.kind, j.priority, j.key as own_key, k.key, k.epoch,
       case when q.rate_limit is not null and k.key is null then j.group_name end as rated_group,
-      -- Of a key only the first job can have begun, or the one unit that was claimed.
+      -- Of a key, only the first job can have begun, or the one unit that was claimed.
       p_charge and g.lost = max(g.lost) over () and (k.key is null or g.unit or i.id = min(i.id) over (partition by g.shard, g.queue, k.key)) as charged,
       coalesce((j.options ->> 'attempts')::smallint, kd.attempts, q.attempts) as attempts
     from gone g
@@ -73,14 +73,14 @@ begin
     perform pawl.queue_block_keys(null, ended);
   end if;
   perform pawl.queue_leave_places(l.shard, l.ids) from json_to_recordset(v_lined) l (shard smallint, ids int8multirange);
-  -- The keys of the jobs just given back, and no others: this worker may hold more of them.
+  -- The keys of the jobs just given back, and no others: this worker may hold more keys.
   perform pawl.queue_release_keys(k.queue, k.shard, k.keys, k.epochs)
   from json_to_recordset(v_keys) k (shard smallint, queue smallint, keys text[], epochs bigint[]);
 end $$;
 
--- Jobs that a lost worker was running inside its own open transaction: the crash rolled everything back, the attempt
--- included. A job that somebody is at just now stays noted, to be looked at again: a job that kills every worker is claimed
--- anew long before the lease of the last one is over. p_waits: their transactions are just being ended. Answers as queue_give_back does.
+-- Charges jobs that a lost worker ran inside its own open transaction: the crash rolled everything back, the attempt included. p_waits: their
+-- transactions are just ending, so it waits for the locks of the jobs. A job that another transaction has locked stays noted, for the next
+-- rescue: a job that kills every worker is claimed anew long before the lease of the last one is over. Answers as queue_give_back does.
 create or replace function pawl.queue_suspect(p_worker bigint, p_waits boolean, out jobs integer, out ended bigint[])
 language plpgsql as $$
 begin
@@ -101,10 +101,10 @@ begin
     join pawl.queue_ready r on r.shard = j.shard and r.queue = j.queue and r.priority = j.priority and r.id = j.id and r.n = 1
     join pawl.queue_definition q on q.id = r.queue join pawl.queue_kind kd on kd.id = r.kind
     cross join lateral (select coalesce((j.options ->> 'attempts')::smallint, kd.attempts, q.attempts) as attempts) a
-    -- Without an attempt left it waits for its end. Other workers that ran it in between, and are dead, spend none that it does not have.
+    -- A job of a key without an attempt left waits for its end. Dead workers that ran it in between spend no attempt that it does not have.
     where r.key is null or r.attempt < a.attempts
   ), free as materialized (
-    -- The jobs of a key are never moved without its lock.
+    -- The jobs of a key never move without the key's lock.
     select t.* from there t where t.key is null or pawl.queue_try_key(t.queue, t.shard, t.key)
   ), mine as materialized (
     select f.* from free f join pawl.queue_ready r on r.ctid = f.tid for update of r skip locked
@@ -112,7 +112,7 @@ begin
     update pawl.queue_worker w set holding = array(select t.id from there t where t.id not in (select m.id from mine m))
     where w.id = p_worker
   ), charged as (
-    -- One of a key is ended by the worker that claims it next: it has no attempt left.
+    -- The worker that next claims a job of a key without an attempt left ends it.
     update pawl.queue_ready r set attempt = case when r.lost >= 4 then greatest(m.attempt, m.attempts) else m.attempt end, lost = r.lost + 1 from mine m where r.ctid = m.tid and not m.spent
   ), gone as (
     delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.spent
@@ -131,11 +131,11 @@ begin
   end if;
 end $$;
 
--- Spends an attempt of jobs whose transaction was lost, or refused, under a worker that lives: {queue, shard, worker, ids, attempts,
--- ends, reason, error}. ends: they end in error, whatever is left to them; attempts: only while they are still in these, where
--- it is unknown whether the last COMMIT took place. Of a job that is claimed again, the end of that transaction is waited
--- for, up to the lock timeout: otherwise it would always be too late. Answers [{id, to}] of those charged; nothing for a worker
--- that was found dead meanwhile: then the rescue that found it does the same. Locks are taken in the order worker, key, job.
+-- Spends an attempt of jobs whose transaction was lost, or refused, under a worker that lives: {queue, shard, worker, ids, attempts, ends, reason,
+-- error}. ends: they end in error, whatever attempts they have left; attempts: only while they are still in these, for when it is unknown whether
+-- the last COMMIT took place. Answers [{id, to}] of those charged; nothing if the worker was found dead meanwhile: the rescue that found it
+-- charges the jobs. If a job is claimed again, this waits for the end of that transaction, up to the lock timeout: otherwise it would always be
+-- too late. Locks are taken in the order worker, key, job.
 create or replace function pawl.queue_charge(p_charge json) returns json
 language plpgsql /* planner: probe */ set lock_timeout = '1s' as $$
 declare
@@ -194,7 +194,7 @@ begin
     values (clock_timestamp(), v_job.id, v_charge.worker, v_charge.shard, v_charge.queue, v_at.attempt + 1, 'in-progress', v_to, v_charge.reason, v_charge.error);
     v_done := array_append(v_done, json_build_object('id', v_job.id, 'to', v_to));
   end loop;
-  -- Should the worker be found dead now, no rescue is to charge them once more.
+  -- If the worker is found dead from now on, no rescue charges these jobs once more.
   update pawl.queue_worker w set holding = array(select i.id from unnest(w.holding) i (id) where i.id <> all (v_charge.ids))
   where w.id = v_charge.worker and w.holding && v_charge.ids;
   if v_dead <> '{}' then

@@ -1,14 +1,14 @@
--- Claiming for a transaction that stays open (hold: 'transaction'): how a lane finds its next unit, what it must not do in the
--- transaction that its handler runs in, and how it takes what the look-ahead has read.
+-- Claiming for a transaction that stays open (hold: 'transaction'): how a lane finds its next unit, what it must not do in the transaction in which
+-- its handler runs, and how it takes a job that the look-ahead has read.
 
--- One unit, for a claim whose transaction stays open while its handler runs (hold: 'transaction'). The same answer as
--- queue_claim. At the end only the unit that is claimed is locked, and its key: a client that stands still between two messages
--- makes nothing else wait. Before there is something to claim, due jobs may have to be brought back, or jobs that cannot be claimed may
--- have to be moved away. That is left to queue_unblock_claim ("blockedBy": 'due', 'places', 'run' or 'keys'), in a transaction of its own. "again" says that
--- there may be something to claim, from where this search began, once that is done. p_unblocked: it has been done just now. Jobs that are
--- still due are then more than one call brings back, or another process has them; keys of which something is due are left alone.
--- A job without a key gets no row in queue_running, since no other process could see it. "claimedAt" says so: a settlement of the job
--- writes the receipt, or first that row.
+-- Claims one unit, for a transaction that stays open while its handler runs. Answers as queue_claim does, and
+--   claimedAt: the job has no key, and no row in queue_running, since no other process could see the row. A settlement of the job writes the
+--     receipt, or first that row
+--   blockedBy: what queue_unblock_claim has to do in a transaction of its own: promote due jobs ('due', 'places'), split a run ('run'), or move
+--     jobs away that cannot be claimed ('keys'); again: after that there may be something to claim, from where this search began
+-- p_unblocked: that has just been done. If jobs are still due, one call does not promote them all, or another process has them; keys with a due
+-- job are left alone. In the end only the claimed unit is locked, and its key: a client that stands still between two messages keeps nothing
+-- else waiting.
 create or replace function pawl.queue_claim_one(
   p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_unblocked boolean default false
 ) returns text
@@ -18,8 +18,8 @@ declare
   v_answer text;
   v_n int;
 begin
-  -- The usual case in one statement: a job without a key comes first. Step by step it costs twice as much, most of it for
-  -- opening the same tables again and again. The block undoes what it has locked where that is not what is claimed.
+  -- The usual case, in one statement: a job without a key comes first. Step by step it costs twice as much, most of it for opening the same tables
+  -- again and again. If the block does not claim what it has locked, it undoes its locks.
   begin
     with first as materialized (
       select r.key is null as plain from pawl.queue_ready r
@@ -56,11 +56,11 @@ begin
   return coalesce(v_answer, pawl.queue_search_one(p_queue, p_shard, p_worker, p_rows, p_priority, p_after, p_unblocked, v_now));
 end $$;
 
--- What a claim of one answers where a run comes first: it has to be split before a job of it can be claimed alone.
+-- The answer of queue_claim_one if a run comes first: the run has to be split before one of its jobs can be claimed alone.
 create or replace function pawl.queue_blocked_by_run() returns text
 language sql immutable as $$ select '{"runs":[],"keys":[],"seen":1,"again":true,"blockedBy":"run"}' $$;
 
--- The long way of queue_claim_one, whose parameters and answer it has. Under the planner settings of its caller.
+-- The long way of queue_claim_one, with the same parameters and answer. Runs under the planner settings of its caller.
 create or replace function pawl.queue_search_one(
   p_queue smallint, p_shard smallint, p_worker bigint, p_rows int, p_priority smallint, p_after bigint, p_unblocked boolean, p_now timestamptz
 ) returns text
@@ -89,14 +89,13 @@ begin
     return concat('{"runs":[],"keys":[],"seen":0,"again":true,"blockedBy":"', v_state, '"}');
   end if;
 
-  -- 1. Which sort of row comes first: with a key, or without. Jobs that dead workers ran are left to the rescue, which charges them: see
-  -- queue_note_suspects.
+  -- 1. Whether the first row has a key. Jobs that dead workers ran are left to the rescue, which charges them: see queue_note_suspects.
   select d.suspects into v_suspects from pawl.queue_definition d where d.id = p_queue;
   select r.key is not null as keyed into v_first from pawl.queue_ready r
   where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.id <> all (v_suspects)
   order by r.priority, r.id limit 1;
-  -- 2. A job of that sort; one of the other sort only when none of the first can be claimed. Each block undoes what it has locked where that
-  -- is not what is claimed.
+  -- 2. A job of that sort, or one of the other sort if none of the first can be claimed. If a block does not claim what it has locked, it undoes
+  -- its locks.
   for v_step in 1..2 loop
     exit when v_first.keyed is null;
     if v_first.keyed = (v_step = 1) then
@@ -152,7 +151,7 @@ begin
               ',"pausedParts":' || (select d.paused_parts from pawl.queue_definition d where d.id = p_queue))
             from pawl.queue_job j cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c
             where j.shard = p_shard and j.id = v_row.id),
-            -- Something other than Pawl has deleted the job: its row is gone, too, once this is committed.
+            -- Something other than Pawl has deleted the job. Its ready row goes, too, once this is committed.
             '{"runs":[],"keys":[],"seen":1,"again":true}');
         end if;
       exception when sqlstate 'PW000' then
@@ -169,16 +168,15 @@ begin
       where d.shard = p_shard and d.queue = p_queue order by d.run_at limit 1) end, '}');
 end $$;
 
--- Takes one job without a key that queue_peek_ready has read, from where its row stood: a fraction of what queue_claim_one costs,
--- which has to check what is due, which workers there are and which sort of row comes first. Answers {claim, attempt, claimedAt}, and
--- with p_reads the payload, which the peek has left out; null where the row is gone, has moved, is locked, or is a suspect, and
--- while the queue or a part of it is paused. Vacuum gives a place to other rows, and to the same job
--- after two updates: hence the id, and the transaction that wrote the row.
+-- Takes one job without a key that queue_peek_ready has read, from the place of its row. Answers {claim, attempt, claimedAt}, and with p_reads the
+-- payload, which the peek has left out. Answers null if the row is gone, has moved, is locked, or is a suspect, and while the queue or a part of
+-- it is paused. Vacuum gives a place to other rows, and to the same job after two updates, so the id and the transaction that wrote the row must
+-- match, too. This costs a fraction of queue_claim_one, which has to check what is due, which workers there are and which sort of row comes first.
 --
 -- One setting: a row that is found by its place, or by a key, leaves the planner nothing else to choose, and each setting costs 2 us of 60.
 --
--- The same statement without a function, prepared by the worker, would take an eighth less. But its plan would be made without
--- these settings, while the table may be empty, and then scan all of what it is full of until the next analyze.
+-- The same statement without a function, prepared by the worker, would take an eighth less. But its plan would be made without these settings,
+-- perhaps while the table is empty. Until the next analyze, it would then scan the whole table, however full.
 create or replace function pawl.queue_take_row(p_queue smallint, p_shard smallint, p_id bigint, p_tid tid, p_xmin xid, p_reads boolean) returns text
 language plpgsql set enable_seqscan = off as $$
 declare
@@ -191,7 +189,7 @@ begin
     for update skip locked)
   returning format('{"claim":%s,"attempt":%s,"claimedAt":%s}', nextval('pawl.queue_claim_id'), r.attempt + 1, to_json(clock_timestamp()))
   into v_answer;
-  -- A statement of its own: within the other one, it would be prepared to run each time.
+  -- A statement of its own: as a part of the other one, it would be initialised in each call.
   if p_reads and v_answer is not null then
     select concat(left(v_answer, -1), ',"payload":', j.payload::text, '}') into strict v_answer
     from pawl.queue_job j where j.shard = p_shard and j.id = p_id;

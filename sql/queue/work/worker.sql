@@ -1,9 +1,9 @@
--- What the processes tell the database: which queues exist, that they live, and how far their jobs have come.
+-- What the processes report to the database: which queues exist, that they live, and how far their jobs have come.
 
--- Declares a queue: {name, shards, keyed, blocks, attempts, perGroup, rate: {limit, perMs}, history: seconds or null, kinds: [{name, unique, coalesce, after: [name],
--- afterError, attempts, needsKey, onError, rule: what is more than unique, debounce, debounceMax: seconds}]}. Answers {queue, kinds:
--- {name: id}}. A kind that is not declared any more stays: its jobs may be
--- outstanding. Writes nothing when nothing changed, so that a hundred starting processes do not queue up here.
+-- Declares a queue: {name, shards, keyed, blocks, attempts, perGroup, rate: {limit, perMs}, history: seconds or null, kinds: [{name, unique, coalesce,
+-- after: [name], afterError, attempts, needsKey, onError, rule: what is more than unique, debounce, debounceMax: seconds}]}. Answers {queue, kinds:
+-- {name: id}}. A kind that is no longer declared stays, since its jobs may be outstanding. If nothing changed, this writes nothing, so that a
+-- hundred starting processes do not wait for each other here.
 create or replace function pawl.queue_register(p_declared json) returns json
 language plpgsql as $$
 declare
@@ -29,7 +29,7 @@ begin
   end if;
   if (v_queue.shards, v_queue.keyed) is distinct from ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean) then
     perform pawl.queue_require_drained(v_queue);
-    -- The lock keeps enqueues out until the answer stands. Enqueues of every queue wait behind a process that waits for it, so that is
+    -- The lock keeps enqueues out until the answer is certain. Enqueues of every queue wait behind a process that waits for this lock, so it waits
     -- for a moment only: an open transaction that has enqueued something may stay open for long.
     v_timeout := current_setting('lock_timeout');
     begin
@@ -42,7 +42,7 @@ begin
     end;
     perform pawl.queue_require_drained(v_queue);
   end if;
-  -- Where jobs may have groups, a declaration without a limit leaves them without one, and does not leave them.
+  -- Once jobs may have groups, a declaration without a limit makes their number unlimited. It does not end groups.
   if v_per_group is null and v_queue.per_group is not null then
     v_per_group := pawl.queue_unlimited();
   end if;
@@ -83,7 +83,7 @@ begin
     select json_object_agg(k.name, k.id) from pawl.queue_kind k where k.queue = v_queue.id));
 end $$;
 
--- What is outstanding stands in the shard and the order that were declared when it was enqueued.
+-- Fails if jobs are outstanding: each is in the shard and the order that were declared when it was enqueued.
 create or replace function pawl.queue_require_drained(p_queue pawl.queue_definition) returns void
 language plpgsql as $$
 begin
@@ -97,9 +97,9 @@ begin
   end if;
 end $$;
 
--- The heartbeat of all workers of one process: [{worker, wantsNotify, holding: [job], tells}]. One that was sent while its worker was busy may
--- come after the worker went to sleep: so a heartbeat turns notifications on, and never off. A worker that is not among the
--- answered "alive" has lost its lease. "wary": those whose like was found dead a while ago.
+-- The heartbeat of all workers of one process: [{worker, wantsNotify, holding: [job], tells}]. A worker that is not among the answered "alive" has
+-- lost its lease. "wary": workers with hold 'transaction' in whose queue another one was found dead in the last ten minutes. A heartbeat that
+-- was sent while its worker was busy may arrive after the worker fell asleep, so a heartbeat turns notifications on, and never off.
 create or replace function pawl.queue_beat(p_beats json) returns json
 language plpgsql as $$
 declare
@@ -126,7 +126,7 @@ language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.queue_worker set wants_notify = p_wants where id = p_worker and wants_notify <> p_wants
 $$;
 
--- What takes the place of a queue's id that was learned in another schema of this name.
+-- Fails in place of a queue's id that the process learned in another schema of this name.
 create or replace function pawl.queue_refuse_schema() returns smallint
 language plpgsql as $$
 begin
@@ -134,7 +134,7 @@ begin
     using errcode = 'PW007';
 end $$;
 
--- [{shard, claim, id}, progress]; without a claim it is not checked: the caller holds the job in an open transaction.
+-- Writes a job's progress: [{shard, claim, id}, progress]. Without a claim, none is checked: the caller holds the job in an open transaction.
 create or replace function pawl.queue_progress(p_note json) returns void
 language plpgsql as $$
 begin
@@ -150,12 +150,12 @@ begin
   end if;
 end $$;
 
--- [{shard, claim, id}, …]: the claims of a unit, with one job of each, which leaves its claim together with the others of its unit. Holds
--- until the caller's transaction ends. A statement that takes a guarded job out of its claim locks the job first, without waiting, and so
--- does this: one of the two sees the other. The claim's row is locked only against its removal, so that what else is in the batch
--- is settled and rescued meanwhile; above read committed a claim that has changed since is an error, never a pass.
--- idleMs: after this long without a statement the server ends the transaction. Where a connection is dead without a word, only this
--- ends it; otherwise the unit would stay guarded for ever.
+-- Guards a unit until the caller's transaction ends: [{shard, claim, id}, …]: the claims of the unit, with one job of each, which leaves its claim
+-- together with the other jobs of the unit. A statement that takes a guarded job out of its claim first locks the job, without waiting, and so
+-- does this function: one of the two sees the other. The claim's row is locked only against its removal, so that other jobs of the claim are
+-- settled and rescued meanwhile. Above read committed, a claim that has changed since is an error, and never passes.
+-- idleMs: after this long without a statement the server ends the transaction. If a connection dies silently, only this ends the transaction;
+-- otherwise the unit would stay guarded for ever.
 create or replace function pawl.queue_guard(p_held json) returns void
 language plpgsql /* planner: probe */ as $$
 declare

@@ -1,11 +1,11 @@
--- Claiming the jobs of many free keys at once, where no kind of the queue coalesces or has predecessors. No array is compared with
--- each of its elements, and ranges are made of stretches of ids, not of single ones.
+-- Claiming the jobs of many free keys at once, in a queue of which no kind coalesces or has predecessors. No statement compares an array with
+-- each of its elements, and ranges are made of stretches of ids, not of single ids.
 
--- Takes free keys of a queue without coalescing and predecessors: up to p_chain jobs of each, oldest first, p_limit in all.
--- p_waiting: those of the keys that have a row in queue_key. The statement that reads the jobs asks whether the queue is paused: a claim
--- that waited since it found the key would take what was enqueued after the pause.
--- The first attempts are one claim (chains). A job that has failed or was lost before comes alone, under a claim of its own (rest), so
--- that a crash charges no other job. Arrays from step to step and columns in the answer cost half of what rows cost.
+-- Claims up to p_chain jobs of each of these free keys, oldest first, p_limit in all. p_waiting: the keys among them that have a row in queue_key.
+-- The first attempts are one claim (chains). A job that failed or was lost before comes alone, under a claim of its own (rest), so that a crash
+-- charges no other job.
+-- The statement that reads the jobs asks whether the queue is paused: if this claim waited after it found the key, it would otherwise take jobs
+-- that were enqueued after the pause. Arrays between the steps, and columns in the answer, cost half of what rows cost.
 create or replace function pawl.queue_claim_chains(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz, p_epoch bigint, p_keys text[],
   p_waiting text[], out chains text, out rest text, out processes text, out taken int, out cut boolean
@@ -56,7 +56,7 @@ begin
     end if;
   end if;
 
-  -- 2. Jobs that have failed or were lost before: of a key, such a job alone, or the jobs before the first of them.
+  -- 2. Jobs that failed or were lost before. Of a key comes such a job alone, or the jobs before the first such job.
   if v_again > 0 then
     select array_agg(s.nth), array_agg(s.id), array_agg(s.kind), array_agg(s.attempt), array_agg(s.lost), array_agg(s.tid), array_agg(s.parked), count(*)
     into v_nths, v_ids, v_kinds, v_attempts, v_losts, v_tids, v_parked, taken
@@ -70,8 +70,8 @@ begin
     from pawl.queue_start_again(p_queue, p_shard, p_worker, p_now, p_epoch, p_keys, v_nths, v_ids, v_kinds, v_attempts, v_losts) a;
   end if;
 
-  -- 3. The keys are held, and the jobs wait no more. Not "on conflict": that costs half as much again, and only the owner of a key's lock
-  -- adds a row for it. We have that lock.
+  -- 3. The keys become held, and the jobs leave the tables in which they waited. Not "on conflict", which costs half as much again: only the owner
+  -- of a key's lock adds a row for the key, and this claim has the lock.
   if p_waiting is not null then
     update pawl.queue_key k set epoch = p_epoch, held = true
     where k.shard = p_shard and k.queue = p_queue and k.key = any (p_waiting) and k.key = any (array(select p_keys[u.nth] from unnest(v_nths) u (nth)));
@@ -96,7 +96,7 @@ begin
   end if;
   v_claim := nextval('pawl.queue_claim_id');
   v_process := gen_random_uuid();
-  -- The ids are in order: those of a stretch without gaps have the same distance to their place in the array.
+  -- The ids are in order: in a stretch without gaps, each id has the same distance to its place in the array.
   insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, unit, ids)
   select v_claim, p_worker, p_now, v_process, p_shard, p_queue, 1, false, range_agg(int8range(s.first, s.last + 1)) from (
     select min(u.id) as first, max(u.id) as last
@@ -109,8 +109,8 @@ begin
     '],"payloads":[', string_agg(o.payload::text, ','), ']}')
   into v_read, chains
   from (
-    -- With the statistics of an empty table, Postgres before 17 reads the shard in its order and filters: the bounds keep that from the
-    -- rest of it. One id after the other, by a join, takes twice as long.
+    -- With the statistics of an empty table, Postgres before 17 reads the shard in its order and filters. The bounds keep it from reading the rest
+    -- of the shard. A join that finds one id after the other takes twice as long.
     select o.created_at, o.options, o.group_name, o.payload from pawl.queue_job o
     where o.shard = p_shard and o.id = any (v_ids) and o.id between v_ids[1] and v_ids[cardinality(v_ids)] order by o.id
   ) o;
@@ -120,8 +120,8 @@ begin
   end if;
 end $$;
 
--- A claim of its own for each of these jobs that has failed or was lost before. "rest" and "processes" are what the claim answers, with commas
--- between; "is_missing": some are not in queue_job. Under the planner settings of its caller.
+-- Claims each of these jobs that failed or was lost before, one claim for each job. Answers "rest" and "processes" as the claim does, with commas
+-- between; "is_missing": some of the jobs are not in queue_job. Runs under the planner settings of its caller.
 create or replace function pawl.queue_start_again(
   p_queue smallint, p_shard smallint, p_worker bigint, p_now timestamptz, p_epoch bigint, p_keys text[],
   p_nths int[], p_ids bigint[], p_kinds smallint[], p_attempts smallint[], p_losts smallint[],
@@ -146,9 +146,9 @@ begin
     select o.created_at, o.options, o.group_name, o.payload from pawl.queue_job o where o.shard = p_shard and o.id = a.id limit 1) o;
 end $$;
 
--- Some of the jobs that were just claimed are not in queue_job: something other than Pawl has deleted rows. Their other rows go with their
--- claims, the remaining jobs are given back as they were, and the keys go on: no claim meets the missing ones again. The claims are those of
--- p_now, with numbers above p_epoch, under which keys are held. A warning in the server's log says so.
+-- Repairs a claim of which some jobs are not in queue_job: something other than Pawl has deleted rows. The claims of the missing jobs go, the
+-- other jobs are given back as they were, and the keys continue, so no claim meets the missing jobs again. The claims in question were made at
+-- p_now, with numbers above p_epoch; the keys are held under p_epoch. A warning in the server's log says so.
 create or replace function pawl.queue_drop_orphans(
   p_queue smallint, p_shard smallint, p_worker bigint, p_epoch bigint, p_now timestamptz, p_keys text[]
 ) returns void
@@ -159,7 +159,7 @@ begin
   raise warning 'jobs of queue % that were to be claimed are not in queue_job: something other than Pawl has deleted rows; what was left of them is removed', p_queue;
   perform pawl.queue_give_back(p_worker, array(
     select r.id from pawl.queue_running r where r.worker = p_worker and not (r.id > p_epoch and r.claimed_at = p_now)), false);
-  -- Of these nothing was left to be given back.
+  -- The keys of which no job was left to be given back.
   v_keys := array(
     select k.key from pawl.queue_key k
     where k.shard = p_shard and k.queue = p_queue and k.key = any (p_keys) and k.held and k.epoch = p_epoch);

@@ -1,21 +1,24 @@
--- Claiming. One call takes what a worker has room for from one shard, in order, and says where it looked last, so that
--- the next call of the same pass goes on from there: deleted ready rows that a long snapshot keeps alive are stepped
--- over once a pass, not once a claim. A pass that found nothing from the very start means that there is nothing.
+-- Claiming. One call takes jobs of one shard, in order, up to the room that the worker has. Its answer says where the search ended, and the
+-- next call of the same pass continues behind that place. So the search steps over deleted ready rows, which a long snapshot keeps alive,
+-- once a pass and not once a claim. If a pass finds nothing from its very start, there is nothing to claim.
 
--- One claim under a lease. p_limit: jobs there is room for; p_slots: of these, how many start at once; p_rows: how many ready rows
--- to look at; p_chain: how many jobs of one key to take together; p_priority, p_after: where the last call of this pass
--- stopped; p_offer: the number of the offer to leave when nothing is ready, and its channel, see handoff.sql; p_kinds: for a worker that takes
--- a part of the work, the kinds that it takes, and p_upto: the last priority of it, see below. Answers JSON:
+-- One claim under a lease. Parameters:
+--   p_limit: how many jobs the worker has room for; p_slots: how many of these can start at once
+--   p_rows: how many ready rows the search reads; p_chain: how many jobs of one key are taken together
+--   p_priority, p_after: where the last call of this pass ended
+--   p_offer, p_channel: the number and the channel of the offer to leave if nothing is ready, see handoff.sql
+--   p_kinds, p_upto: for a worker that takes a part of the work, its kinds and the last priority that it takes, see pick.sql
+-- Answers JSON:
 --   runs: [{claim, first, n, kind, attempt, origin, payloads: [payload, …]}, …]: jobs without a key
 --   keys: [{key, epoch, ids, claims, kinds, attempts, origins, units, brokenBy, payloads, latest}, …]: jobs of one key, an array each field.
---     units: numbers of coalesced units, and null for other jobs; latest: those of which only the newest job comes with its payload;
+--     units: numbers of coalesced units, and null for other jobs; latest: the units of which only the newest job comes with its payload;
 --     brokenBy: the predecessor in error, or null. Of a key without units, these three are missing
 --   chains: {claim, epoch, keys: [key, …], nth, ids, kinds, origins, payloads}: first attempts of keys, an array each field; nth counts the keys from 1
---   where an origin is what queue_origin() tells
---   pausedParts: null, or the parts of the queue that are paused: jobs of theirs are to be given back, see pause.sql
---   alone: [claim, …]: of these jobs no more are taken than p_slots, since they should start at once
---   processes: {claim: process id}, seen, last: {priority, id} (all up to here is dealt with), busy (rows are there, but locked),
---   due: ms until the next, offered: the offer was left
+--   where an origin is the answer of queue_origin()
+--   pausedParts: null, or the parts of the queue that are paused; the worker gives jobs of these parts back, see pause.sql
+--   alone: [claim, …]: claims whose jobs should start at once, so the call takes p_slots of such jobs at most
+--   processes: {claim: process id}; seen: how many rows the search read; last: {priority, id}: the pass has dealt with all rows up to here
+--   busy: there are ready rows that this call could not take; due: ms until the next delayed job; offered: the call left the offer
 create or replace function pawl.queue_claim(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
   p_priority smallint, p_after bigint, p_offer bigint default null, p_channel text default null,
@@ -41,10 +44,10 @@ begin
   if v_state = 'paused' then
     return '{"paused":true,"runs":[],"keys":[],"seen":0}';
   elsif v_state = 'rated' then
-    v_now := clock_timestamp();  -- what was admitted just now begins later than that
+    v_now := clock_timestamp();  -- later than the admission of the jobs that this call takes
   end if;
 
-  -- Nothing, or one row without a key: what an idle worker finds. The long way costs five times as much.
+  -- The usual case of an idle worker: nothing, or one row without a key. For these the long way costs five times as much.
   select count(*) as rows, count(r.key) as keyed into v_near from (
     select r.key from pawl.queue_ready r
     where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.priority <= p_upto
@@ -94,10 +97,10 @@ begin
     v_now, v_near.keyed::int);
 end $$;
 
--- Whether a claim leaves what is due to the next pass: behind its start, where two jobs without a key come next. What is due has low ids as a rule, so that
--- this pass would not meet it, and the next one begins within 100 ms; so nothing is left that has been due for longer. A job that is tried again
--- costs a quarter less so, where each claim found some. Jobs with a key do not overtake those that are due, and neither do
--- those of a queue with a rate.
+-- Whether a claim leaves due jobs to the next pass. A claim that continues a pass does so if two jobs without a key come next. Due jobs have
+-- low ids as a rule, so this pass would not meet them. The next pass begins within 100 ms, so no job is left that has been due for longer.
+-- If each claim finds due jobs, a retried job costs a quarter less this way. Jobs with a key never overtake due jobs, and neither do jobs of
+-- a queue with a rate.
 create or replace function pawl.queue_leaves_due(p_queue smallint, p_shard smallint, p_priority smallint, p_after bigint, p_upto smallint) returns boolean
 language plpgsql as $$
 begin
@@ -112,9 +115,9 @@ begin
       where d.shard = p_shard and d.queue = p_queue and d.run_at <= clock_timestamp() - interval '100 milliseconds');
 end $$;
 
--- The long way of queue_claim, whose parameters and answer it has: two rows or more, or one that is not simply taken. p_state is what
--- queue_prepare() has answered; p_keyed: how many of the first two rows have a key. Under the planner settings of its caller: its own would
--- cost a microsecond each.
+-- The long way of queue_claim, with the same parameters and answer: for two rows or more, or for one row that queue_claim does not simply take.
+-- p_state: the answer of queue_prepare(); p_keyed: how many of the first two rows have a key. Runs under the planner settings of its caller:
+-- settings of its own would cost a microsecond each.
 create or replace function pawl.queue_claim_many(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_chain int,
   p_priority smallint, p_after bigint, p_kinds smallint[], p_upto smallint, p_state text, p_now timestamptz, p_keyed int
@@ -135,7 +138,7 @@ declare
   v_alone text;
   v_end text;
 begin
-  -- 1. What to take: by the search for what the first two rows show, or where others come among them, by the one that knows all sorts.
+  -- 1. What to take. The first two rows choose the search. If that search meets rows of another sort, the general search follows.
   if p_keyed = 2 then
     select p.* into v_pick from pawl.queue_pick_keyed(p_queue, p_shard, p_rows, p_priority, p_after) p;
     v_seen := v_pick.seen;
@@ -144,7 +147,7 @@ begin
     v_seen := v_pick.seen;
   end if;
   if v_seen is null then
-    if p_state = 'left' then  -- there may be keys among them
+    if p_state = 'left' then  -- the rows may have keys, which must not overtake due jobs
       p_state := pawl.queue_prepare(p_queue, p_shard, p_worker);
       if p_state = 'paused' then
         return '{"paused":true,"runs":[],"keys":[],"seen":0}';
@@ -187,7 +190,7 @@ begin
       if not v_keys <@ v_clear then
         select array_agg(u.key order by u.ord), array_agg(u.epoch order by u.ord), count(*) into v_keys, v_epochs, v_keyed
         from unnest(v_keys, v_epochs) with ordinality u (key, epoch, ord) where u.key = any (v_clear);
-        v_is_past := false;  -- the pass comes by here again
+        v_is_past := false;  -- the pass reads these rows again
       end if;
     end if;
   end if;
@@ -197,9 +200,9 @@ begin
     from pawl.queue_claim_keys(p_queue, p_shard, p_worker, p_limit - v_taken, p_chain, p_now, v_keys, v_epochs, true) k;
   end if;
 
-  -- 4. The answer. Its first parts are most of it, which each "||" would copy.
+  -- 4. The answer. Its first parts are the largest, and each "||" would copy them.
   if v_taken > 0 then
-    -- Read after the jobs: a part that was paused before one of them was enqueued is among them.
+    -- Read after the jobs: so it has each part that was paused before one of these jobs was enqueued.
     v_end := ',"pausedParts":' || (select d.paused_parts from pawl.queue_definition d where d.id = p_queue);
   else
     v_end := concat(

@@ -1,11 +1,11 @@
 -- Which jobs of a key come next, in a queue of which a kind coalesces or has predecessors.
 
--- The next unit of each of the given keys, in a queue of which a kind coalesces or has predecessors. The caller has the
--- keys' locks. Of the kinds that do not wait for another one (ready, parked or delayed), the one with the oldest job comes:
--- that job, or all jobs of the kind if it coalesces. One unit a key, so that a crash charges nothing that had not begun; nth is the
--- place of its key among the given ones, by which its jobs are told from those of other units.
--- Without sorts, a key's rows are found by the index of keys: while the last ANALYZE saw few, the planner else takes all of a shard
--- to be one, and reads them for each key: 40,000 updates of live producers took 25 s.
+-- The next unit of each of the given keys, in a queue of which a kind coalesces or has predecessors. Of the kinds that do not wait for a
+-- predecessor (ready, parked or delayed), the kind with the oldest job comes: that job, or all jobs of the kind if it coalesces. There is one
+-- unit a key, so that a crash charges no job that had not begun. nth: the place of the unit's key among the given keys, which tells its jobs
+-- from those of other units. The caller has the locks of the keys.
+-- Without sorts, the planner finds a key's rows by the index of keys. Otherwise, while the last ANALYZE saw few rows, it expects one row in a
+-- whole shard, and reads the shard for each key: 40,000 updates of live producers took 25 s.
 create or replace function pawl.queue_next_units(p_queue smallint, p_shard smallint, p_keys text[]) returns setof pawl.queue_unit_job
 language sql /* planner: batch */ set enable_sort = off set plan_cache_mode = force_generic_plan as $$
   with kinds as materialized (
@@ -17,7 +17,7 @@ language sql /* planner: batch */ set enable_sort = off set plan_cache_mode = fo
         (select r.id from pawl.queue_ready r
           where r.shard = p_shard and r.queue = p_queue and r.key = u.key and r.kind = k.id order by r.id limit 1),
         (select p.id from pawl.queue_parked p
-          where p.shard = p_shard and p.queue = p_queue and p.key = u.key and p.kind = k.id order by p.id limit 1)) as first offset 0  -- or each is asked twice
+          where p.shard = p_shard and p.queue = p_queue and p.key = u.key and p.kind = k.id order by p.id limit 1)) as first offset 0  -- else each runs twice
     ) x
     where x.first is not null
   ), next as materialized (
@@ -44,9 +44,9 @@ language sql /* planner: batch */ set enable_sort = off set plan_cache_mode = fo
   order by n.ord, x.id
 $$;
 
--- The predecessor that makes a job with afterError 'error' fail: that of the key which was settled last, if it ended in error.
--- None is unsettled. As a rule none is in error, and the first probe is all; after a unique one no other can come. Of those
--- before the one in error, one that was retried by hand and completed after it does not count.
+-- The predecessor that makes a job with afterError 'error' fail: the last job of the key and the kinds p_after that was settled, if it ended in
+-- error. All of them are settled. As a rule none is in error, and the first probe is all. A unique kind has no later job of the key, so none is
+-- searched for. A job before the one in error that was retried by hand and completed after it does not count.
 create or replace function pawl.queue_failed_predecessor(p_queue smallint, p_shard smallint, p_key text, p_after smallint[]) returns bigint
 language sql stable /* planner: loop */ as $$
   select d.id from (

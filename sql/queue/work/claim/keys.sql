@@ -1,13 +1,13 @@
--- Keys. Producers only insert. A claim that finds a key first takes a transaction-scoped advisory lock on it, without
--- waiting. With the lock it is the only one that may move the key's jobs (other claims, and cancel and retry by hand, take the
--- same lock), so the jobs themselves are never locked. What lasts is the row in queue_key. A job in queue_ready whose
--- key is held or waits is moved to queue_parked, so it is read twice at most, however many wait; the owner brings the
--- next one back when it gives the key up. The move holds a share lock on the key's row, which giving up takes for
--- update: either the claim that parks sees the key gone and leaves the job, or the owner sees the job.
+-- Keys. Producers only insert. A claim that finds a key first takes a transaction-scoped advisory lock on it, without waiting. Only the owner of
+-- that lock may move the key's jobs (other claims, and cancel and retry by hand, take the same lock), so the jobs themselves are never locked.
+-- After the commit, the row in queue_key says that the key is held. A claim moves a ready job whose key is held or waits to queue_parked, so
+-- the job is read twice at most, however many jobs wait. The owner brings the next job back when it gives the key up. The move holds a share
+-- lock on the key's row, and giving up locks the row for update: either the claim that parks sees the key gone and leaves the job, or the owner
+-- sees the job.
 
--- The keyed part of a claim: p_keys and p_epochs of the rows that were looked at, in order. p_parks: moves jobs of keys that it
--- cannot take out of the way; where it may not, "tried" says that it holds locks of keys whether it took something or not. "chains" and
--- "rest" are what the claim answers as "chains" and "keys".
+-- The keyed part of a claim. p_keys, p_epochs: of the rows that the claim has read, in order. p_parks: whether it moves jobs out of the way whose
+-- keys it cannot take. Answers "chains" and "rest", which the claim answers as "chains" and "keys"; "tried": it holds locks of keys, whether it
+-- took jobs or not, which a caller without p_parks needs to know.
 create or replace function pawl.queue_claim_keys(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_chain int, p_now timestamptz,
   p_keys text[], p_epochs bigint[], p_parks boolean, out chains text, out rest text, out processes text, out taken int, out complete boolean,
@@ -28,11 +28,11 @@ declare
 begin
   taken := 0;
   tried := false;
-  complete := false;  -- whether every key was looked at: if not, the pass must come by here again
+  complete := false;  -- whether every key was tried: if not, the pass must read these rows again
   if p_limit <= 0 then
     return;
   end if;
-  -- 1. The locks of keys, in the order of their first job. 256 at most: each takes a slot of the server's lock table for a moment.
+  -- 1. The locks of keys, in the order of their first jobs. 256 at most: each takes a slot of the server's lock table for a moment.
   with first as materialized (
     select u.key, min(u.ord) as ord, max(u.epoch) as head from unnest(p_keys, p_epochs) with ordinality u (key, epoch, ord) group by u.key
   ), near as materialized (
@@ -47,8 +47,8 @@ begin
     return;
   end if;
   tried := true;
-  -- 2. Which of them are free. A new statement, which sees what was committed before the locks were granted. A waiting key may be taken by
-  -- the claim that found its head; any other key with a row is busy.
+  -- 2. Which of these keys are free. A new statement sees what was committed before the locks were granted. Only the claim that found its head may
+  -- take a waiting key; any other key with a row is busy.
   select
     array_agg(t.key order by t.ord) filter (where h.epoch is null or (not h.held and h.epoch = t.head)),
     array_agg(t.key order by t.ord) filter (where h.epoch is not null and (h.held or h.epoch is distinct from t.head)),
@@ -66,7 +66,7 @@ begin
     return;
   end if;
 
-  -- 3. Jobs of the free ones.
+  -- 3. The jobs of the free keys.
   select coalesce(bool_or(k.coalesce <> 'none' or cardinality(k.after) > 0), false), coalesce(bool_or(cardinality(k.after) > 0), false),
     array_agg(k.id) filter (where k.coalesce = 'latest')
   into v_related, v_waits, v_lean
@@ -86,7 +86,7 @@ language sql volatile as $$
   select pg_try_advisory_xact_lock(hashtextextended(p_key, p_queue * 65536 + p_shard))
 $$;
 
--- queue.park. Everything of keys that are busy, a thousand each: the next ones are found by the next pass. The caller has their locks.
+-- queue.park. Parks the jobs of busy keys, a thousand of each key: the next pass finds the rest. The caller has the locks of the keys.
 create or replace function pawl.queue_park(p_queue smallint, p_shard smallint, p_keys text[]) returns bigint
 language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
   with held as materialized (
@@ -106,8 +106,8 @@ language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
   select count(*) from parked
 $$;
 
--- A key none of whose jobs may run because the predecessor is delayed: the predecessor becomes the key's head and the
--- jobs are parked behind it. When the predecessor is locked at the moment, everything stays as it is until the next claim.
+-- For a key of which no job may run because the predecessor is delayed: makes the predecessor the key's head, and parks the other jobs behind
+-- it. If the predecessor is locked at the moment, everything stays as it is until the next claim.
 create or replace function pawl.queue_await_predecessor(p_queue smallint, p_shard smallint, p_key text) returns void
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare

@@ -1,15 +1,15 @@
--- What a claim takes: three searches, and how much of what they find fits into one answer. Each reads p_rows ready rows from behind
--- p_priority and p_after on, in order, and answers
---   seen: how many there were; null: this search is not for these rows, and another one has to look
---   last_priority, last_id: up to here everything was dealt with, so that the pass goes on behind it; null: nothing was
+-- What a claim takes: three searches, and how many of the jobs that they find fit into one answer. Each search reads p_rows ready rows behind
+-- (p_priority, p_after), in order, and answers
+--   seen: how many rows there were; null: this search is not for these rows, and another search has to read them
+--   last_priority, last_id: the claim deals with all rows up to here, and the pass continues behind them; null: it deals with none
 --   keyed, keys, epochs: the jobs with a key, which the caller takes
---   taken: jobs without a key; each row of theirs is locked: tids, with firsts, ns: what is in it, and takes: how many of these jobs it gives
---   locked: other transactions have rows that this worker could take
--- Each asks in the statement that sees jobs whether the queue is paused: where the preparation waited, it may have been paused since, and what
--- was enqueued then would be taken. All run under the planner settings of their caller.
+--   taken: how many jobs without a key it takes; tids: their rows, which are locked; firsts, ns: the jobs in each row; takes: how many of these it takes
+--   locked: other transactions have locked rows that this worker could take
+-- Each search asks whether the queue is paused, in the statement that reads the jobs. Otherwise, if the queue was paused while the preparation
+-- waited, the claim would take jobs that were enqueued after the pause. All run under the planner settings of their caller.
 
--- The rows where all have a key, as those behind two of them usually have: nothing is to be locked or shared here. A fifth of the cost of
--- queue_pick_mixed (2,100 rows).
+-- For rows that all have a key. If the first two rows have a key, the rows behind them usually have one, too. Nothing has to be locked or shared
+-- out here. This costs a fifth of queue_pick_mixed (2,100 rows).
 create or replace function pawl.queue_pick_keyed(p_queue smallint, p_shard smallint, p_rows int, p_priority smallint, p_after bigint)
 returns table (seen bigint, last_priority smallint, last_id bigint, keyed bigint, keys text[], epochs bigint[], taken bigint, locked boolean)
 language sql stable as $$
@@ -23,9 +23,9 @@ language sql stable as $$
   ) r
 $$;
 
--- The rows where none has a key, was lost, or is in its last attempt: what a bulk enqueue leaves, and what has failed and comes again. They are
--- locked until there are enough, and no more of them: a run of a thousand jobs is a row, and each lock is written. Two claims at once share them: where
--- another one has locked some, those behind them are locked.
+-- For rows of which none has a key, was lost, or is in its last attempt: jobs of a bulk enqueue, and failed jobs that are retried. It locks rows
+-- until they have enough jobs, and no more rows: a run of a thousand jobs is one row, and each lock is a write. Two claims at once share the
+-- rows: if another claim has locked some of them, this one locks the rows behind.
 create or replace function pawl.queue_pick_plain(
   p_queue smallint, p_shard smallint, p_limit int, p_rows int, p_priority smallint, p_after bigint,
   out seen bigint, out last_priority smallint, out last_id bigint, out keyed bigint, out taken bigint, out tids tid[], out firsts bigint[],
@@ -53,7 +53,7 @@ begin
     seen := null;
     return;
   end if;
-  -- The first rows that have enough together; all of them, where others have locked one.
+  -- First the rows that have enough jobs together. If other claims have locked one of these, all rows.
   v_upto := width_bucket(p_limit - 1, v_sums) + 1;
   loop
     select array_agg(l.priority), array_agg(l.tid), array_agg(l.id), array_agg(l.n), array_agg(l.take), array_agg(l.kind), array_agg(l.attempt),
@@ -73,20 +73,20 @@ begin
   end loop;
   keyed := 0;
   locked := false;
-  if taken < p_limit then  -- whatever is left is of another claim
+  if taken < p_limit then  -- every row that is left belongs to another claim
     last_priority := v_priorities[seen];
     last_id := v_ids[seen];
-  else  -- the rest of a run comes behind its first job
+  else  -- the rest of a run gets the id behind the taken jobs, where the pass continues
     last_priority := v_taken[cardinality(v_taken)];
     last_id := firsts[cardinality(firsts)];
   end if;
 end $$;
 
--- The rows whatever they are.
+-- For rows of any sort.
 --
--- A worker that takes some kinds only (p_kinds) looks at p_rows rows, too, and passes over those of others: there is no index by kinds,
--- which each job would pay for. So one claim reads no more than that, however many of them there are, and the next one of the pass
--- goes on behind them. Queues with such workers have no keys in order. A range of priorities is a range of the index.
+-- A worker that takes some kinds only (p_kinds) also reads p_rows rows, and passes over the rows of other kinds. There is no index by kinds,
+-- since each job would pay for it. So one claim reads no more than p_rows rows, however many are of other kinds, and the next claim of the pass
+-- continues behind them. A queue with such workers has no keys in order. A range of priorities is a range of the index.
 create or replace function pawl.queue_pick_mixed(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_slots int, p_rows int, p_priority smallint, p_after bigint,
   p_kinds smallint[], p_upto smallint,
@@ -97,8 +97,8 @@ create or replace function pawl.queue_pick_mixed(
 language plpgsql as $$
 #variable_conflict use_column
 begin
-  -- queue.pick. What is looked at is fenced by "materialized": without it a nested loop may lock more rows than asked for.
-  -- Only rows without a key are locked, one by one until there are enough, so that two claimers at once share them.
+  -- queue.pick. "materialized" is a fence around the rows that are read: without it, a nested loop may lock more rows than asked for.
+  -- Only rows without a key are locked, one by one until there are enough, so that two claims at once share them.
   with picked as materialized (
     select r.ctid as tid, r.id, r.priority, r.n, r.kind, r.attempt, f.lost, r.epoch, r.key, f.fits,
       f.fits and (r.lost > 0 or (r.attempt > 0 and r.key is null and pawl.queue_is_last(p_shard, r.id, r.kind, r.attempt))) as alone,
@@ -126,8 +126,8 @@ begin
     select w.*, greatest(0, least(w.want, p_limit - (sum(w.want) over (order by w.priority, w.id rows unbounded preceding) - w.want)))::int as take
     from wanted w
   ), marked as (
-    -- past: something was left here, so this pass has to come by again. A row that another claim has locked belongs to that claim. The
-    -- rest of a run comes behind its first job, where this pass goes on.
+    -- past: the claim leaves a job in this row or before it, so the pass has to read the row again. A row that another claim has locked belongs
+    -- to that claim. The rest of a run gets the id behind the taken jobs, where this pass continues.
     select c.*, bool_or((c.mine and c.take = 0) or c.waits or (c.key is null and not c.mine and c.locks >= p_limit and c.nth >= c.locks))
       over w or coalesce(bool_or(c.take > 0 and c.take < c.n) over (w rows between unbounded preceding and 1 preceding), false) as past
     from chosen c window w as (order by c.priority, c.id)
@@ -144,8 +144,8 @@ begin
   from marked c;
 end $$;
 
--- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at least. p_n: how many stand in
--- a row behind each, null for one. Where no payload was ever stored out of line, nothing is asked: none has more than 2 kB then.
+-- How many of these jobs one answer can carry: 16 MB of payloads, as they are stored, and one job at least. p_n: how many jobs the row of each
+-- first job has; null: one. If no payload was ever stored out of line, none has more than 2 kB, and the function reads none.
 create or replace function pawl.queue_count_fitting(p_shard smallint, p_first bigint[], p_n int[]) returns bigint
 language plpgsql /* planner: loop */ as $$
 begin
@@ -163,7 +163,7 @@ begin
     ) s);
 end $$;
 
--- Whether a payload was ever stored out of line: else none has more than 2 kB.
+-- Whether a payload was ever stored out of line. If none was, none has more than 2 kB.
 create or replace function pawl.queue_has_large_payloads() returns boolean
 language sql stable as $$
   select pg_relation_size(c.reltoastrelid) > 0 from pg_class c where c.oid = 'pawl.queue_job'::regclass
@@ -178,7 +178,7 @@ language sql stable as $$
   where k.id = p_kind
 $$;
 
--- Whether it is that of any of these, each the first job of a row.
+-- Whether the next attempt of any of these jobs is its last one. Each is the first job of a row.
 create or replace function pawl.queue_is_any_last(p_shard smallint, p_ids bigint[], p_kinds smallint[], p_attempts smallint[]) returns boolean
 language plpgsql as $$
 begin

@@ -1,8 +1,8 @@
--- What every claim does first: what is due becomes ready, and the worker must be one that is known.
+-- What every claim does first: it promotes due jobs to queue_ready, and checks that the worker is registered.
 
--- What a claim begins with. Answers 'paused' when nothing may be claimed, 'promoted' when jobs that are due were brought to
--- queue_ready, 'due' where the caller may not do that, or 'places' where places of groups are to be given, too; otherwise null. Of a queue with
--- a rate: 'rated' in place of 'promoted' and null.
+-- The first step of a claim. Answers 'paused' if nothing may be claimed, 'promoted' if it brought due jobs to queue_ready, and otherwise null.
+-- If the caller does not let it promote: 'places' if places of groups are to be given, or 'due' if only jobs are due. If the queue has a rate:
+-- 'rated' in place of 'promoted' and null.
 create or replace function pawl.queue_prepare(p_queue smallint, p_shard smallint, p_worker bigint, p_promotes boolean default true) returns text
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -29,7 +29,7 @@ begin
   return case when v_state.rated then 'rated' end;
 end $$;
 
--- Brings what is due of a queue, a thousand jobs at most. p_admits: gives places of groups, too. Answers how many became ready.
+-- Promotes due jobs of a queue, a thousand at most. p_admits: gives places of groups, too. Answers how many jobs became ready.
 create or replace function pawl.queue_bring_due(p_queue smallint, p_shard smallint, p_admits boolean default false) returns bigint
 language plpgsql set enable_seqscan = off as $$
 declare
@@ -49,10 +49,10 @@ begin
   return v_moved.brought;
 end $$;
 
--- Moves due jobs to queue_ready. Bounded, so that a million jobs due at once do not stall one claim. The caller has
--- the lock of the empty key, which no job has: of two at once, the one with the later jobs of a key might commit first.
--- It is the first lock of a transaction that ends in the same message, so others wait for it only a moment. Answers how many, and which
--- jobs have to be admitted to their group first: these are in no place now.
+-- Moves due jobs to queue_ready, p_limit at most, so that a million jobs that are due at once do not stall one claim. Answers how many became
+-- ready, and which jobs have to be admitted to their group first: no table says where these are now.
+-- The caller has the lock of the empty key, which no job has: of two promotions at once, the one with the later jobs of a key might commit
+-- first. This is the first lock of a transaction that ends in the same message, so others wait for it only a moment.
 create or replace function pawl.queue_promote(
   p_queue smallint, p_shard smallint, p_limit int, out brought bigint, out grouped bigint[], out attempts smallint[], out losts smallint[]
 )
@@ -74,8 +74,8 @@ language sql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
   from gone g
 $$;
 
--- More is due than one claim promotes. The next one of a key may be among what is left, with a lower id than what is ready: the
--- due jobs of these keys are promoted out of turn, a bounded number, and answered are the keys of which nothing is left.
+-- Promotes due jobs of these keys out of turn, p_limit at most, and answers the keys of which no due job is left. A claim needs this if more
+-- jobs are due than it promotes: the next job of a key may be among the others, with a lower id than the key's ready jobs.
 -- The caller has the lock of the empty key.
 create or replace function pawl.queue_promote_keys(p_queue smallint, p_shard smallint, p_keys text[], p_limit int) returns text[]
 language plpgsql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
@@ -97,7 +97,7 @@ begin
   return pawl.queue_clear_keys(p_queue, p_shard, p_keys);
 end $$;
 
--- Those of the keys of which nothing is due any more.
+-- Which of these keys have no due job any more.
 create or replace function pawl.queue_clear_keys(p_queue smallint, p_shard smallint, p_keys text[]) returns text[]
 language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   select array(
@@ -108,10 +108,11 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
       where k.queue = p_queue))
 $$;
 
--- Tokens rise for ever, a crash of the server included. In a crash a sequence may go back: what nextval() gave out is only on disk
--- with a later commit, and an open transaction (hold: 'transaction'), or synchronous_commit = off, tells its token before. So after
--- a crash it is raised by more than can have been told since the last flush: each open transaction has one, and the server
--- flushes twice a second by itself. Asked before the first claim of a connection that tells early, and with every other claim.
+-- Raises the sequence of fencing tokens after a crash of the server, so that tokens never fall. A crash may take a sequence back: a value of
+-- nextval() is on disk only with a later commit, but an open transaction (hold: 'transaction'), or one with synchronous_commit = off, shows its
+-- token to others before. So the sequence is raised by more than the tokens that can have been shown since the last flush: each open transaction
+-- has one, and the server flushes twice a second by itself. Called before the first claim of a connection that shows tokens early, and in every
+-- other claim.
 create or replace function pawl.queue_raise_tokens() returns void
 language plpgsql as $$
 begin
@@ -121,13 +122,13 @@ begin
   if current_setting('synchronous_commit') = 'off' then
     perform set_config('synchronous_commit', 'local', true);
   end if;
-  -- One by one: setval() could take back what another session has raised, and is handing out.
+  -- One by one: setval() could take back tokens that another session has raised the sequence to, and is handing out.
   perform count(nextval('pawl.queue_claim_id')) from generate_series(1, 100000);
   insert into pawl.queue_uncrashed default values;
 end $$;
 
--- A worker that was taken for dead must not claim any more: its jobs would be given back once more, while it runs them. The
--- lock keeps its row, for a rescue to find, until the claim is committed; heartbeats do not wait for it.
+-- Fails if the worker was taken for dead. Such a worker must not claim any more: its jobs would be given back once more while it runs them.
+-- The lock keeps the worker's row until the claim is committed, for a rescue to find. Heartbeats do not wait for this lock.
 create or replace function pawl.queue_require_worker(p_worker bigint) returns void
 language plpgsql as $$
 begin

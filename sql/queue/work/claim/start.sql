@@ -1,8 +1,8 @@
--- Starting jobs without a key: their claims, and what the worker learns of them.
+-- Starting jobs without a key: their claims, and what the worker learns about them.
 
--- Takes jobs without a key, which queue_claim_many has picked and locked: p_take jobs of the p_n of each row. p_losts and p_alones may be null:
--- none was lost, none is to start at once. "runs", "processes" and "alone" are what the claim answers, with commas between, or null; no "runs":
--- some of the jobs are not in queue_job, see queue_drop_orphans. Under the planner settings of its caller.
+-- Claims jobs without a key that queue_claim_many has picked and locked: p_take of the p_n jobs of each row. p_losts and p_alones may be null:
+-- no job was lost, and none has to start at once. Answers "runs", "processes" and "alone" as the claim does, with commas between, or null.
+-- "runs" is null if some of the jobs are not in queue_job: see queue_drop_orphans. Runs under the planner settings of its caller.
 create or replace function pawl.queue_start_runs(
   p_queue smallint, p_shard smallint, p_worker bigint, p_now timestamptz, p_tids tid[], p_lo bigint[], p_n int[], p_take int[],
   p_kinds smallint[], p_attempts smallint[], p_losts smallint[], p_alones boolean[], out runs text, out processes text, out alone text
@@ -17,7 +17,7 @@ begin
     update pawl.queue_ready r set id = r.id + u.take, n = r.n - u.take
     from unnest(p_tids, p_n, p_take) u (tid, n, take) where u.take < u.n and r.ctid = u.tid;
   end if;
-  -- One claim for all jobs in the same attempt; one each for those that were lost, so that a crash tells them apart.
+  -- One claim for all jobs in the same attempt, and one for each job that was lost before, so that a crash tells these apart.
   with run as materialized (
     select u.lo, u.take, u.kind, u.attempt, coalesce(u.lost, 0::smallint) as lost, coalesce(u.alone, false) as alone, u.ord,
       case when u.lost > 0 then u.lo else 0 end as apart
@@ -31,10 +31,10 @@ begin
     select p.claim, p_worker, p_now, p.process, p_shard, p_queue, p.attempt + 1, p.lost, false, p.ids from part p
   )
   select
-    -- format() takes half as long as concat() here: each piece of text is an argument of that, too.
+    -- format() takes half as long as concat() here: for concat() each piece of text is an argument, too.
     (select case when count(o.payloads) = count(*) then string_agg(format('{"claim":%s,"first":%s,"n":%s,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}',
         p.claim, r.lo, r.take, r.kind, r.attempt + 1,
-        -- Of the first: the jobs of a run have the same, and a job with options is no run.
+        -- That of the first job: the jobs of a run have the same origin, and a job with options is never in a run.
         case when r.take = 1 or o.group_name is null then pawl.queue_origin(o.created_at, o.options, o.group_name)
           else pawl.queue_run_origin(p_shard, r.lo, r.take) end,
         o.payloads), ',' order by r.ord) end
@@ -51,7 +51,7 @@ begin
   from part p;
 end $$;
 
--- Where a job comes from, as claims tell it: when it was enqueued, in ms; of a job with options of its own, or of a group, {enqueuedAt, options,
+-- The origin of a job, as claims answer it: when it was enqueued, in ms. For a job with options of its own, or of a group: {enqueuedAt, options,
 -- expiresIn, group}.
 create or replace function pawl.queue_origin(p_at timestamptz, p_options json, p_group text) returns text
 language sql stable as $$
@@ -59,7 +59,7 @@ language sql stable as $$
     else pawl.queue_special_origin(p_at, p_options, p_group) end
 $$;
 
--- A function of its own, so that the other one costs no call: with the clock in it, it would.
+-- A function of its own: with the clock in it, queue_origin() would cost a call for each job.
 create or replace function pawl.queue_special_origin(p_at timestamptz, p_options json, p_group text) returns text
 language plpgsql stable as $$
 begin
@@ -68,7 +68,7 @@ begin
     ',"group":' || to_json(p_group), '}');
 end $$;
 
--- The same of a run of jobs of groups, which have nothing else of their own: {enqueuedAt, groups: [one for each]}.
+-- The origin of a run of jobs that have groups, and no options of their own: {enqueuedAt, groups: [one for each job]}.
 create or replace function pawl.queue_run_origin(p_shard smallint, p_first bigint, p_n int) returns text
 language sql stable as $$
   select concat('{"enqueuedAt":', min((date_part('epoch', j.created_at) * 1000)::bigint), ',"groups":', json_agg(j.group_name order by j.id), '}')

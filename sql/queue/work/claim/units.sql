@@ -1,8 +1,8 @@
 -- Claiming the units of free keys, in a queue of which a kind coalesces or has predecessors.
 
--- The next unit of each of these free keys, in a queue of which a kind coalesces or has predecessors: as many as there is room for. "cut"
--- says that some are left. "p_waits": a kind may have to wait for one of its predecessors; "p_lean": kinds of which only the newest job of
--- a unit brings its payload. Under the planner settings of its caller.
+-- Claims the next unit of each of these free keys, as many units as there is room for, in a queue of which a kind coalesces or has predecessors.
+-- p_waits: a kind may have to wait for one of its predecessors; p_lean: the kinds of which only the newest job of a unit brings its payload.
+-- "cut": units are left. Runs under the planner settings of its caller.
 create or replace function pawl.queue_claim_units(
   p_queue smallint, p_shard smallint, p_worker bigint, p_limit int, p_now timestamptz, p_epoch bigint, p_keys text[], p_waits boolean, p_lean smallint[],
   out rest text, out processes text, out taken int, out cut boolean
@@ -17,7 +17,7 @@ begin
   cut := true;
   -- 1. The next unit of each key.
   v_got := array(select row(g.*)::pawl.queue_unit_job from pawl.queue_next_units(p_queue, p_shard, p_keys) g);
-  -- Asked after the jobs were read: among them may be some that were enqueued after a pause.
+  -- Asked after the jobs were read, since some of them may have been enqueued after a pause.
   if (select d.paused_at is not null from pawl.queue_definition d where d.id = p_queue) then
     return;
   end if;
@@ -33,21 +33,21 @@ begin
     return;
   end if;
 
-  -- 2. Their claims. Each reading of the array takes half a millisecond with 2,000 jobs, so there is one. What belongs together is found by
-  -- numbers: with the texts of keys this took twice as long.
+  -- 2. The claims of these units. Each reading of the array takes half a millisecond with 2,000 jobs, so the statement reads it once. It joins by
+  -- numbers: by the texts of keys it took twice as long.
   with got as materialized (
     select g.*, case when g.whole then g.nth else 0 end as unit, case when not g.whole and (g.attempt > 0 or g.lost > 0) then g.id else 0 end as again
     from unnest(v_got) with ordinality g (nth, key, id, kind, attempt, priority, tid, parked, broken_by, whole, lost, ord)
   ), kept as materialized (
-    -- Whole keys, in order: as many units as there is room for, however many jobs each has, but no more when there are two thousand jobs.
-    -- The first one comes in any case.
+    -- Whole units, in the order of their keys: as many as there is room for, however many jobs each has, but no more after two thousand jobs.
+    -- The first unit comes in any case.
     select c.nth from (
       select g.nth, row_number() over (order by g.nth) as units, sum(g.n) over (order by g.nth) - g.n as before
       from (select g.nth, count(*) as n from got g group by g.nth) g
     ) c where c.units <= p_limit and c.before < 2000
   ), job as materialized (
-    -- A unit's jobs of one attempt are one claim: a claim each is 10,000 rows, and was a join of 10,000 with 10,000. Of the other
-    -- jobs those that begin for the first time are one.
+    -- The jobs of a unit in one attempt are one claim: a claim each would be 10,000 rows, and was a join of 10,000 with 10,000. Of the other
+    -- jobs, all that begin for the first time are one claim.
     select g.*, dense_rank() over (order by g.unit, g.attempt, g.lost, g.again) as part,
       g.whole and lead(g.nth) over (order by g.ord) is not distinct from g.nth and g.kind = any (p_lean) as is_bare
     from got g where g.nth <= (select max(k.nth) from kept k)
@@ -64,7 +64,7 @@ begin
   ), part as materialized (
     select nextval('pawl.queue_claim_id') as claim, p.*, gen_random_uuid() as process from (
       select j.part, min(j.unit) as unit, min(j.attempt) as attempt, min(j.lost) as lost, bool_or(j.whole) as whole,
-        -- As a rule its jobs were enqueued together. A range each costs 2 us.
+        -- As a rule the jobs of a claim were enqueued together. A range for each job costs 2 us.
         case when max(j.id) - min(j.id) = count(*) - 1 then int8multirange(int8range(min(j.id), max(j.id) + 1))
           else (select range_agg(int8range(u.id, u.id + 1)) from unnest(array_agg(j.id)) u (id)) end as ids
       from job j group by j.part
@@ -76,9 +76,9 @@ begin
   ), running as (
     insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids, key_hash)
     select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.lost, c.whole, c.ids, c.key_hash from claim c
-  ), listed as materialized (  -- by place: a join compares each job with each claim, since the planner does not know how many there are
+  ), listed as materialized (  -- found by place: a join compares each job with each claim, since the planner does not know how many there are
     select array_agg(c.claim order by c.part) as claims from claim c
-  ), head as materialized (  -- a key has one unit, which is of one kind; as a rule its jobs are of one claim
+  ), head as materialized (  -- a key has one unit, and a unit has one kind; as a rule its jobs are of one claim
     select row_number() over (order by j.nth) as nth, concat('{"key":', to_json(p_keys[j.nth])::text, ',"epoch":', p_epoch,
       ',"claims":[', case when j.first = j.last then rtrim(repeat(concat(l.claims[j.last], ','), j.n), ',')
         else (select string_agg(l.claims[u.part]::text, ',' order by u.ord) from unnest(j.parts) with ordinality u (part, ord)) end,
@@ -102,12 +102,12 @@ begin
   ) s
   into taken, cut, v_ids, v_units, v_bare, processes, v_heads;
 
-  -- 3. Their payloads, by one scan: one index search for each job takes twice as long.
+  -- 3. The payloads, by one scan: an index search for each job takes twice as long.
   select sum(k.n), string_agg(k.object, ',' order by k.unit) into v_read, rest from (
     select o.unit, count(*) as n, concat(v_heads[o.unit], ',"ids":[', string_agg(o.id::text, ','),
       '],"origins":[', string_agg(pawl.queue_origin(o.created_at, o.options, o.group_name), ','),
       '],"payloads":[', string_agg(case when o.is_bare then 'null' else o.payload::text end, ','), ']}') as object
-    from (  -- sorted here, and not by each aggregate
+    from (  -- sorted once here, and not by each aggregate
       select v_units[o.place] as unit, v_bare[o.place] as is_bare, o.* from (
         select row_number() over () as place, o.* from (
           select o.id, o.created_at, o.options, o.group_name, o.payload from pawl.queue_job o
@@ -124,9 +124,9 @@ begin
   end if;
 end $$;
 
--- A unit ends where its payloads pass 16 MB, as they are stored, and never before its first job: what is left of it is the next
--- unit. Its answer could not come in time, however often it was asked for. Eight thousand payloads that stand in their rows have less.
--- Answers the jobs that stay. Under the planner settings of its caller.
+-- Ends each unit where its payloads pass 16 MB, as they are stored, but never before its first job. The rest is the next unit. An answer with
+-- more could not come in time, however often the worker asks. Eight thousand payloads that are stored in their rows have less than that.
+-- Answers the jobs that stay. Runs under the planner settings of its caller.
 create or replace function pawl.queue_cut_units(p_queue smallint, p_shard smallint, p_jobs pawl.queue_unit_job[]) returns pawl.queue_unit_job[]
 language plpgsql as $$
 declare
