@@ -1,6 +1,6 @@
 /**
- * Every failure Pawl reports: one class per thing a caller would do differently. `code` is stable and documented in
- * docs/errors.md; `message` is for people and says what happened, with which value, and what to do next.
+ * Base class of every error that Pawl throws. There is one class for each different reaction of a caller. `code` is stable and
+ * documented in docs/errors.md. `message` is for people and says what happened, with which value, and what to do next.
  */
 export abstract class PawlError extends Error {
   /** Stable, lower snake case; safe to switch on. */
@@ -12,7 +12,7 @@ export abstract class PawlError extends Error {
   }
 }
 
-/** An argument, option or payload was refused before anything was done. */
+/** An argument, option or payload was refused. Nothing was done. */
 export class InvalidInput extends PawlError {
   readonly code = 'invalid_input';
   /** The path of the refused field, e.g. `retry.attempts`, or undefined when the whole value was refused. */
@@ -34,7 +34,7 @@ export class NotFound extends PawlError {
   readonly code = 'not_found';
 }
 
-/** The thing exists but is not in a state that allows the call, e.g. retrying a job that is running. */
+/** The object exists, but its state does not allow the call. Example: `retry()` of a job that is running. */
 export class Conflict extends PawlError {
   readonly code = 'conflict';
 }
@@ -43,8 +43,8 @@ export class Conflict extends PawlError {
 export class ConnectionFailed extends PawlError {
   readonly code = 'connection_failed';
   /**
-   * `'nothing_written'`: the failure came before anything could be committed, so the call may be repeated.
-   * `'unknown'`: what was being written may or may not have been committed; look before repeating it.
+   * `'nothing_written'`: the failure came before a commit was possible, so you may repeat the call.
+   * `'unknown'`: the write may or may not have been committed; read the data before you repeat the call.
    */
   readonly outcome: 'nothing_written' | 'unknown';
 
@@ -54,17 +54,20 @@ export class ConnectionFailed extends PawlError {
   }
 }
 
-/** The service refused a request for lack of capacity, and went on doing so until the time was over. Nothing was written. */
+/**
+ * The service refused a request for lack of capacity, again and again until the time for the request was over. Nothing was
+ * written.
+ */
 export class Throttled extends PawlError {
   readonly code = 'throttled';
 }
 
-/** A row or lock was held by somebody else (SQLSTATE 55P03). */
+/** Another transaction held a row or lock (SQLSTATE 55P03). */
 export class LockNotAvailable extends PawlError {
   readonly code = 'lock_not_available';
 }
 
-/** The transaction lost against a concurrent one (40001, 40P01) and its retries are used up. Nothing was written. */
+/** The transaction conflicted with a concurrent one (40001, 40P01), and its retries are used up. Nothing was written. */
 export class SerializationFailed extends PawlError {
   readonly code = 'serialization_failed';
 }
@@ -80,7 +83,7 @@ export class DuplicateKey extends PawlError {
   }
 }
 
-/** The statement ran into statement_timeout or was cancelled by an operator (57014). Nothing was written. */
+/** The statement exceeded statement_timeout, or an operator cancelled it (57014). Nothing was written. */
 export class StatementTimeout extends PawlError {
   readonly code = 'statement_timeout';
 }
@@ -102,13 +105,15 @@ export class SchemaMismatch extends PawlError {
 }
 
 /**
- * How an owner lost what it held. `expired`: its lease ran out, or somebody took over. `broken`: an operator took it away.
- * `unreachable`: no renewal was confirmed in time, so it must be assumed. `blocked`: the event loop was blocked, or the
- * machine suspended, past the deadline.
+ * Why an owner lost its lease. `expired`: the lease ended, or another owner took over. `broken`: an operator ended it.
+ * `unreachable`: no renewal was confirmed in time, so Pawl must assume that the lease ended. `blocked`: the event loop was
+ * blocked, or the machine was suspended, until after the end of the lease.
  */
 export type LossReason = 'expired' | 'broken' | 'unreachable' | 'blocked';
 
-/** An owner's claim is no longer the current one: its lease ran out or somebody took over. Its writes changed nothing. */
+/**
+ * The caller's claim is no longer the current one: its lease ended, or another owner took over. The refused call wrote nothing.
+ */
 export class LeaseLost extends PawlError {
   readonly code = 'lease_lost';
   readonly reason: LossReason;
@@ -119,10 +124,10 @@ export class LeaseLost extends PawlError {
   }
 }
 
-/** The lock was not had within the time given for waiting; with `wait: 0`, it was not free. Nothing is left behind. */
+/** The caller did not get the lock within `wait`. With `wait: 0`: the lock was not free. The request leaves nothing behind. */
 export class LockTimeout extends PawlError {
   readonly code = 'lock_timeout';
-  /** Who has it, if that is known: `db-1 (pid 4711)`. */
+  /** The holder, if known: `db-1 (pid 4711)`. */
   readonly holder: string | undefined;
 
   constructor(message: string, options?: { cause?: unknown; holder?: string | undefined }) {
@@ -131,10 +136,10 @@ export class LockTimeout extends PawlError {
   }
 }
 
-/** Waiting for the lock would have closed a circle of owners that wait for each other. Nothing is left behind. */
+/** The wait for the lock would have closed a circle of owners that wait for each other. The request leaves nothing behind. */
 export class Deadlock extends PawlError {
   readonly code = 'deadlock';
-  /** The owners in the circle, from the one that this request waits for to the one that waits for it. */
+  /** The owners in the circle. The first one is the owner that this request waits for; the last one waits for this request. */
   readonly cycle: readonly DeadlockStep[];
 
   constructor(message: string, options: { cause?: unknown; cycle: readonly DeadlockStep[] }) {
@@ -143,28 +148,28 @@ export class Deadlock extends PawlError {
   }
 }
 
-/** One owner in a circle, and the lock for which the one before it waits. */
+/** One owner in a circle, and the lock for which the owner before it waits. */
 export interface DeadlockStep {
   readonly name: string;
-  /** Of the holder; undefined when it is itself a waiter, ahead in the queue. */
+  /** The token of the holder; undefined if this owner is itself a waiter, ahead in the queue. */
   readonly token: bigint | undefined;
   readonly host: string;
   readonly pid: number;
 }
 
-/** The work was cancelled by an operator: the reason of `unit.signal`, and what a wait for the job fails with. */
+/** An operator cancelled the work. This is the reason of `unit.signal`, and the error of a wait for the job. */
 export class Cancelled extends PawlError {
   readonly code = 'cancelled';
 }
 
-/** A wait or a handler ran past its time. */
+/** A wait or a handler exceeded its timeout. */
 export class TimedOut extends PawlError {
   readonly code = 'timed_out';
 }
 
 /**
- * The reason of an actor's `a.signal`: a semaphore was raised that does not wait for the end of the turn. The turn is not lost:
- * what its body returns counts.
+ * The reason of an actor's `a.signal`: a semaphore was raised that interrupts a running turn. The turn is not lost: the value
+ * that its body returns counts.
  */
 export class Interrupted extends PawlError {
   readonly code = 'interrupted';
@@ -175,12 +180,12 @@ export class Stopped extends PawlError {
   readonly code = 'stopped';
 }
 
-/** Thrown by a handler: this job cannot succeed, however often it is tried. It ends in `error` at once. */
+/** Throw it in a handler: this job cannot succeed, however often it is tried. The job ends in `error` at once. */
 export class NoRetry extends PawlError {
   readonly code = 'no_retry';
 }
 
-/** A job that somebody waited for has ended in `error`: `jobError` is what its last attempt failed with. */
+/** A caller waited for a job, and the job ended in `error`. `jobError` is the error of its last attempt. */
 export class JobFailed extends PawlError {
   readonly code = 'job_failed';
   readonly id: string;
@@ -193,13 +198,13 @@ export class JobFailed extends PawlError {
   }
 }
 
-/** The document has another version than the caller expected. Nothing was changed, and the transaction can go on. */
+/** The document has another version than `ifVersion` of the caller. Nothing was changed, and the transaction can go on. */
 export class VersionConflict extends PawlError {
   readonly code = 'version_conflict';
   readonly id: string;
-  /** What the caller gave as `ifVersion`. */
+  /** The `ifVersion` of the caller. */
   readonly expected: number;
-  /** What there is; 0 when there is no such document. */
+  /** The current version; 0 if there is no such document. */
   readonly actual: number;
 
   constructor(message: string, options: { cause?: unknown; id: string; expected: number; actual: number }) {
@@ -211,8 +216,8 @@ export class VersionConflict extends PawlError {
 }
 
 /**
- * The bytes in the content store are not those that were written. None of a block that does not fit was passed on.
- * `missing`: there is no such object. `short`, `long`: another length. `changed`: the length is right, the bytes are not.
+ * The bytes in the content store differ from the bytes that were written. Pawl passes on no bytes of a damaged block. `missing`:
+ * there is no such object. `short`, `long`: the length differs. `changed`: the length is right, the bytes differ.
  */
 export class CorruptObject extends PawlError {
   readonly code = 'corrupt_object';
@@ -224,22 +229,25 @@ export class CorruptObject extends PawlError {
   }
 }
 
-/** The content store did not answer in time, answered that it cannot now, or is full. A later call may succeed. */
+/** The content store did not answer in time, refused the request for now, or is full. A later call may succeed. */
 export class StoreUnavailable extends PawlError {
   readonly code = 'store_unavailable';
 }
 
-/** The content store refuses what was asked of it, and will again: no such bucket, no rights, not a store of Pawl's. */
+/**
+ * The content store refuses the request, and will refuse it again: there is no such bucket, the rights are missing, or the store
+ * is not one of Pawl's.
+ */
 export class StoreRefused extends PawlError {
   readonly code = 'store_refused';
 }
 
-/** The upload was collected before it was published, or abandoned. Nothing was changed; write the bytes again. */
+/** The upload was collected before its publication, or was abandoned. Nothing was changed; write the bytes again. */
 export class UploadExpired extends PawlError {
   readonly code = 'upload_expired';
 }
 
-/** The collector has stopped itself, because the database and the content store disagree about the past. */
+/** The collector has stopped itself, because the histories of the database and of the content store disagree. */
 export class CollectorHalted extends PawlError {
   readonly code = 'collector_halted';
 }

@@ -28,10 +28,10 @@ import type { DecidedJobs, NewJobs, QueueIds, QueueStore, UniqueJobs } from './s
 import { sending } from './tracing.ts';
 
 export interface EnqueueOptions extends JobOptions {
-  /** Your own transaction, of any driver: the job exists if and only if it commits. */
+  /** Your own transaction, of any driver: the job exists if and only if the transaction commits. */
   readonly tx?: OpenTransaction | undefined;
   /**
-   * The trace of the job, in the form of W3C Trace Context; its run is linked to it. Default: the active trace, if
+   * The trace of the job, in the form of W3C Trace Context; the span of its run links to it. Default: the active trace, if
    * OpenTelemetry is loaded.
    */
   readonly traceparent?: string | undefined;
@@ -40,13 +40,13 @@ export interface EnqueueOptions extends JobOptions {
 export interface EnqueueResult {
   readonly id: string;
   readonly status: JobStatus;
-  /** True when a job of a unique kind existed already; `id` and `status` are those of that job. */
+  /** True if a job of a unique kind existed already; `id` and `status` are then those of the existing job. */
   readonly duplicate: boolean;
 }
 
 /** The ids of many jobs, in their order. */
 export interface EnqueuedIds extends Array<string> {
-  /** Which of the jobs, by their index from 0, existed already: their ids are those of the jobs that are there. */
+  /** The indexes, from 0, of the jobs that existed already: their ids are those of the existing jobs. */
   readonly duplicates: readonly number[];
 }
 
@@ -59,10 +59,10 @@ const traceparent = custom(TRACEPARENT, (value, place) => {
 const shape = { ...jobShape, tx: openTransaction, traceparent: optional(traceparent) };
 const manyShape = { tx: openTransaction };
 
-/** A bulk enqueue is sent in pieces of this many jobs: one statement each, which writes all of its jobs or none. */
+/** A bulk enqueue is sent in pieces of this many jobs. Each piece is one statement, which writes all of its jobs or none. */
 const AT_ONCE = 1000;
 
-/** What a producer needs of a store. */
+/** The part of a store that a producer needs. */
 export type ProducerStore = Pick<QueueStore, 'add' | 'enqueue' | 'enqueueAll' | 'addUnique' | 'addAwaited' | 'addInto'>;
 
 /** Checks jobs and writes them. */
@@ -78,7 +78,9 @@ export class Producer {
     this.#register = register;
   }
 
-  /** @param channel  of the process, if it waits for the job; the answer says whether the wait has begun with that */
+  /**
+   * @param channel  the channel of this process, if it waits for the job; the answer says whether the wait began with the enqueue
+   */
   async one(
     kindName: string,
     payload: unknown,
@@ -122,14 +124,14 @@ export class Producer {
     return { id: String(id), status: 'new', duplicate: false, ...rest };
   }
 
-  /** Checks a job like `one`, and writes nothing. @throws InvalidInput, NotFound */
+  /** Checks a job like `one`, but writes nothing. @throws InvalidInput, NotFound */
   async check(kindName: string, payload: unknown, name: string | undefined): Promise<void> {
     const kind = kindOf(this.#definition, kindName, undefined);
     await validate(kind.schema, payload, 'payload');
     requireKey(this.#definition, kind, name);
   }
 
-  /** A payload as JSON, checked as for a job of this kind. @throws InvalidInput, NotFound */
+  /** Returns a payload as JSON, checked as for a job of this kind. @throws InvalidInput, NotFound */
   async json(kindName: string, payload: unknown): Promise<string> {
     const kind = kindOf(this.#definition, kindName, undefined);
     await validate(kind.schema, payload, 'payload');
@@ -141,7 +143,7 @@ export class Producer {
     const json: unknown = JSON.parse(payload);
     const wait = delay === null || kind.debounce !== undefined ? undefined : `${delay} milliseconds`;
     const when = { key, priority, runAt: runAt?.toISOString(), delay: wait };
-    // The rule is sent with each request, since another version of the program may have declared the kind without it.
+    // Each request carries the rule, because another version of the program may have declared the kind without it.
     return {
       ...own,
       ...when,
@@ -162,7 +164,7 @@ export class Producer {
     const rows: Row[] = [];
     for (let index = 0; index < jobs.length; index += 1) {
       const row = readJob(this.#definition, jobs[index], index);
-      // Most schemas are synchronous, and an await is a sixth of the time that a job takes here.
+      // Most schemas are synchronous, and an `await` would be a sixth of the time per job here.
       rows.push(row instanceof Promise ? await row : row);
     }
     const registered = await this.#register();
@@ -199,7 +201,7 @@ export class Producer {
     return Object.assign(ids, { duplicates });
   }
 
-  /** By the call for one job, which knows all rules. */
+  /** Uses the call for one job, which knows all rules. */
   async #enqueueEach(rows: readonly Row[], tx: OpenTransaction | undefined, trace?: string): Promise<DecidedJobs> {
     const requests = rows.map((row) => this.#request(row));
     const answers = await this.#store.enqueueAll(requests, tx, trace);
@@ -219,7 +221,7 @@ export class Producer {
     return { ...row, queue: this.#definition.name, shard: this.#shardOf(row) };
   }
 
-  /** A checked request to pawl.enqueue(), for a job that is enqueued later. @param field  the option that asks for it */
+  /** A checked request to pawl.enqueue(), for a job that is enqueued later. @param field  the option that contains the job */
   async later(job: JobInput, field: string): Promise<object> {
     const row = await readJob(this.#definition, job, 0, field);
     await this.#register();
@@ -246,7 +248,7 @@ export class Producer {
     });
   }
 
-  /** Jobs without a key of one call go to one shard, those of the next call to the next shard. */
+  /** Spreads jobs without a key: one call uses one shard, and the next call the next shard. */
   #byShard(rows: readonly Row[], from: number): Map<number, Row[]> {
     const { shards } = this.#definition;
     if (shards === 1) return new Map([[0, [...rows]]]);
@@ -259,7 +261,7 @@ export class Producer {
     return parts;
   }
 
-  /** A group has its shard as a key has. */
+  /** A group belongs to one shard, like a key. */
   #shardOf({ key, group }: Row): number {
     const { shards } = this.#definition;
     const name = group ?? key;
@@ -280,7 +282,7 @@ export class Producer {
   }
 }
 
-/** How checked jobs are written: plain ones, and those of which the database decides whether they are there already. */
+/** How checked jobs are written: plain ones, and those for which the database decides whether they exist already. */
 interface Adding {
   readonly add: (part: NewJobs) => Promise<number[]>;
   readonly decide: (piece: readonly Row[]) => Promise<DecidedJobs>;
@@ -306,7 +308,7 @@ function columnsOf(rows: readonly Row[], registered: QueueIds): Omit<NewJobs, 's
   };
 }
 
-/** One element if all are equal: the database then takes a shorter path. */
+/** If all elements are equal, one of them: the database then takes a shorter path. */
 export function compact<T>(values: readonly T[]): readonly T[] {
   const [first] = values;
   return first !== undefined && values.every((value) => value === first) ? [first] : values;

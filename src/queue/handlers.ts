@@ -10,8 +10,8 @@ import type { Handler } from './work/run/attempt.ts';
 import type { Unit } from './work/run/unit.ts';
 
 /**
- * One handler for each kind of a queue. Its return value is stored as the job's result; an error that it throws fails the
- * attempt. For a kind with `batch` see {@link UnitBatch}.
+ * One handler for each kind of a queue. Its return value is stored as the job's result. If it throws an error, the attempt fails.
+ * For a kind with `batch` see {@link UnitBatch}.
  */
 export type Handlers<K extends Kinds> = { readonly [N in keyof K]: HandlerOf<K[N]> };
 
@@ -25,7 +25,7 @@ export interface WorkHandlers {
   readonly batchHandlers: ReadonlyMap<string, BatchHandler>;
 }
 
-/** What each handler is called within. */
+/** The context in which each handler is called. */
 export interface HandlerContext {
   readonly engine: object;
   readonly events: Events<WorkerEvents>;
@@ -34,8 +34,9 @@ export interface HandlerContext {
 }
 
 /**
- * The handlers that a program gives to `work()`: one for each kind of the queue, or of those that it takes, and none for others. Their start is told, and code
- * inside them can ask for its job: the newest one of its unit, or of the first unit of a batch.
+ * Checks the handlers that a program passes to `work()`: one for each kind of the queue, or of the kinds that the worker takes,
+ * and none for others. The result emits an event when a handler starts. Code inside a handler can ask for its job: the newest job
+ * of its unit, or of the first unit of a batch.
  * @throws InvalidInput
  */
 export function readHandlers(

@@ -92,7 +92,7 @@ export type { PriorityRange } from './work/taken.ts';
 export { guardHeld } from './work/transaction/guard.ts';
 export { Worker } from './work/worker.ts';
 
-/** The same on DynamoDB: see docs/dynamodb.md for what differs. @throws NotSupported  kinds that it cannot have */
+/** The same on DynamoDB: see docs/dynamodb.md for the differences. @throws NotSupported  DynamoDB cannot have one of the kinds */
 export function createQueue<const K extends Kinds>(
   engine: DynamoEngine,
   name: string,
@@ -118,9 +118,9 @@ export function createQueue<const K extends Kinds>(
   return new Queue(engine, define(name, options));
 }
 
-/** Operates every queue of a table of DynamoDB: see docs/dynamodb.md for what differs. Sends nothing until it is used. */
+/** Operates every queue of a table of DynamoDB: see docs/dynamodb.md for the differences. Sends nothing until its first use. */
 export function createQueueAdmin(engine: DynamoEngine): TableQueueAdmin;
-/** Operates every queue of a database, without their declarations. Sends nothing until it is used. */
+/** Operates every queue of a database, without their declarations. Sends nothing until its first use. */
 export function createQueueAdmin(engine: PostgresEngine): QueueAdmin;
 export function createQueueAdmin(engine: PostgresEngine | DynamoEngine): AnyQueueAdmin;
 export function createQueueAdmin(engine: PostgresEngine | DynamoEngine): AnyQueueAdmin {

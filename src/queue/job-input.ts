@@ -13,7 +13,7 @@ export interface JobInput extends JobOptions {
   readonly payload?: unknown;
 }
 
-/** A job that was checked, and is to be written. */
+/** A checked job, before it is written. */
 export interface Row {
   readonly at: number;
   readonly kind: Kind;
@@ -48,7 +48,7 @@ const PLAIN: RowOptions = {
   own: undefined,
 };
 
-/** Checks one job, without writing it. @param field  which of several: `jobs[3]` @throws InvalidInput, NotFound */
+/** Checks one job, without writing it. @param field  the job among several: `jobs[3]` @throws InvalidInput, NotFound */
 export function readJob(
   definition: Definition,
   job: JobInput | undefined,
@@ -109,7 +109,7 @@ export function requireKey(definition: Definition, kind: Kind, name: string | un
   );
 }
 
-/** The same rules as those of pawl.queue_check_group() in SQL. @throws InvalidInput */
+/** The same rules as pawl.queue_check_group() in SQL. @throws InvalidInput */
 export function checkGroup(
   { name, perGroup, rate, keyed, shards }: Definition,
   kind: Kind,
@@ -143,7 +143,7 @@ export function refuseTime({ name, debounce }: Kind, time: Date | number | null 
   );
 }
 
-/** A job that may be another one's duplicate cannot be a member: that one may have ended, or be a member elsewhere. */
+/** A job that may be a duplicate cannot be a member: the existing job may have ended, or be a member of another batch. */
 export function refuseUnique(row: Row, field: string, where: string): void {
   if (!isDecided(row)) return;
   throw new InvalidInput(
@@ -152,7 +152,7 @@ export function refuseUnique(row: Row, field: string, where: string): void {
   );
 }
 
-/** Whether the database decides if there is such a job already. */
+/** Whether the database decides if such a job exists already. */
 export function isDecided({ kind }: Row): boolean {
   return kind.unique !== undefined;
 }
@@ -167,7 +167,7 @@ function readOptions(options: JobOptions, field: string): RowOptions {
     throw new InvalidInput(`unknown field "${stranger}" in ${field}; there are ${known}`, { field });
   }
   const what = `enqueueMany, ${field}`;
-  // All that most jobs with options have: to read the whole table takes 2 us.
+  // Most jobs with options have only these. Reading the whole table of options takes 2 us.
   if (names.length === 1 && options.key !== undefined) {
     return { ...PLAIN, key: jobShape.key.given(options.key, { field: 'key', what }) };
   }

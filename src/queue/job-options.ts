@@ -6,59 +6,60 @@ import { toJson } from '../base/storable.ts';
 import { type Backoff, type BackoffOption, backoffShape } from '../base/time/backoff.ts';
 import type { Duration } from '../base/time/duration.ts';
 
-/** Options of one job, wherever it is enqueued; `pawl.enqueue()` in SQL has the same names. */
+/** Options of one job, for every way to enqueue; `pawl.enqueue()` in SQL has the same names. */
 export interface JobOptions {
-  /** Jobs of one key run one after another, in the order they were enqueued. 1 to 1,000 bytes. */
+  /** Jobs of one key run one after another, in the order of their enqueues. 1 to 1,000 bytes. */
   readonly key?: string | undefined;
   /**
-   * Of the jobs of one group at most so many run at a time as `concurrency: { perGroup }` of the queue says, over all processes: the name
-   * of a tenant, or of a service with a limit. Those with the lowest priority number come first, then the oldest. 1 to 100 bytes. Together
-   * with a key it needs a queue with one shard, and the order of the key begins when the job is admitted. Not for kinds with `coalesce`,
-   * `debounce` or `after`.
+   * The name of a tenant, or of a service with a limit. Over all processes, at most n jobs of one group run at a time, where n is
+   * `concurrency: { perGroup }` of the queue. Jobs with the lowest priority number come first, then the oldest. 1 to 100 bytes. A
+   * job with both a group and a key needs a queue with one shard, and the order of the key begins when the job is admitted. Not
+   * for kinds with `coalesce`, `debounce` or `after`.
    */
   readonly group?: string | undefined;
   /** Among jobs of different keys, lower numbers run first. Default 0; -32,768 to 32,767. */
   readonly priority?: number | undefined;
-  /** The job does not run before this moment, by the database's clock. */
+  /** The job does not run before this time, by the database's clock. */
   readonly runAt?: Date | undefined;
-  /** Instead of `runAt`: how long from now, by the database's clock. */
+  /** Instead of `runAt`: the time from now until the job may run, by the database's clock. */
   readonly delay?: Duration | undefined;
   /**
-   * Ids of jobs, of any queue of this database (on DynamoDB one of another queue is named `mail:1042`), and batches, that have to end before this one may run; at most 10,000. They run side
-   * by side. One that has ended already counts at once. `unit.parents()` gives the results of the jobs.
+   * Ids of jobs and batches that have to end before this job may run; at most 10,000. They may be of any queue of this database
+   * (on DynamoDB a job of another queue is named `mail:1042`), and run side by side. A parent that has ended already counts at
+   * once. `unit.parents()` returns the results of the parent jobs.
    */
   readonly after?: readonly (string | { readonly batch: string })[] | undefined;
   /**
-   * What becomes of this job if one of those ended in `error`: it ends in `error`, too (`'error'`, the default), is cancelled
-   * (`'cancel'`), or runs anyway (`'run'`). That is decided once, when the last of them has ended.
+   * What happens to this job if one of its parents (`after`) ended in `error`: this job ends in `error`, too (`'error'`, the
+   * default), is cancelled (`'cancel'`), or runs anyway (`'run'`). The decision is made once, when the last parent has ended.
    */
   readonly afterError?: AfterFailure | undefined;
-  /** The same if one of those was cancelled, and none ended in `error` that decides. Default `'cancel'`. */
+  /** The same if a parent was cancelled, and no parent that ended in `error` decides. Default `'cancel'`. */
   readonly afterCancel?: AfterFailure | undefined;
   /** The number of attempts of this job, including the first one: 1 to 1,000. Default: its kind's. */
   readonly attempts?: number | undefined;
   /** How long one attempt at this job may take. Default: its kind's `timeout`. */
   readonly timeout?: Duration | undefined;
-  /** The wait between two attempts at this job. What it leaves out has the defaults of `backoff`. Default: its kind's. */
+  /** The wait between two attempts at this job. A field that you leave out has its default of `backoff`. Default: its kind's. */
   readonly backoff?: BackoffOption | undefined;
   /**
-   * A job that has not begun by then, by the database's clock, ends as `cancelled`, with the reason `expired`, and never
-   * runs. It ends at that moment when a worker is about to begin it, and within seconds otherwise, as long as a worker of
-   * the queue lives. `retry()` runs it anyway.
+   * If the job has not begun by this time, by the database's clock, it ends as `cancelled`, with the reason `expired`, and never
+   * runs. It ends when a worker is about to begin it; otherwise within seconds, as long as a worker of the queue lives. `retry()`
+   * runs it anyway.
    */
   readonly expiresAt?: Date | undefined;
   /** The kind of its dead letter, if it ends in `error`. Default: that of its kind, see {@link KindOptions.onError}. */
   readonly onError?: string | undefined;
   /** Words to find the job by, `tag:…` in a search: at most 20, of 1 to 100 bytes each. */
   readonly tags?: readonly string[] | undefined;
-  /** Facts about the job for its handler and for people, next to its payload: an object of at most 16 KiB as JSON. */
+  /** Facts about the job for its handler and for people, in addition to its payload: an object of at most 16 KiB as JSON. */
   readonly meta?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** What becomes of a job when another one that it comes after did not complete. */
+/** What happens to a job if a job that it comes after did not complete. */
 export type AfterFailure = 'run' | 'error' | 'cancel';
 
-/** What a job keeps for itself; only the options that were given are there. */
+/** The options that are stored with the job; only the options that were given are present. */
 export interface OwnOptions {
   /** `at` is an ISO text. */
   readonly schedule?: { readonly name: string; readonly at: string };
@@ -73,7 +74,7 @@ export interface OwnOptions {
   readonly meta?: Readonly<Record<string, unknown>>;
 }
 
-/** Years of four digits: with more, or with a sign, JavaScript and Postgres write times differently. */
+/** Years with four digits: JavaScript and Postgres write years with more digits, or with a sign, differently. */
 const WHEN = 'a valid Date of the years 1 to 9999';
 
 const when: Check<Date> = custom(WHEN, (value, place) => {
@@ -86,7 +87,7 @@ function isPlain(year: number): boolean {
   return year >= 1 && year <= 9999;
 }
 
-/** Each claim of the job carries it. */
+/** The limit is low because each claim of the job carries it. */
 const MOST_META_BYTES = 16_384;
 
 const meta: Check<Readonly<Record<string, unknown>>> = custom('an object', (value, place) => {
@@ -95,7 +96,7 @@ const meta: Check<Readonly<Record<string, unknown>>> = custom('an object', (valu
   return { ...value };
 });
 
-/** Each once. */
+/** Keeps each tag once. */
 const tags: Check<readonly string[]> = custom('an array of at most 20 texts', (value, place) => [
   ...new Set(list(text({ min: 1, maxBytes: 100 }), { max: 20 }).given(value, place)),
 ]);
@@ -110,7 +111,7 @@ export type OwnShape = {
   readonly meta: Check<Readonly<Record<string, unknown>> | undefined>;
 };
 
-/** The options that a job keeps for itself, in queue_job.options, with their checks. */
+/** The options that are stored with the job, in queue_job.options, and their checks. */
 export const ownShape: OwnShape = {
   attempts: optional(integer({ min: 1, max: 1000 })),
   timeout: optional(duration({ min: 1 })),
@@ -130,7 +131,7 @@ type AfterShape = {
 const afterFailure: Check<AfterFailure | undefined> = optional(oneOf(['run', 'error', 'cancel']));
 
 const A_PARENT = "the id of a job, a string such as '42', or a batch";
-/** On DynamoDB a job of another queue: its queue and its id. */
+/** Checks a parent. On DynamoDB a job of another queue is named by its queue and its id. */
 const NAMED = /^.+:[1-9]\d{0,15}$/s;
 const parent = custom(A_PARENT, (value, place): string | { readonly batch: string } => {
   if (isId(value) || (typeof value === 'string' && NAMED.test(value))) return value;

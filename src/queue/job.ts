@@ -14,13 +14,13 @@ export type JobStatus = 'new' | 'in-progress' | 'complete' | 'error' | 'cancelle
 
 export const JOB_STATUSES: readonly JobStatus[] = ['new', 'in-progress', 'complete', 'error', 'cancelled'];
 
-/** A job as the view pawl.job shows it. */
+/** A job, as the view pawl.job shows it. */
 export interface JobRecord {
   readonly id: string;
   readonly queue: string;
   readonly kind: string;
   readonly key: string | null;
-  /** The group whose places it shares; null for none. */
+  /** The group whose places the job shares; null for none. */
   readonly group: string | null;
   readonly status: JobStatus;
   readonly priority: number;
@@ -28,7 +28,7 @@ export interface JobRecord {
   readonly attempt: number;
   readonly payload: unknown;
   readonly enqueuedAt: Date;
-  /** The earliest time to run; null when that is the time of its enqueue. */
+  /** The earliest time to run; null if that is the time of the enqueue. */
   readonly runAt: Date | null;
   readonly claimedAt: Date | null;
   readonly settledAt: Date | null;
@@ -36,11 +36,11 @@ export interface JobRecord {
   readonly error: string | null;
   readonly progress: unknown;
   readonly result: unknown;
-  /** The schedule and the tick of the job; null for a job that no schedule enqueued. */
+  /** The schedule that enqueued the job, and the tick; null if no schedule did. */
   readonly schedule: ScheduledFor | null;
-  /** The number of attempts that it has. */
+  /** The number of attempts that the job may have. */
   readonly attempts: number;
-  /** It ends as cancelled if it has not begun by then; null for a job without such a time. */
+  /** If the job has not begun by this time, it ends as cancelled; null for a job without such a time. */
   readonly expiresAt: Date | null;
   readonly tags: readonly string[];
   /** The `meta` of its enqueue; null when none was given. */
@@ -60,7 +60,7 @@ export interface JobTransition {
   readonly error: string | null;
 }
 
-/** A job that another one comes after, once it has ended. */
+/** A job that another job comes after, once it has ended. */
 export interface ParentRecord {
   readonly id: string;
   readonly queue: string;

@@ -28,9 +28,9 @@ import { Worker } from './work/worker.ts';
 export interface RunOptions extends Omit<EnqueueOptions, 'tx'>, WaitForOptions {}
 
 /**
- * A queue: `enqueue` adds jobs, in your own transaction if you pass it, and the workers that `work` starts run them.
+ * A queue. `enqueue` adds jobs, in your own transaction if you pass one. Workers, which `work` starts, run the jobs.
  *
- * In a signature, plain `Queue` is any queue, to read and to operate. To enqueue, a signature needs the type with its kinds:
+ * In a signature, plain `Queue` is any queue, to read and to operate. A signature that enqueues needs the type with its kinds:
  * `typeof mail`, or `Queue<K>`.
  */
 export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
@@ -63,8 +63,8 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
-   * Registers the queue and its kinds in the database, so that SQL can call `pawl.enqueue()`. The first use does this by
-   * itself; call it at deploy time if SQL comes first.
+   * Registers the queue and its kinds in the database, so that SQL can call `pawl.enqueue()`. The first use of the queue does
+   * this too. Call it at deploy time if SQL comes first.
    * @throws SchemaMismatch  the database has no Pawl schema, or an older one: run `pawl migrate`
    * @throws Conflict  shards or perKey differ from the registered ones, and jobs are outstanding
    */
@@ -87,7 +87,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
-   * Checks whether `enqueue` would accept these, for programs that write the job in another way. Sends nothing to the
+   * Checks whether `enqueue` would accept this job, for programs that write the job in another way. Sends nothing to the
    * database.
    * @throws InvalidInput  the schema refused the payload, or a key is missing @throws NotFound  no such kind
    */
@@ -96,10 +96,10 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
-   * Adds many jobs, a thousand per round trip; jobs of one kind without a key cost a fraction of single ones. All are checked
-   * before any is written. Each thousand is written as a whole or not at all; with `tx`, all of them are.
-   * @returns the ids, in the order of the jobs; its `duplicates` has the indexes of those that existed already, for kinds that
-   *   are unique
+   * Adds many jobs, a thousand per round trip. Jobs of one kind without a key cost a fraction of single enqueues. Checks all jobs
+   * before it writes any. Each thousand is written as a whole or not at all; with `tx`, all jobs are.
+   * @returns the ids, in the order of the jobs; for unique kinds, its `duplicates` has the indexes of the jobs that existed
+   *   already
    * @throws InvalidInput  names the job by its index
    */
   // J is always JobOf<K>. Written as that, the compiler would not let a queue of certain kinds pass for any queue.
@@ -112,11 +112,11 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
 
   /**
    * Adds a whole graph of jobs in one statement, in a transaction of its own or in yours: all of it or nothing. A node names the
-   * nodes that it comes after; it may name jobs and batches that exist, too. Nodes that come after the same others cost hardly
-   * more than plain jobs.
+   * nodes that it comes after; it may also name existing jobs and batches. If nodes have the same parents, each costs hardly more
+   * than a plain job.
    * @returns the id of each node, by its name
-   * @throws InvalidInput  names the node: a bad payload, an unknown parent, a name that is there twice, a cycle with its names
-   * @throws NotFound  no such kind, or there is no such job or batch to come after
+   * @throws InvalidInput  names the node: a bad payload, an unknown parent, a name that occurs twice, a cycle with its names
+   * @throws NotFound  no such kind, or a parent job or batch does not exist
    */
   async flow<N extends FlowNode<K>>(
     nodes: readonly NoInfer<N>[],
@@ -126,9 +126,9 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
-   * Makes an open batch: add jobs to it, and seal it. When its last member has ended, `onComplete` is enqueued if all completed and
-   * `onError` if not, and `onDone` in both cases, each exactly once. The handler finds `{ id, total, errors, cancelled }` in
-   * `unit.job.meta.batch`. A job that was retried by hand after it had ended does not count again.
+   * Makes an open batch: add jobs to it, and seal it. When its last member has ended, Pawl enqueues `onComplete` if all members
+   * completed, or `onError` if not, and `onDone` in both cases, each exactly once. The handler finds `{ id, total, errors,
+   * cancelled }` in `unit.job.meta.batch`. If you retry a job by hand after it has ended, it does not count again.
    * @throws InvalidInput, NotFound  a callback is no job of its queue
    */
   async batch<C extends BatchCallbacks<K>>(
@@ -139,14 +139,14 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
     return this.openBatch(id);
   }
 
-  /** A batch by its id, to add to it, to seal it or to see its progress from another process. Sends nothing. */
+  /** Opens a batch by its id, to add to it, to seal it or to read its progress from another process. Sends nothing. */
   openBatch(id: string): Batch<JobOf<K>, BatchCallbacks<K>> {
     return this.#flows.open(id);
   }
 
   /**
-   * A worker for some kinds, with handlers for these: `work({ send }, { kinds: ['send'] })`.
-   * @throws NotSupported  the queue keeps the order of its keys, which are one order for all kinds
+   * A worker for some of the kinds, with handlers for only these: `work({ send }, { kinds: ['send'] })`.
+   * @throws NotSupported  the queue keeps the order of its keys; that order includes all kinds
    */
   work<N extends keyof K & string>(
     handlers: Pick<Handlers<K>, N>,
@@ -175,9 +175,10 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
-   * Claims units by a call, for programs that are no worker: it takes what is ready now, in their order, and does not wait. Each
-   * unit is yours until you settle it, or until the lease is over; then it is given back, charged like the job of a lost worker.
-   * The schema of its kind checks the payload; a unit that it refuses fails, and is not returned.
+   * Claims units by a call, for programs without a worker. It takes the jobs that are ready now, in their order, and does not
+   * wait. A unit is yours until you settle it or its lease ends. If the lease ends, the unit is given back and charged like the
+   * job of a lost worker. The schema of the kind checks the payload; if it refuses the payload, the unit fails and is not
+   * returned.
    * @throws InvalidInput  an option is bad
    */
   async claim(options: ClaimOptions = {}): Promise<ClaimedUnit[]> {
@@ -186,13 +187,13 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
-   * Waits until a job has ended, in any process, and gives the result that its handler returned (null for none). A process uses
-   * one connection for all of its waits. The end is told as soon as it is committed; where notifications do not arrive, within
-   * two seconds.
+   * Waits until a job has ended, in any process, and returns the result of its handler (null for none). A process uses one
+   * connection for all of its waits. The wait ends as soon as the end of the job is committed; if notifications do not arrive, it
+   * ends within two seconds.
    * @param target  the id of a job, or `{ key }`: the newest job of that key
-   * @throws JobFailed  it ended in error @throws Cancelled  it was cancelled
-   * @throws NotFound  there is no such job: it is not committed yet, or its history is over
-   * @throws TimedOut  it has not ended; it goes on
+   * @throws JobFailed  the job ended in error @throws Cancelled  it was cancelled
+   * @throws NotFound  there is no such job: its enqueue is not committed yet, or its history is over
+   * @throws TimedOut  the job has not ended; it goes on
    */
   async waitFor(target: WaitTarget, options: WaitForOptions = {}): Promise<unknown> {
     await this.#registered.get();
@@ -200,7 +201,7 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
-   * Enqueues a job and waits for its result: `enqueue` and `waitFor`. If this process dies meanwhile, the job runs anyway.
+   * Enqueues a job and waits for its result, like `enqueue` and `waitFor`. If this process dies meanwhile, the job runs anyway.
    * @throws the errors of both
    */
   async run<N extends keyof K & string>(kind: N, payload: PayloadIn<K[N]>, options: RunOptions = {}): Promise<unknown> {
@@ -214,10 +215,10 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
-   * Enqueues a job at every tick of a cron pattern, as long as any worker of this queue lives: exactly one per tick, however
-   * many processes there are. The schedule is stored in the database; declaring it again changes it, and keeps its next tick
-   * if the pattern and the zone are the same.
-   * @param name  1 to 100 characters, one schedule each
+   * Enqueues a job at every tick of a cron pattern, as long as any worker of this queue lives: exactly one per tick, however many
+   * processes there are. The database stores the schedule. If you declare it again, the new declaration replaces it; it keeps its
+   * next tick if the pattern and the zone are the same.
+   * @param name  1 to 100 characters; each name is one schedule
    * @throws InvalidInput  names the field: a bad pattern, zone or payload @throws NotFound  no such kind
    */
   async schedule<N extends keyof K & string>(
@@ -236,11 +237,11 @@ export class Queue<K extends Kinds = never> extends OperatedQueue<K> {
   }
 
   /**
-   * This queue's schedules, by name. Given the whole set of a program's schedules, it declares them first, in one transaction,
-   * and removes those of an earlier set that this one no longer has. Schedules that were declared by `schedule()` stay.
+   * This queue's schedules, by name. If you pass all schedules of your program, the call declares them first, in one transaction,
+   * and removes the schedules of an earlier set that this set no longer has. Schedules that `schedule()` declared stay.
    *
-   * Processes of two versions that run side by side would remove each other's schedules whenever one of them starts: pass a
-   * `version` that rises with each release, and the highest one counts.
+   * If processes of two versions run at the same time, each start of one removes the schedules of the other. To prevent this,
+   * pass a `version` that rises with each release: the set with the highest version counts.
    * @throws InvalidInput  names the field @throws NotFound  no such kind
    */
   async schedules(

@@ -18,8 +18,8 @@ import type { Unit } from './work/run/unit.ts';
 export type ReadTraces = (ids: readonly string[], unit: Unit) => Promise<ReadonlyMap<string, string>>;
 
 /**
- * Calls `send` within a span by the conventions for messaging, and passes it the traceparent. Without a tracer it passes the
- * given one, if any, at no cost.
+ * Calls `send` within a span, by the conventions for messaging, and passes it the traceparent. Without a tracer it passes the
+ * given traceparent, if any, at no cost.
  */
 export async function sending<T>(
   queue: string,
@@ -40,7 +40,7 @@ export async function sending<T>(
   });
 }
 
-/** With a tracer, a handler that runs within a span, which is linked to the spans of its jobs' enqueues. */
+/** With a tracer: a handler that runs within a span, which links to the spans of its jobs' enqueues. */
 export function traced(handler: Handler, read: ReadTraces): Handler {
   return (unit) => {
     const { api } = telemetry;
@@ -48,7 +48,7 @@ export function traced(handler: Handler, read: ReadTraces): Handler {
   };
 }
 
-/** The same for a batch handler: one span, which is linked to all of its jobs. */
+/** The same for a batch handler: one span, which links to all of its jobs. */
 export function tracedBatch(handler: BatchHandler, read: ReadTraces): BatchHandler {
   return (units) => {
     const { api } = telemetry;
@@ -67,7 +67,7 @@ async function process(
   const { queue } = unit;
   const jobs = units.flatMap((one) => one.jobs);
   const ids = jobs.map(({ id }) => id);
-  // A failure to read the trace is no reason not to do the work.
+  // If the trace cannot be read, the work is done anyway.
   const parents = await read(ids, unit).catch(() => new Map<string, string>());
   const links = ids.flatMap((id) => linkTo(id, parents.get(id)));
   const attributes = {

@@ -4,7 +4,7 @@ import type { UnitOwner } from '../work/run/unit.ts';
 import { ClaimedUnit } from './claimed-unit.ts';
 import type { ClaimOptions, PulledUnit, Puller } from './pull.ts';
 
-/** Claims units of a queue that this program declares: with its schemas, back-off and limits. */
+/** Claims units of a queue that this program declares, with the schemas, the backoff and the limits of the declaration. */
 export async function claimUnits(
   puller: Puller,
   owner: UnitOwner,
@@ -19,7 +19,7 @@ export async function claimUnits(
   return units;
 }
 
-/** @returns undefined when it was settled at once: this program does not know its kind, or its schema refuses the payload */
+/** @returns undefined if it was settled at once: this program does not know the kind, or its schema refuses the payload */
 async function accept(puller: Puller, { kinds }: Definition, pulled: PulledUnit): Promise<ClaimedUnit | undefined> {
   const kind = kinds.get(pulled.unit.kind);
   if (kind === undefined) {
@@ -41,5 +41,5 @@ async function accept(puller: Puller, { kinds }: Definition, pulled: PulledUnit)
   }
 }
 
-/** How long a job of an unknown kind is delayed for a program that knows it. */
+/** How long a job of an unknown kind is delayed, so that a program that knows the kind can claim it. */
 const UNKNOWN_KIND_MS = 30_000;

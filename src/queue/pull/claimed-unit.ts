@@ -7,12 +7,12 @@ import type { Unit } from '../work/run/unit.ts';
 import type { ExtendedLease, FailedTo, FailOptions, PulledUnit, Puller, ReleasedTo } from './pull.ts';
 
 /**
- * One job that `claim()` gave, or all outstanding jobs of one key if the kind coalesces. It is yours until you settle it, by
- * one call of `complete`, `fail` or `release`, or until its lease is over; then it is given back, charged like the job of a
- * lost worker. Units of one `claim()` share their lease.
+ * One job that `claim()` returned, or all outstanding jobs of one key if the kind coalesces. The unit is yours until you settle
+ * it by one call of `complete`, `fail` or `release`, or until its lease ends. If the lease ends, the unit is given back and
+ * charged like the job of a lost worker. Units of one `claim()` share their lease.
  */
 export class ClaimedUnit<P = unknown> {
-  /** Stands for this unit in another process, or in a program in another language: see `POST /claims/complete`. */
+  /** Names this unit in another process, or in a program in another language: see `POST /claims/complete`. */
   readonly handle: string;
   #expiresAt: Date;
   readonly #unit: Unit<P>;
@@ -64,7 +64,7 @@ export class ClaimedUnit<P = unknown> {
     return this.#unit.attempt;
   }
 
-  /** The fencing token: it always rises with every claim of the key, or of the job if it has no key. */
+  /** The fencing token. It rises with every claim of the key, or of the job if it has no key. */
   get token(): bigint {
     return this.#unit.token;
   }
@@ -80,19 +80,19 @@ export class ClaimedUnit<P = unknown> {
   }
 
   /**
-   * Completes its jobs, each with this result. One round trip.
-   * @throws LeaseLost  it was settled before, or its lease is over: nothing was written
+   * Completes the unit's jobs, each with this result. One round trip.
+   * @throws LeaseLost  the unit was settled before, or its lease has ended: nothing was written
    * @throws InvalidInput  the result cannot be stored; nothing was written
-   * @throws LockNotAvailable  a transaction of yours that guards it is still open
+   * @throws LockNotAvailable  an open transaction of yours guards the unit
    */
   complete(result?: unknown): Promise<void> {
     return this.#puller.complete(this.handle, result, this.#unit.isGuarded, this.#settings.maxBytes);
   }
 
   /**
-   * The attempt has failed: its jobs are tried again after the back-off of the queue, or after `retryIn`, unless this was the
-   * last attempt. A `NoRetry` ends them in error at once; `snooze()`, `retryAfter()`, `cancelled()` and
-   * `discard()` mean what they mean in a handler. One that somebody has cancelled ends as cancelled. @returns the outcome
+   * Says that the attempt has failed. The jobs are tried again after the backoff of the queue, or after `retryIn`, unless this
+   * was the last attempt. A `NoRetry` ends the jobs in error at once. `snooze()`, `retryAfter()`, `cancelled()` and `discard()`
+   * have the same effect as in a handler. A job that was cancelled meanwhile ends as cancelled. @returns the outcome
    * @throws LeaseLost, InvalidInput, LockNotAvailable  as `complete`
    */
   fail(error: unknown, options: FailOptions = {}): Promise<FailedTo> {
@@ -104,7 +104,7 @@ export class ClaimedUnit<P = unknown> {
   }
 
   /**
-   * Gives its jobs back, uncharged: they are ready again at once. One that somebody has cancelled ends as cancelled.
+   * Gives the jobs back, uncharged: they are ready again at once. A job that was cancelled meanwhile ends as cancelled.
    * @returns the outcome @throws LeaseLost, LockNotAvailable  as `complete`
    */
   release(): Promise<ReleasedTo> {
@@ -112,8 +112,8 @@ export class ClaimedUnit<P = unknown> {
   }
 
   /**
-   * Renews the lease from now on, for all units of its `claim()`. The answer also says whether somebody cancelled the job.
-   * @param lease  from 1 s to 24 h; default `'30s'` @throws LeaseLost  the lease is over: stop working on it
+   * Renews the lease from now on, for all units of its `claim()`. The answer also says whether the job was cancelled.
+   * @param lease  from 1 s to 24 h; default `'30s'` @throws LeaseLost  the lease has ended: stop working on the unit
    */
   async extend(lease?: Duration): Promise<ExtendedLease> {
     const extended = await this.#puller.extend(this.handle, lease);
@@ -121,25 +121,25 @@ export class ClaimedUnit<P = unknown> {
     return extended;
   }
 
-  /** Stores the progress of a job, for its readers. @throws LeaseLost, InvalidInput */
+  /** Stores the progress of a job; readers of the job see it. @throws LeaseLost, InvalidInput */
   progress(value: unknown, job: Job<P> = this.job): Promise<void> {
     return this.#unit.progress(value, job);
   }
 
-  /** The jobs that it comes after (`after`), by id, with their results. One round trip. */
+  /** The jobs that this job comes after (`after`), by id, with their results. One round trip. */
   parents(job: Job<P> = this.job): Promise<readonly ParentRecord[]> {
     return this.#unit.parents(job);
   }
 
   /**
-   * Inside your own transaction: fails unless the unit, in this attempt, is still yours, and keeps it so until the transaction
+   * In your own transaction: fails unless the unit, in this attempt, is still yours, and keeps it yours until the transaction
    * ends. Call it last; settle the unit after the commit. @throws LeaseLost
    */
   guard(tx: OpenTransaction): Promise<void> {
     return this.#unit.guard(tx);
   }
 
-  /** The form for `JSON.stringify`: what a program in another language needs. */
+  /** The form for `JSON.stringify`, with everything that a program in another language needs. */
   toJSON(): object {
     const { handle, queue, kind, key, attempt, processId, expiresAt, jobs } = this;
     return { handle, queue, kind, key, attempt, token: String(this.token), processId, expiresAt, jobs };

@@ -2,12 +2,12 @@ import { InvalidInput } from '../../base/errors.ts';
 import { show } from '../../base/options/refusal.ts';
 import type { PulledKey } from '../postgres/pull.ts';
 
-/** What a handle says: which unit, and in which attempt it is. */
+/** The content of a handle: the unit, and the attempt that it is in. */
 export interface UnitHandle extends PulledKey {
   readonly attempt: number;
 }
 
-/** A text that stands for a claimed unit, so that another process or program can settle it. */
+/** A text that names a claimed unit, so that another process or program can settle the unit. */
 export function writeHandle({ shard, worker, claim, job, process, attempt }: UnitHandle): string {
   return Buffer.from(JSON.stringify([shard, worker, claim, job, process, attempt])).toString('base64url');
 }

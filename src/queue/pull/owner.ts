@@ -23,7 +23,7 @@ export class PullOwner implements UnitOwner {
   }
 
   async guard(unit: Unit, tx: unknown): Promise<void> {
-    // Set before the statement is sent: the settlement of the unit has to know it.
+    // Set before the statement is sent, because the settlement of the unit needs to know it.
     unit.isGuarded = true;
     await this.#store.guard(heldJobs(unit, undefined), tx);
   }

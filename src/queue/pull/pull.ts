@@ -18,34 +18,34 @@ import { readHandle, writeHandle } from './handle.ts';
 export interface ClaimOptions {
   /** The most units to claim: 1 (default) to 1,000. */
   readonly limit?: number | undefined;
-  /** How long they are yours unless you extend them: from 1 s to 24 h. Default `'30s'`. */
+  /** How long the units are yours unless you extend the lease: from 1 s to 24 h. Default `'30s'`. */
   readonly lease?: Duration | undefined;
-  /** What the list of workers shows as the host of this claim. Default: the name of this machine. */
+  /** The host that the list of workers shows for this claim. Default: the name of this machine. */
   readonly client?: string | undefined;
 }
 
-/** The outcome of a unit that failed: tried again, in error, or what its verdict says. */
+/** The outcome of a unit that failed: retry, error, or the outcome that its verdict names. */
 export type FailedTo = 'retry' | 'error' | 'release' | 'cancelled';
 
-/** The outcome of a unit that was given back: ready again, or cancelled, where somebody had asked for that. */
+/** The outcome of a unit that was given back: ready again, or cancelled if somebody had cancelled the job. */
 export type ReleasedTo = 'release' | 'cancelled';
 
 export interface FailOptions {
-  /** How long to wait for the next attempt. Default: the back-off of the queue. */
+  /** The wait before the next attempt. Default: the backoff of the queue. */
   readonly retryIn?: Duration | undefined;
-  /** True: the jobs end in error, whatever attempts are left, as with a `NoRetry`. Default false. */
+  /** True: the jobs end in error, even if attempts are left, as with a `NoRetry`. Default false. */
   readonly final?: boolean | undefined;
 }
 
-/** The lease of a unit after it was extended. */
+/** The lease of a unit after an extension. */
 export interface ExtendedLease {
   readonly expiresAt: Date;
-  /** True: somebody cancelled the job, or one of the unit. Stop, and release or fail it: it then ends as cancelled. */
+  /** True: a job of the unit was cancelled. Stop, and release or fail the unit; the job then ends as cancelled. */
   readonly isCancelled: boolean;
   readonly reason: string | null;
 }
 
-/** A unit that was pulled, with what settles it. */
+/** A pulled unit, with the data that settles it. */
 export interface PulledUnit {
   readonly unit: Unit;
   readonly handle: string;
@@ -60,7 +60,7 @@ const claimShape = {
 const failShape = { retryIn: optional(duration({ min: 0, max: '365d' })), final: bool({ default: false }) };
 const extendShape = { lease: duration({ min: '1s', max: '24h', default: '30s' }) };
 
-/** Claims units by calls, and settles them by their handles, in whichever process. */
+/** Claims units by calls, and settles them by their handles, in any process. */
 export class Puller {
   readonly #store: PostgresQueuePull;
   readonly #log: Logger;
@@ -71,18 +71,18 @@ export class Puller {
   }
 
   /**
-   * Claims what is ready now, up to the limit; does not wait. @param owner  of the units
+   * Claims units that are ready now, up to the limit; does not wait. @param owner  of the units
    * @throws NotFound, InvalidInput
    */
   async claim(queue: string, options: ClaimOptions, owner: UnitOwner): Promise<readonly PulledUnit[]> {
     const { units, id, hasLost } = await this.#claim(queue, options, owner);
     if (!hasLost) return units;
-    // With no worker of this queue in sight, no other process gives back what dead clients have claimed.
+    // If this queue has no worker, no other process gives back the claims of dead clients.
     await this.#unlessClaimed(units, this.#store.doChores(id));
     return units.length > 0 ? units : (await this.#claim(queue, options, owner)).units;
   }
 
-  /** An error of what comes besides keeps nothing from its caller that is claimed: without an owner it would be charged. */
+  /** If a chore after the claim fails, the caller gets the claimed units anyway: without an owner they would be charged. */
   async #unlessClaimed(units: readonly PulledUnit[], work: Promise<unknown>): Promise<boolean> {
     try {
       await work;
@@ -133,7 +133,7 @@ export class Puller {
         } else if (unit.brokenBy === null) units.push(one);
         else await this.settleUnseen(this.fail(one.handle, new PredecessorFailed(unit.brokenBy), {}));
       }
-      // Behind what was set aside there may be others.
+      // Behind the units that were set aside there may be others.
       if (isPartlyPaused) at -= 1;
     }
     return { units, id, hasLost };
@@ -177,8 +177,8 @@ export class Puller {
   }
 
   /**
-   * Settles a unit that no caller gets. One that is somebody else's by now, as after a pause of this process, is no matter of its claim; where
-   * that fails otherwise, it comes back with the end of its lease. @returns false in that case
+   * Settles a unit that no caller gets. If another process owns the unit by now, as after a pause of this process, the claim
+   * ignores that. After any other failure, the unit is given back at the end of its lease. @returns false in that case
    */
   async settleUnseen(settling: Promise<unknown>): Promise<boolean> {
     try {
@@ -216,7 +216,7 @@ export class Puller {
 /** A number of shards is at most this. */
 const MOST_SHARDS = 256;
 
-/** No declaration is needed to claim: the database has made the units. */
+/** A claim needs no declaration: the database makes the units. */
 const NO_KINDS = { kinds: new Map() };
 
 function toPulled(unit: Unit, worker: number, expiresAt: number): PulledUnit {

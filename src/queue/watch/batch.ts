@@ -5,23 +5,23 @@ import { readJobId } from '../job-id.ts';
 import type { JobInput } from '../job-input.ts';
 import { type BatchRow, PostgresQueueFlows } from '../postgres/watch/flows.ts';
 
-/** How far a batch is. Members are its jobs, and the batches in it. */
+/** How far a batch is. Its members are its jobs, and the batches in it. */
 export interface BatchProgress {
   readonly total: number;
   readonly outstanding: number;
-  /** Members that completed; a batch in it did if all of its members did. */
+  /** Members that completed. A nested batch is complete if all of its members completed. */
   readonly complete: number;
   readonly errors: number;
   readonly cancelled: number;
-  /** From then on nothing is added. */
+  /** From this time on, nothing can be added; null while the batch is open. */
   readonly sealedAt: Date | null;
-  /** When the last member ended after that. */
+  /** The time when the last member had ended and the batch was sealed; null before. */
   readonly doneAt: Date | null;
   /** Why a callback could not be enqueued; null if none failed. */
   readonly problem: string | null;
 }
 
-/** A queue, for its batches. */
+/** The queue of a batch, as far as the batch needs it. */
 export interface BatchHome {
   manyInto(batch: string, jobs: readonly JobInput[], options: TxOption): Promise<string[]>;
   /** @returns the id of a batch */
@@ -35,9 +35,9 @@ interface TxOption {
 }
 
 /**
- * Jobs that are counted together. While it is open, any process adds to it, the handlers of its own jobs included; once it is sealed
- * and its last member has ended, its callbacks are enqueued, each exactly once: on Postgres in the transaction that settles that member, on
- * DynamoDB within a second by a worker of the queue.
+ * Jobs that are counted together. While the batch is open, any process can add to it, also the handlers of its own jobs. When it
+ * is sealed and its last member has ended, its callbacks are enqueued, each exactly once: on Postgres in the transaction that
+ * settles that member, on DynamoDB within a second by a worker of the queue.
  */
 export class Batch<J extends JobInput = JobInput, C extends object = object> {
   readonly #home: BatchHome;
@@ -49,13 +49,14 @@ export class Batch<J extends JobInput = JobInput, C extends object = object> {
     this.id = id;
   }
 
-  /** For `after`, and for `JSON.stringify`: another job comes after this batch. */
+  /** For `after`, if another job comes after this batch, and for `JSON.stringify`. */
   get batch(): string {
     return this.id;
   }
 
   /**
-   * Adds jobs of its queue, like `queue.enqueueMany`. With `tx`, they are of the batch once you commit; a seal waits for that.
+   * Adds jobs to the batch and to its queue, like `queue.enqueueMany`. With `tx`, they are members once you commit; a seal waits
+   * for your commit.
    * @returns the ids, in the order of the jobs
    * @throws Conflict  the batch is sealed @throws NotFound  there is no such batch @throws InvalidInput
    */
@@ -70,14 +71,14 @@ export class Batch<J extends JobInput = JobInput, C extends object = object> {
     return id;
   }
 
-  /** A batch that is a member of this one, which waits for it: seal both. @throws Conflict  this one is sealed */
+  /** Makes a batch that is a member of this one. This one waits for it: seal both. @throws Conflict  this one is sealed */
   async nested<D extends C>(callbacks: NoInfer<D>, options: TxOption = {}): Promise<Batch<J, C>> {
     return new Batch<J, C>(this.#home, await this.#home.newBatch(this.id, callbacks, options));
   }
 
   /**
-   * From here on nothing is added. Waits for the transactions that are adding. A batch without outstanding members is done at once. Does
-   * nothing if it is sealed. @throws NotFound
+   * After this call nothing can be added. Waits for the transactions that are adding. If no member is outstanding, the batch is
+   * done at once. Does nothing if the batch is sealed. @throws NotFound
    */
   seal(): Promise<void> {
     return this.#home.seal(this.id);
@@ -97,7 +98,7 @@ export class Batch<J extends JobInput = JobInput, C extends object = object> {
 /** A batch of any queue. */
 export interface BatchRecord extends BatchProgress {
   readonly id: string;
-  /** The queue that it was made in. */
+  /** The queue in which the batch was made. */
   readonly queue: string;
 }
 
@@ -111,7 +112,7 @@ export async function readBatch(engine: PostgresEngine, id: string): Promise<Bat
 export interface BatchesOptions {
   /** Batches of this queue. Default: of all. */
   readonly queue?: string | undefined;
-  /** The last batch of the page before. */
+  /** The last batch of the previous page. */
   readonly before?: string | undefined;
   /** 1 to 200; default 20. */
   readonly limit?: number | undefined;

@@ -12,7 +12,8 @@ import { arrangeNodes, readNodeName } from './flow.ts';
 /** Options of a job that is added without the declaration of its queue. */
 export interface HandOptions extends JobOptions {
   /**
-   * One of a rule at a time: a rule, `true` for one job of a key, ever, `false` for a job in any case. Default: what its kind declares.
+   * At most one of these jobs exists, by a rule; `true`: one job of a key, ever; `false`: no rule. Default: the rule that the
+   * kind declares.
    */
   readonly unique?: boolean | UniqueOptions | undefined;
 }
@@ -23,22 +24,22 @@ export interface HandJob extends HandOptions {
   readonly payload?: unknown;
 }
 
-/** A node of a flow; `after` names other nodes, too. */
+/** A node of a flow; `after` may also name other nodes. */
 export interface HandNode extends HandJob {
   readonly queue: string;
-  /** A text of 1 to 200 characters that is no number. */
+  /** A text of 1 to 200 characters that is not a number. */
   readonly name: string;
 }
 
 export interface HandBatch {
-  /** The batch that it is a member of. */
+  /** The batch of which it is a member. */
   readonly parent?: string | undefined;
   readonly onComplete?: HandCallback | undefined;
   readonly onError?: HandCallback | undefined;
   readonly onDone?: HandCallback | undefined;
 }
 
-/** A job that a batch enqueues when it is done, in its own queue or another one. */
+/** A job that a batch enqueues when it is done, in its own queue or in another one. */
 export interface HandCallback extends HandJob {
   readonly queue?: string | undefined;
 }
@@ -47,7 +48,7 @@ const CALLBACKS = ['onComplete', 'onError', 'onDone'] as const;
 
 const shape = { ...jobShape, unique: uniqueOfJob };
 
-/** A checked job, as `pawl.enqueue()` takes it. @param of  which of several: `jobs[3]` @throws InvalidInput */
+/** A checked job, in the form for `pawl.enqueue()`. @param of  the job among several: `jobs[3]` @throws InvalidInput */
 export function readHandJob(queue: string, job: HandJob, of?: string): Readonly<Record<string, unknown>> {
   if (!isObject(job))
     throw new InvalidInput(`${of ?? 'job'} must be an object such as { kind, payload }`, { field: of ?? 'job' });
@@ -61,7 +62,7 @@ export function readHandJob(queue: string, job: HandJob, of?: string): Readonly<
 }
 
 /**
- * Adds a graph of jobs, all or none: a statement for each layer of it, in one transaction.
+ * Adds a graph of jobs, all or none: one statement for each layer of the graph, in one transaction.
  * @returns the id of each node, by its name @throws InvalidInput, NotFound
  */
 export async function addFlow(engine: PostgresEngine, nodes: readonly HandNode[]): Promise<Record<string, string>> {
@@ -85,7 +86,7 @@ export async function addFlow(engine: PostgresEngine, nodes: readonly HandNode[]
   });
 }
 
-/** Checks a flow as far as it can be without its queues. @param ids  what the id of a job looks like @throws InvalidInput */
+/** Checks a flow as far as possible without its queues. @param ids  the pattern of the id of a job @throws InvalidInput */
 export function checkFlow(nodes: readonly HandNode[], ids?: RegExp): void {
   if (!Array.isArray(nodes)) throw new InvalidInput('flow takes an array of nodes', { field: 'nodes' });
   arrangeNodes(nodes.map(readNode), ids);
@@ -102,7 +103,7 @@ function readNode(node: HandNode, nth: number): { name: string; after: readonly 
   return { name: readNodeName(name, field), after, request: readHandJob(queue, job, field) };
 }
 
-/** Makes an open batch with these jobs, or nothing. @returns its id @throws InvalidInput, NotFound, Conflict */
+/** Makes an open batch with these jobs, all or nothing. @returns its id @throws InvalidInput, NotFound, Conflict */
 export async function makeBatch(
   engine: PostgresEngine,
   queue: string,

@@ -6,7 +6,7 @@ import { compact, type Producer } from '../enqueue.ts';
 import type { FlowRow, JobInput } from '../job-input.ts';
 import { type AfterFailure, afterPolicy } from '../job-options.ts';
 
-/** A checked node, with the nodes that it comes after, by their places. */
+/** A checked node. It names the nodes that it comes after by their places. */
 export interface FlowJob {
   readonly name: string;
   readonly row: FlowRow;
@@ -15,11 +15,11 @@ export interface FlowJob {
   readonly batches: readonly string[];
   readonly afterError: AfterFailure;
   readonly afterCancel: AfterFailure;
-  /** 0 for a node that comes after none; otherwise one more than the highest of those. */
+  /** 0 for a node without parents in the flow; otherwise one more than the highest layer of its parents. */
   readonly layer: number;
 }
 
-/** What a node comes after, as it was given. */
+/** A node, and what it comes after, as the caller gave it. */
 export interface GivenNode {
   readonly name: string;
   readonly row: FlowRow;
@@ -29,10 +29,10 @@ export interface GivenNode {
 }
 
 const ID = /^[1-9]\d{0,18}$/;
-/** On DynamoDB, with the queue. */
+/** On DynamoDB, an id may contain the queue. */
 export const NAMED_ID: RegExp = /^(?:.+:)?[1-9]\d{0,18}$/s;
 
-/** The name of a node. @throws InvalidInput  it is none, or looks like the id of a job */
+/** Checks the name of a node. @throws InvalidInput  it is no name, or has the form of a job's id */
 export function readNodeName(value: unknown, field: string): string {
   if (typeof value === 'string' && value !== '' && value.length <= 200 && !ID.test(value)) return value;
   throw new InvalidInput(
@@ -65,9 +65,9 @@ export async function readNode(
 }
 
 /**
- * The parameter of `pawl.queue_add_flow()`: nodes that come after the same others are a group, and groups come after those that
- * they wait for.
- * @returns the text, and the names in the order of the ids that the function answers
+ * The parameter of `pawl.queue_add_flow()`: nodes with the same parents are a group, and a group comes after the groups of its
+ * parents.
+ * @returns the text, and the names in the order of the ids in the function's answer
  * @throws InvalidInput  two nodes of one name, an unknown one, or a cycle, by its names
  */
 export function flowText(given: readonly GivenNode[]): { text: string; names: string[] } {
@@ -121,11 +121,11 @@ export function inLayers(given: readonly GivenNode[], ids: RegExp = ID): FlowJob
   });
 }
 
-/** A name, and what it comes after. */
+/** The name of a node, and what the node comes after. */
 export type NamedNode = Pick<GivenNode, 'name' | 'after'>;
 
 /**
- * What each node comes after, sorted, and its layer, which is higher than those of the nodes before it.
+ * The parents of each node, sorted, and its layer, which is higher than the layers of its parents.
  * @throws InvalidInput  two nodes of one name, an unknown one, or a cycle, by its names
  */
 export function arrangeNodes(
@@ -172,7 +172,7 @@ function sortParents(
   return found;
 }
 
-/** The layer of each node. Iterative: a chain of ten thousand nodes would not fit on the stack. */
+/** The layer of each node. Iterative, because the recursion for a chain of ten thousand nodes would overflow the stack. */
 function layersOf(given: readonly NamedNode[], after: readonly (readonly number[])[]): number[] {
   const layers: number[] = given.map(() => 0);
   const open = after.map((parents) => parents.length);
@@ -190,7 +190,10 @@ function layersOf(given: readonly NamedNode[], after: readonly (readonly number[
   return layers;
 }
 
-/** Every node that is left has a parent that is left: going from one to the next comes back to one that was passed. */
+/**
+ * Every remaining node has a parent among the remaining nodes, so a walk from parent to parent returns to a node that it has
+ * passed.
+ */
 function refuseCycle(
   given: readonly NamedNode[],
   after: readonly (readonly number[])[],

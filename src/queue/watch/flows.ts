@@ -27,9 +27,9 @@ export type FlowNode<K extends Kinds> =
   | (NodeOptions & Omit<JobInput, 'after'> & { readonly queue: AnyQueue });
 
 interface NodeOptions {
-  /** Names the node in this flow; not stored. Any text that is no number. */
+  /** Names the node in this flow; not stored. Any text that is not a number. */
   readonly name: string;
-  /** What has to end before: names of nodes, ids of jobs, batches. */
+  /** The parents that have to end before: names of nodes, ids of jobs, batches. */
   readonly after?: readonly (string | { readonly batch: string })[] | undefined;
 }
 
@@ -43,7 +43,7 @@ type CallbackInput = JobInput & { readonly queue?: unknown };
 export interface BatchCallbacks<K extends Kinds> {
   /** Enqueued when all members have ended, and all completed. */
   readonly onComplete?: BatchCallback<K> | undefined;
-  /** Enqueued when all members have ended, and one ended in error or was cancelled. */
+  /** Enqueued when all members have ended, and at least one ended in error or was cancelled. */
   readonly onError?: BatchCallback<K> | undefined;
   /** Enqueued when all members have ended. */
   readonly onDone?: BatchCallback<K> | undefined;
@@ -53,13 +53,13 @@ interface TxOption {
   readonly tx?: OpenTransaction | undefined;
 }
 
-/** A queue, for its graphs and batches. */
+/** The queue of graphs and batches, as far as they need it. */
 export interface FlowHome {
   readonly engine: PostgresEngine;
   readonly name: string;
   readonly register: () => Promise<unknown>;
   readonly producer: Producer;
-  /** The producer of another queue of the same engine; undefined when it is none. */
+  /** The producer of another queue of the same engine; undefined if the value is no such queue. */
   readonly producerOf: (queue: unknown) => Producer | undefined;
 }
 

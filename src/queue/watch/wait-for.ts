@@ -10,7 +10,7 @@ import { PostgresQueueReader } from '../postgres/reader.ts';
 import { PostgresQueueWaits } from '../postgres/watch/waits.ts';
 import { JobWaits } from './waits.ts';
 
-/** Which job to wait for: its id, or the newest job of a key. */
+/** The job to wait for: its id, or the newest job of a key. */
 export type WaitTarget = string | { readonly key: string };
 
 export interface WaitForOptions {
@@ -23,7 +23,7 @@ export interface WaitForOptions {
 const waitShape = { timeout: duration({ min: 1, default: '30s', infinite: true }), signal };
 const keyShape = { key: text({ min: 1, maxBytes: 1000 }) };
 
-/** Whether the options of a wait are in order. @throws InvalidInput */
+/** Checks the options of a wait. @throws InvalidInput */
 export function readWaitOptions(
   what: string,
   options: WaitForOptions,
@@ -55,7 +55,7 @@ export async function waitFor(
       if (ended.told !== undefined) return ended.told.result;
       const job = await new PostgresQueueReader(engine).get({ queue, id });
       if (hasEnded(job)) return outcomeOf(job);
-      // It was made new again by hand between the notification and this look.
+      // A retry by hand made the job new again between the notification and this read.
     }
   } finally {
     cancel();

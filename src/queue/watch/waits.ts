@@ -6,7 +6,7 @@ import type { PostgresEngine, Subscription } from '../../engine/postgres/index.t
 import type { JobStatus } from '../job.ts';
 import { PostgresQueueWaits, type ToldJob, type WaitedJob } from '../postgres/watch/waits.ts';
 
-/** A job that has ended. Without `told`, its result has to be read. */
+/** A job that has ended. If `told` is missing, the result has to be read. */
 export interface EndedWait {
   /** Null: there is no such job. */
   readonly status: JobStatus | null;
@@ -19,7 +19,7 @@ export interface EndedWait {
 interface Wait {
   readonly callers: Set<Caller>;
   isAdded: boolean;
-  /** When it is asked for again, by the monotonic clock, and how long the wait after that is. */
+  /** The time of the next poll, by the monotonic clock, and the interval after that. */
   dueMs: number;
   restMs: number;
 }
@@ -30,29 +30,35 @@ interface Caller {
 }
 
 /**
- * A settlement that was under way when the wait began may have missed it: the first poll comes when such a settlement is
- * committed as a rule. Later ones are for lost notifications; workers poll every two seconds, too.
+ * A settlement that was under way when the wait began may have missed it. The first poll comes when such a settlement is usually
+ * committed. Later polls are for lost notifications; workers poll every two seconds, too.
  */
 const POLL_MS = { first: 20, last: 2000, factor: 5 } as const;
-/** How long what a dead process has left stays. Waits that need no statement of their own renew it when a third is over. */
+/**
+ * How long the rows of a dead process stay. If no other statement renews this lease, the waits renew it when a third of it is
+ * over.
+ */
 const LEASE_MS = 60_000;
 /** The most jobs of one poll. */
 const AT_ONCE = 1000;
-/** Jobs that ended before their ids were known here, at most: of calls that are under way, and of waits that were given up. */
+/**
+ * The most ended jobs to remember whose ids were not known here yet: jobs of calls that are under way, and of waits that were
+ * given up.
+ */
 const EARLY_MOST = 1000;
-/** How long the channel is kept without a wait: the next one costs a statement less. */
+/** How long the channel is kept without a wait: it saves the next wait a statement. */
 const LINGER_MS = 2000;
 
 /**
- * Waits for jobs to end, for all callers of this process on one database: one channel on the engine's listening connection, and one
- * statement for all waits that begin together. Each job is also asked for now and then.
+ * Waits for jobs to end, for all callers of this process on one database: one channel on the engine's listening connection, and
+ * one statement for all waits that begin together. It also polls each job at intervals.
  */
 export class JobWaits {
   static readonly #ofEngine = new WeakMap<PostgresEngine, JobWaits>();
 
   readonly #store: PostgresQueueWaits;
   readonly #failures: FailureLog;
-  /** By job id. Those that are due first come first. */
+  /** By job id. The waits with the earliest poll come first. */
   readonly #waits = new Map<string, Wait>();
   readonly #dropped = new Set<string>();
   readonly #channel = `pawl_wait_${randomUUID()}`;
@@ -63,7 +69,7 @@ export class JobWaits {
   #renewedMs = -Infinity;
   /** The database has a watch for the channel, and this process listens to it. */
   #isOpen = false;
-  /** Calls that enqueue a job and wait for it, and the ends of jobs that none of them has named yet. */
+  /** The number of calls that enqueue a job and wait for it, and the ended jobs that none of them has named yet. */
   #runs = 0;
   readonly #early = new Map<string, EndedWait>();
 
@@ -80,8 +86,8 @@ export class JobWaits {
   }
 
   /**
-   * Runs a call that enqueues a job and waits for it: `run` gets the channel, if the wait can begin with the enqueue. The job may have
-   * ended before its id is known here.
+   * Runs a call that enqueues a job and waits for it. `run` gets the channel if the wait can begin with the enqueue. The job may
+   * have ended before its id is known here.
    */
   async during<T>(run: (channel: string | undefined) => Promise<T>): Promise<T> {
     this.#runs += 1;
@@ -94,7 +100,8 @@ export class JobWaits {
   }
 
   /**
-   * Resolves once the job has ended; to undefined as soon as the signal is aborted. A job of another queue is none.
+   * Resolves when the job has ended; resolves to undefined as soon as the signal is aborted. It does not find a job of another
+   * queue.
    * @param isAdded  the wait was written together with the job
    */
   ended(queue: string, id: string, signal: AbortSignal, isAdded = false): Promise<EndedWait | undefined> {
@@ -120,11 +127,11 @@ export class JobWaits {
     const known = this.#waits.get(id);
     if (known !== undefined) {
       known.callers.add(caller);
-      // Its queue is told with the answer to a job that is added.
+      // The answer to a job that is added now says its queue.
       known.isAdded = false;
     } else {
       this.#dropped.delete(id);
-      // Added together with the job: no settlement can have missed it.
+      // The wait was written together with the job, so no settlement can have missed it.
       const restMs = isAdded ? POLL_MS.last : POLL_MS.first;
       this.#waits.set(id, { callers: new Set([caller]), isAdded, dueMs: performance.now() + restMs, restMs });
     }
@@ -132,7 +139,7 @@ export class JobWaits {
       name: 'queue.wait',
       run: () => this.#turn(),
       onError: (error) => this.#failures.warn(error),
-      // Each caller has a timer of its own, which keeps the process.
+      // Each caller has a timer of its own, which keeps the process alive.
       unref: true,
     });
     this.#loop.wake();
@@ -145,7 +152,7 @@ export class JobWaits {
     if (wait.isAdded) this.#dropped.add(id);
   }
 
-  /** Registers new waits, drops those that are over, polls those that are due. One round trip, and none if there are no such waits. */
+  /** Registers new waits, drops finished ones, and polls those that are due. One round trip; none if there is nothing to do. */
   async #turn(): Promise<number | 'again'> {
     if (this.#waits.size === 0 && this.#dropped.size === 0) return this.#idle();
     this.#idleSinceMs = 0;
@@ -171,9 +178,10 @@ export class JobWaits {
       else if (wait.dueMs <= nowMs) polled.push(id);
     }
     const dropped = [...this.#dropped];
-    // Waits that were written together with their jobs need none: it would compete with the settlement that ends them.
+    // Waits that were written together with their jobs need no statement: it would compete with the settlement that ends the
+    // jobs.
     if (added.length + polled.length + dropped.length === 0 && nowMs - this.#renewedMs < LEASE_MS / 3) return;
-    // Before the answer: who joins meanwhile wants to be added again.
+    // Marked before the answer: a caller that joins meanwhile marks its wait to be added again.
     this.#mark(added, true);
     const asked = this.#store.wait(this.#channel, { added, polled, dropped, leaseMs: LEASE_MS });
     const answer = await asked.catch((error: unknown) => {
@@ -194,7 +202,7 @@ export class JobWaits {
     }
   }
 
-  /** Moves these to the end of the line. */
+  /** Moves these waits to the end of the line. */
   #postpone(ids: readonly string[]): void {
     const nowMs = performance.now();
     for (const id of ids) {
