@@ -50,7 +50,7 @@ import { ScheduleAdmin } from './schedule-admin.ts';
 import type { SearchOptions, SearchPage } from './search.ts';
 import { COUNT_LIMIT, type QueueRecord, type QueueStats, type WorkerRecord } from './stats.ts';
 
-/** Operates all queues of a database, for tools. A job's id alone identifies it. */
+/** Operates all queues of a database, for tools. The id of a job is unique among all queues. */
 export class QueueAdmin extends ScheduleAdmin {
   readonly #engine: PostgresEngine;
   readonly #reader: PostgresQueueReader;
@@ -82,8 +82,8 @@ export class QueueAdmin extends ScheduleAdmin {
   }
 
   /**
-   * Gives back the jobs of a worker that you know to be dead, without waiting for the end of its lease. They are charged like
-   * those of any lost worker. If it lives anyway, it is told so at once: its signals are aborted, nothing that it settles
+   * Gives back the jobs of a worker that you know to be dead, without waiting for the end of its lease. They are charged like the
+   * jobs of any lost worker. If the worker lives anyway, it learns so at once: its signals are aborted, nothing that it settles
    * afterwards is written, and it registers anew.
    * @throws NotFound  no such worker @throws InvalidInput
    * @throws LockNotAvailable  its row was locked for more than 5 s; nothing was changed
@@ -105,13 +105,14 @@ export class QueueAdmin extends ScheduleAdmin {
   }
 
   /**
-   * Removes a queue that no program uses any more: its jobs, their history, its schedules, subscriptions and batches. In short steps, each in a
-   * transaction of its own: if this process dies, what is gone is gone, and a second call goes on. `force` removes a queue that is in use,
-   * too: it is paused, what runs is taken from its workers, what waits is cancelled, and its batches are sealed, so that their
-   * waiters are told. Its name and the names of its kinds stay: a program that still has the queue, and enqueues or works, brings it back, without
-   * what it had.
+   * Removes a queue that no program uses any more: its jobs, their history, its schedules, subscriptions and batches. It works in
+   * short steps, each in a transaction of its own. If this process dies, the finished steps stay, and a second call goes on.
+   * `force` also removes a queue that is in use: the queue is paused, its running jobs are taken from their workers, its waiting
+   * jobs are cancelled, and its batches are sealed, so that their waiters are notified. The names of the queue and of its kinds
+   * stay. If a program still has the queue, and enqueues or works, the queue exists again, without its former content.
    * @returns how many of each were removed @throws NotFound
-   * @throws Conflict  without `force`: a worker lives, a job waits or is in progress, or a batch is open; none of these was touched
+   * @throws Conflict  without `force`: a worker lives, a job waits or is in progress, or a batch is open; nothing of these was
+   *   changed
    * @throws LockNotAvailable  for 5 s open transactions have held all jobs that are left; call it again
    */
   remove(queue: string, options: RemoveOptions = {}): Promise<RemovedQueue> {
@@ -138,7 +139,7 @@ export class QueueAdmin extends ScheduleAdmin {
     return moveAll(this.#reader, queue, query, { ...options, to });
   }
 
-  /** Like {@link Queue.waitFor}, of a job by its id. @throws NotFound, JobFailed, Cancelled, TimedOut, InvalidInput */
+  /** Like {@link Queue.waitFor}, for a job by its id. @throws NotFound, JobFailed, Cancelled, TimedOut, InvalidInput */
   async waitFor(id: string, options: WaitForOptions = {}): Promise<unknown> {
     const { queue } = await this.#reader.get({ id: readJobId(id) });
     return waitFor(this.#engine, queue, id, options);
@@ -155,7 +156,7 @@ export class QueueAdmin extends ScheduleAdmin {
     await new PostgresQueueFlows(this.#engine).seal(readJobId(id), abort);
   }
 
-  /** The topics to which a queue is subscribed, or was once, by name. */
+  /** The topics, by name, to which a queue is or was subscribed. */
   topics(): Promise<TopicRecord[]> {
     return new PostgresQueueTopics(this.#engine).all();
   }
@@ -167,8 +168,8 @@ export class QueueAdmin extends ScheduleAdmin {
   }
 
   /**
-   * How many jobs a search finds, in one queue or in all, and the newest five. With `statuses`, only jobs with one of them
-   * count. Bounded by `most` and `budget`. @throws InvalidInput, NotFound
+   * How many jobs a search finds, in one queue or in all, and the newest five of them. With `statuses`, only jobs with one of
+   * these statuses count. Bounded by `most` and `budget`. @throws InvalidInput, NotFound
    */
   count(
     query: string,
@@ -178,7 +179,7 @@ export class QueueAdmin extends ScheduleAdmin {
     return count(this.#reader, queue ?? null, query, statuses, rest);
   }
 
-  /** The existing ones of these jobs, in this order. @throws InvalidInput */
+  /** The jobs with these ids, in this order, without those that do not exist. @throws InvalidInput */
   getMany(ids: readonly string[]): Promise<JobRecord[]> {
     return this.#reader.jobs(ids.map(readJobId));
   }
@@ -189,7 +190,7 @@ export class QueueAdmin extends ScheduleAdmin {
   }
 
   /**
-   * Adds a job to a registered queue. The payload is checked when the job runs, since only the program has its schema.
+   * Adds a job to a registered queue. The payload is checked when the job runs, because only the program has its schema.
    * @throws NotFound, InvalidInput
    */
   async enqueue(queue: string, kind: string, payload: unknown, options: HandOptions = {}): Promise<EnqueueResult> {
@@ -197,7 +198,8 @@ export class QueueAdmin extends ScheduleAdmin {
   }
 
   /**
-   * Like {@link Queue.flow}, of registered queues of any name: a statement for each layer of it, in a transaction of its own.
+   * Like {@link Queue.flow}, for registered queues of any name: one statement for each layer of the graph, in a transaction of
+   * its own.
    * @returns the id of each node, by its name @throws InvalidInput, NotFound
    */
   flow(nodes: readonly HandNode[]): Promise<Readonly<Record<string, string>>> {
@@ -205,7 +207,7 @@ export class QueueAdmin extends ScheduleAdmin {
   }
 
   /**
-   * Like {@link Queue.batch}, with its first jobs, in one transaction. @returns the id of the open batch
+   * Like {@link Queue.batch}, together with its first jobs, in one transaction. @returns the id of the open batch
    * @throws InvalidInput, NotFound @throws Conflict  its parent is sealed
    */
   newBatch(queue: string, batch: HandBatch = {}, jobs: readonly HandJob[] = []): Promise<string> {
@@ -213,7 +215,7 @@ export class QueueAdmin extends ScheduleAdmin {
   }
 
   /**
-   * Adds jobs to an open batch, in its queue, all or none. A unique job that is there already does not become a member.
+   * Adds jobs to an open batch, in its queue, all or none. A unique job that exists already does not become a member.
    * @throws Conflict  the batch is sealed @throws NotFound, InvalidInput
    */
   async addToBatch(id: string, jobs: readonly HandJob[]): Promise<EnqueueResult[]> {
@@ -225,7 +227,10 @@ export class QueueAdmin extends ScheduleAdmin {
     return listBatches(this.#engine, options);
   }
 
-  /** Like {@link Queue.claim}, of a queue whose declaration is not at hand: no schema checks the payloads. @throws NotFound, InvalidInput */
+  /**
+   * Like {@link Queue.claim}, for a queue whose declaration this program does not have: no schema checks the payloads.
+   * @throws NotFound, InvalidInput
+   */
   async claim(queue: string, options: ClaimOptions = {}): Promise<ClaimedUnit[]> {
     const owner = new PullOwner(this.#store, queue);
     return (await this.#puller.claim(queue, options, owner)).map((pulled) => new ClaimedUnit(pulled, this.#puller));
@@ -236,7 +241,7 @@ export class QueueAdmin extends ScheduleAdmin {
     return this.#puller.complete(handle, result, true);
   }
 
-  /** The attempt of the unit of this handle has failed. @returns the outcome @throws LeaseLost, InvalidInput */
+  /** Says that the attempt of the unit of this handle has failed. @returns the outcome @throws LeaseLost, InvalidInput */
   fail(handle: string, error: unknown, options: FailOptions = {}): Promise<FailedTo> {
     return this.#puller.fail(handle, error, options, { isGuarded: true });
   }

@@ -8,16 +8,16 @@ import { parseQuery } from './search.ts';
 export interface CountOptions {
   /** Counting stops at this number. Default and maximum 100,000. */
   readonly most?: number | undefined;
-  /** About how long the count may take in all. Default 2 s. */
+  /** About how long the count may take in total. Default 2 s. */
   readonly budget?: Duration | undefined;
 }
 
 /** The number of jobs that a search finds. */
 export interface SearchCount {
   readonly count: number;
-  /** False: there may be more, since the limit was reached or the time was over. */
+  /** False: there may be more jobs, because `most` was reached or the time was over. */
   readonly isAll: boolean;
-  /** The newest of them. */
+  /** The newest jobs that the search finds. */
   readonly sample: readonly JobRecord[];
 }
 

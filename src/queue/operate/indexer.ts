@@ -2,13 +2,13 @@ import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
 import type { PostgresQueueChores } from '../postgres/chores.ts';
 
-/** How often the indexer looks for jobs that are not indexed yet. */
+/** How often the indexer searches for jobs that are not indexed yet. */
 const LOOK_MS = 5000;
 /** The pause after open transactions have blocked the next chunk. */
 const WAIT_MS = 1000;
 /** Chunks written in one transaction. */
 const AT_ONCE = 8;
-/** The indexer rests so many times as long as it worked: ready jobs come first. */
+/** The indexer rests this many times as long as it worked: ready jobs come first. */
 const REST = { quiet: 1, busy: 40 } as const;
 
 /** Indexes jobs for the search by words, in the background: see sql/queue/read/search_index.sql. */

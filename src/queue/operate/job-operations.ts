@@ -29,7 +29,7 @@ export const changeShape: ChangeShape = {
   priority: optional(integer({ min: -32_768, max: 32_767 })),
 };
 
-/** What people do with single jobs: of one queue, or of all queues of a database. */
+/** Operations on single jobs: of one queue, or of all queues of a database. */
 export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   readonly #jobs: PostgresQueueReader;
   readonly #queue: string | null;
@@ -38,7 +38,7 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   /**
    * @internal
    * @param queue  null: jobs of all queues
-   * @param json  checks a payload by the schema of its kind; without it, what can be stored is taken as it is
+   * @param json  checks a payload by the schema of its kind; without it, any payload that can be stored is accepted
    */
   constructor(jobs: PostgresQueueReader, queue: string | null, json: CheckPayload = asItIs) {
     this.#jobs = jobs;
@@ -47,8 +47,8 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * One job, by its id or by its key; with `tx` also one that was enqueued in it.
-   * @throws NotFound  this queue has no such job @throws InvalidInput  the id is none
+   * One job, by its id or by its key. With `tx`, it also finds a job that was enqueued in that transaction.
+   * @throws NotFound  this queue has no such job @throws InvalidInput  the value is no id
    */
   async get(job: Target, options: TxOptions = {}): Promise<JobRecord> {
     const { tx } = checkOptions('get', options, txShape);
@@ -61,7 +61,8 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * Why a job is in its state, and why it does not run: delayed, behind job N of its key, the queue is paused, no worker…
+   * Why a job is in its state, and why it does not run: it is delayed, it is behind job N of its key, the queue is paused, no
+   * worker…
    * @throws NotFound, InvalidInput
    */
   async explain(id: string): Promise<Explanation> {
@@ -70,10 +71,10 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * Changes a job that waits, whether it is ready, delayed, backing off or behind others of its key: its payload, its time,
-   * its priority. It keeps its id, its attempts and its place in the order of its key; its history has a line for it. In a
-   * key, a job that is put off and was not tried yet leaves its place until it is due. No handler gets the old payload once
-   * this has committed.
+   * Changes a job that waits, whether it is ready, delayed, in backoff or behind others of its key: its payload, its time, its
+   * priority. The job keeps its id, its attempts and its place in the order of its key; its history gets a line for the change.
+   * If a job of a key is put off and was not tried yet, it leaves its place until it is due. Once the change has committed, no
+   * handler gets the old payload.
    * @throws Conflict  the job has begun or ended; the message has its status
    * @throws InvalidInput  the schema of its kind refused the payload, or there is nothing to change @throws NotFound
    * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
@@ -84,7 +85,7 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
     let named = this.#named('update', job);
     let json: string | undefined;
     if (payload !== undefined) {
-      // The kind of a job never changes, and by its id it is the same job below.
+      // The kind of a job never changes, and the id names the same job below.
       const { id, kind } = await this.#jobs.get(named, tx);
       json = await this.#json(kind, payload);
       named = { ...named, id, key: undefined, kind: undefined };
@@ -100,9 +101,9 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * Cancels a job. A new job never runs; the jobs behind it in its key continue. For a running job `unit.signal` is aborted,
-   * and it ends as cancelled unless its handler completes anyway: the returned status is then `in-progress`. With
-   * `tx`, its worker is told at the commit.
+   * Cancels a job. A new job never runs; the jobs behind it in its key continue. For a running job `unit.signal` is aborted, and
+   * the job ends as cancelled unless its handler completes anyway: the returned status is then `in-progress`. With `tx`, its
+   * worker is notified at the commit.
    * @throws Conflict  the job is complete or in error
    * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
    */
@@ -112,9 +113,9 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * Makes a job that ended in error or was cancelled new again, with all its attempts, as if it had never run. In its key it
-   * takes its old place among the jobs that have not run yet. A job that is delayed or waits for its next attempt is due
-   * now, with the attempts that it has left. One that blocks its key (`keyOnError: 'block'`) runs before the later jobs of the key.
+   * If the job ended in error or was cancelled, makes it new again, with all its attempts, as if it had never run. In its key it
+   * takes its old place among the jobs that have not run yet. If the job is delayed or waits for its next attempt, it is due now,
+   * with its remaining attempts. A job that blocks its key (`keyOnError: 'block'`) runs before the later jobs of the key.
    * @throws Conflict  the job is in progress or complete
    * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
    */
@@ -123,9 +124,9 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * Completes a job that waits, ended in error or was cancelled, without running it: somebody has done by hand what it was to do. Jobs that come
-   * after one that waited may run, and a key that it blocks goes on; what an earlier end has decided stays. Its history has the
-   * reason `complete by hand`, and no worker emits an event for it.
+   * Completes a job that waits, ended in error or was cancelled, without running it, because somebody has done its work by hand.
+   * If the job waited, jobs that come after it may run. If it blocked a key, the key goes on. The consequences of an earlier end
+   * stay. Its history has the reason `complete by hand`, and no worker emits an event for it.
    * @throws Conflict  the job is in progress or complete @throws InvalidInput  the result cannot be stored
    * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
    */
@@ -136,8 +137,8 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * Lets a key go on past a job that blocks it (`keyOnError: 'block'`). The job stays in error. Where several jobs of one unit
-   * block the key, it goes on when each of them was retried or skipped.
+   * Lets a key go on past a job that blocks it (`keyOnError: 'block'`). The job stays in error. If several jobs of one unit block
+   * the key, it goes on when each of them was retried or skipped.
    * @returns the status of the job, which is `error`
    * @throws Conflict  the job blocks no key: it has not ended in error, or was retried or skipped before
    * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
@@ -147,10 +148,11 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * Puts the job of a dead letter (see {@link KindOptions.onError}) back to work, as `retry` does, and ends the letter: one
-   * that waits is cancelled in the same transaction, with the reason `redriven`.
+   * Retries the failed job of a dead letter (see {@link KindOptions.onError}), as `retry` does, and ends the letter: if the
+   * letter waits, the same transaction cancels it, with the reason `redriven`.
    * @returns the job that runs again
-   * @throws InvalidInput  it is no dead letter @throws Conflict  the letter, or its job, is in progress, or the job is complete
+   * @throws InvalidInput  the job is no dead letter @throws Conflict  the letter, or its job, is in progress, or the job is
+   *   complete
    * @throws LockNotAvailable  an open transaction holds one of the two for more than 2 s; nothing was changed
    */
   async redrive(letter: Target, options: TxOptions = {}): Promise<ChangedJob> {
@@ -159,11 +161,11 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * Erases a job that waits or has ended, for data that may not stay: payload, result, progress, errors, tags, history, and its
-   * words in the index of searches. It is as if there had been none, except for the figures. A job that waits is cancelled
-   * first. If it was unique, another one may come. A result that a unit has in common stays with its other jobs.
+   * Erases a job that waits or has ended, for data that must be removed: payload, result, progress, errors, tags, history, and
+   * its words in the search index. Afterwards only statistics show that the job existed. A job that waits is cancelled first. If
+   * the job was unique, a new one may be enqueued. A result that several jobs of a unit share stays with the other jobs.
    * @throws Conflict  the job is in progress: cancel it, and erase it when it has ended
-   * @throws NotFound  there is no such job @throws LockNotAvailable  for 2 s an open transaction has held it
+   * @throws NotFound  there is no such job @throws LockNotAvailable  an open transaction has held it for 2 s
    */
   async erase(job: Target, options: TxOptions = {}): Promise<void> {
     await this.#change('erase', job, options);

@@ -21,7 +21,7 @@ import {
 import type { SearchOptions, SearchPage } from './search.ts';
 import { COUNT_LIMIT, type QueueStats } from './stats.ts';
 
-/** A queue for those who look at its jobs and change them, by one job or by a query. */
+/** A queue for operators: it reads and changes jobs, one by one or by a query. */
 export abstract class OperatedQueue<K extends Kinds> extends JobOperations<JobTarget> {
   readonly name: string;
   readonly #engine: PostgresEngine;
@@ -38,7 +38,7 @@ export abstract class OperatedQueue<K extends Kinds> extends JobOperations<JobTa
 
   abstract register(): Promise<void>;
 
-  /** The engine that it was made with. */
+  /** The engine of this queue. */
   get engine(): PostgresEngine {
     return this.#engine;
   }
@@ -53,13 +53,14 @@ export abstract class OperatedQueue<K extends Kinds> extends JobOperations<JobTa
   }
 
   /**
-   * Stops claims of all workers in all processes until `resume()`, also across restarts. Claimed jobs are finished. No job starts that is
-   * enqueued after this has returned.
+   * Stops the claims of all workers in all processes until `resume()`, also across restarts. Claimed jobs are finished. A job
+   * that is enqueued after this call has returned does not start.
    *
-   * With a kind, a key or a tag it does so for the jobs that have all of what is named, and the others go on. Workers set such jobs
-   * aside as they meet them: they are delayed until that part is resumed, uncharged, and hold their place in the order of their key, so that
-   * the jobs behind them in it wait, too. A queue has at most 100 paused parts.
-   * @throws InvalidInput  nothing is named, or not as a text @throws NotFound  no such kind @throws Conflict  100 parts are paused
+   * With a kind, a key or a tag, it pauses only the jobs that match all of the named fields. A worker that finds such a job sets
+   * it aside: the job is delayed until that part is resumed, uncharged. It keeps its place in the order of its key, so the later
+   * jobs of the key wait, too. A queue has at most 100 paused parts.
+   * @throws InvalidInput  no field is named, or a field is no text @throws NotFound  no such kind @throws Conflict  100 parts are
+   *   paused
    */
   async pause(part?: PartOptions<keyof K & string>): Promise<void> {
     await this.register();
@@ -68,8 +69,8 @@ export abstract class OperatedQueue<K extends Kinds> extends JobOperations<JobTa
   }
 
   /**
-   * Ends a pause; workers claim jobs at once. Does nothing when the queue is not paused. A part is resumed by the same words with which it
-   * was paused; the pause of the whole queue is another one, and `resume()` ends only that.
+   * Ends a pause; workers claim jobs at once. Does nothing if the queue is not paused. To resume a part, pass the fields that
+   * paused it. The pause of the whole queue is a separate one: `resume()` without fields ends only that pause.
    * @throws InvalidInput
    */
   async resume(part?: PartOptions<keyof K & string>): Promise<void> {
@@ -79,8 +80,8 @@ export abstract class OperatedQueue<K extends Kinds> extends JobOperations<JobTa
   }
 
   /**
-   * Erases all jobs that a query of `search` finds, except those in progress. In pieces of a hundred, each in a transaction of
-   * its own: if this process dies, what is done is done, and a second call goes on.
+   * Erases all jobs that a query of `search` finds, except those in progress. It works in pieces of a hundred jobs, each in a
+   * transaction of its own. If this process dies, the finished pieces stay, and a second call goes on.
    * @throws InvalidInput  the query is malformed @throws NotFound  no such kind
    */
   async purge(query: string, options: BulkOptions = {}): Promise<BulkResult> {
@@ -98,8 +99,8 @@ export abstract class OperatedQueue<K extends Kinds> extends JobOperations<JobTa
   }
 
   /**
-   * Cancels all jobs that a query of `search` finds; the signal of those in progress is aborted, as by `cancel`. In pieces, as `purge`. Left
-   * are jobs that have ended otherwise.
+   * Cancels all jobs that a query of `search` finds, in pieces, as `purge`. The signal of a job in progress is aborted, as by
+   * `cancel`. Jobs that have ended otherwise stay as they are.
    * @throws InvalidInput  the query is malformed @throws NotFound  no such kind
    */
   async cancelAll(query: string, options: CancelAllOptions = {}): Promise<BulkResult> {
@@ -108,9 +109,10 @@ export abstract class OperatedQueue<K extends Kinds> extends JobOperations<JobTa
   }
 
   /**
-   * Moves all jobs that a query of `search` finds to another queue: those that wait, ended in error or were cancelled. Each keeps its id,
-   * key, payload, time, priority, options and history, is new there, and has all its attempts before it. In pieces, as `purge`. Left are jobs
-   * in progress and complete ones, jobs that come after others that have not ended, and jobs that the kind there does not take.
+   * Moves all jobs that a query of `search` finds to another queue, if they wait, ended in error or were cancelled. In pieces, as
+   * `purge`. Each job keeps its id, key, payload, time, priority, options and history. In the other queue it is new, and has all
+   * its attempts again. These jobs stay: jobs in progress, complete jobs, jobs that come after others that have not ended, and
+   * jobs that the other queue's kind does not accept.
    * @param to  a queue of the same database, or its name
    * @throws InvalidInput  the query is malformed, or `to` is this queue @throws NotFound  no such queue or kind
    */
@@ -120,9 +122,9 @@ export abstract class OperatedQueue<K extends Kinds> extends JobOperations<JobTa
   }
 
   /**
-   * Finds jobs, newest first: by words and `"phrases"` of their payloads and errors, `key:`, `tag:`, `kind:`, `status:`,
-   * `since:` and `until:`. A word is a whole run of letters and digits; case does not matter. The work of one page is bounded, however
-   * many jobs there are: see {@link SearchPage}. Jobs can be found as soon as they are committed.
+   * Finds jobs, newest first: by words and `"phrases"` of their payloads and errors, `key:`, `tag:`, `kind:`, `status:`, `since:`
+   * and `until:`. A word is a whole run of letters and digits; case does not matter. The work for one page is bounded, however
+   * many jobs there are: see {@link SearchPage}. A search finds a job as soon as it is committed.
    * @throws InvalidInput  the query, an option or the cursor is malformed @throws NotFound  no such kind
    */
   async search(query: string, options: SearchOptions = {}): Promise<SearchPage> {

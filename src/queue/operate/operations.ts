@@ -12,17 +12,17 @@ import { parseQuery, readCursor, type SearchOptions, type SearchPage, writeCurso
 import { COUNT_LIMIT, type QueueStats } from './stats.ts';
 
 export interface TxOptions {
-  /** Your own transaction, of any driver: what is done is done when it commits. */
+  /** Your own transaction, of any driver: the change counts if and only if the transaction commits. */
   readonly tx?: OpenTransaction | undefined;
 }
 
-/** What `update` changes of a job that waits; what is left out stays. */
+/** The changes of `update` to a job that waits. Fields that you leave out stay as they are. */
 export interface JobChange extends TxOptions, Pick<JobOptions, keyof OwnShape> {
   /** Checked by the schema of the job's kind. */
   readonly payload?: unknown;
-  /** The job does not run before this moment, by the database's clock; one that has passed makes it due now. */
+  /** The job does not run before this time, by the database's clock; a time in the past makes it due now. */
   readonly runAt?: Date | undefined;
-  /** The same, from now on by the database's clock. */
+  /** The same, as a time from now by the database's clock. */
   readonly delay?: Duration | undefined;
   /** Among jobs of different keys, lower numbers run first. -32,768 to 32,767. */
   readonly priority?: number | undefined;
@@ -32,19 +32,19 @@ export interface JobChange extends TxOptions, Pick<JobOptions, keyof OwnShape> {
 export type CheckPayload = (kind: string, payload: unknown) => Promise<string>;
 
 export interface BulkOptions {
-  /** Ends it after the piece that is under way. What is done stays done. */
+  /** Ends the call after the piece that is under way. The finished pieces stay. */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface MoveOptions extends BulkOptions {
-  /** The kind of all moved jobs in the other queue. By default that of the same name. */
+  /** The kind of all moved jobs in the other queue. Default: the kind with the same name. */
   readonly toKind?: string | undefined;
 }
 
-/** What became of the jobs that a query found. */
+/** The outcome for the jobs that a query found. */
 export interface BulkResult {
   readonly done: number;
-  /** Their status did not allow it, or an open transaction held them. */
+  /** Jobs that were not changed: their status did not allow it, or an open transaction held them. */
   readonly left: number;
 }
 
@@ -81,7 +81,7 @@ const searchShape = {
   budget: duration({ min: 1, max: '1m', default: 120 }),
 };
 
-/** A bulk is made of short statements: others wait for the keys in one of them only as long as it takes. */
+/** A bulk call consists of short statements: other transactions wait for the keys of one statement only as long as it takes. */
 const PIECE = 100;
 const PIECE_MS = 120;
 /** How long to repeat while another transaction holds a row. */
@@ -199,7 +199,7 @@ export async function drain(
   }
 }
 
-/** Asks until the answer is not `busy`, or the time is over. */
+/** Repeats the call until its answer is not `busy`, or the time is over. */
 async function untilFree<T>(ask: () => Promise<T | 'busy'>): Promise<T | 'busy'> {
   const start = moment();
   for (;;) {

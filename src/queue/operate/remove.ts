@@ -9,9 +9,11 @@ import { PostgresQueueFlows } from '../postgres/watch/flows.ts';
 import { releaseWorker } from './operations.ts';
 
 export interface RemoveOptions {
-  /** Cancels what waits, and takes what runs away from its workers. Default false: a queue that is in use is refused. */
+  /**
+   * Cancels the waiting jobs, and takes the running jobs from their workers. Default false: a queue that is in use is refused.
+   */
   readonly force?: boolean | undefined;
-  /** Ends it after the step that is under way. What is gone stays gone. */
+  /** Ends the removal after the step that is under way. The finished steps stay. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -21,18 +23,18 @@ export interface RemovedQueue {
   readonly jobs: number;
   /** How many of the jobs were waiting; only with `force`. */
   readonly cancelled: number;
-  /** Lines of history. */
+  /** Rows of the history. */
   readonly moves: number;
   readonly schedules: number;
   readonly subscriptions: number;
   readonly batches: number;
-  /** Workers that lived, and were released; only with `force`. */
+  /** Live workers that were released; only with `force`. */
   readonly workers: number;
 }
 
-/** Jobs of one step: a few tens of milliseconds, so that no caller waits long for it. */
+/** Jobs of one step, which takes a few tens of milliseconds, so that no caller waits long for it. */
 const STEP = 2000;
-/** How long to repeat while open transactions hold all jobs that are left. */
+/** How long to repeat a step while open transactions hold all remaining jobs. */
 const PATIENCE_MS = 5000;
 const POLL_MS = 50;
 
@@ -72,7 +74,7 @@ export async function removeQueue(
   }
 }
 
-/** Takes what runs away from workers, and seals batches, so that no process waits for their callbacks for ever. */
+/** Takes running jobs from their workers, and seals batches, so that no process waits for their callbacks for ever. */
 async function stopUse(engine: PostgresEngine, workers: readonly string[], batches: readonly string[]): Promise<void> {
   const reader = new PostgresQueueReader(engine);
   const flows = new PostgresQueueFlows(engine);

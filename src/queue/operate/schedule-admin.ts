@@ -40,7 +40,7 @@ export class ScheduleAdmin extends JobOperations<AnyJobTarget> {
     return (await this.#schedules.get(queue, name)) ?? this.#refuseSchedule(queue, name);
   }
 
-  /** What a schedule has enqueued, newest first; the newest hundred jobs are kept. @throws NotFound */
+  /** The jobs that a schedule has enqueued, newest first; the newest hundred jobs are kept. @throws NotFound */
   async scheduleRuns(queue: string, name: string, options: ScheduleRunsOptions = {}): Promise<ScheduleRun[]> {
     const { limit } = checkOptions('scheduleRuns', options, runsShape);
     const runs = await this.#schedules.runs(queue, name, limit);
@@ -49,8 +49,8 @@ export class ScheduleAdmin extends JobOperations<AnyJobTarget> {
   }
 
   /**
-   * Stops a schedule until `resumeSchedule`, even if a program declares it again in between. The jobs that it has enqueued
-   * stay. Ticks during the pause are skipped, whatever `missed` says. @throws NotFound
+   * Stops a schedule until `resumeSchedule`, even if a program declares it again in between. The jobs that it has enqueued stay.
+   * Ticks during the pause are skipped, whatever `missed` says. @throws NotFound
    */
   async pauseSchedule(queue: string, name: string): Promise<void> {
     if (!(await this.#schedules.pause(queue, name))) await this.#refuseSchedule(queue, name);
@@ -62,7 +62,7 @@ export class ScheduleAdmin extends JobOperations<AnyJobTarget> {
       const schedule = await this.schedule(queue, name);
       if (schedule.pausedAt === null) return;
       const next = nextTick(schedule.cron, schedule.timezone, await this.#schedules.now()) ?? null;
-      // Fails when another pattern was declared since the schedule was read.
+      // Fails if another pattern was declared since the schedule was read.
       if (await this.#schedules.resume(schedule, next)) return;
     }
   }
@@ -73,23 +73,24 @@ export class ScheduleAdmin extends JobOperations<AnyJobTarget> {
   }
 
   /**
-   * Sets a schedule of a registered queue, new or in place of the one of this name; one that has the same pattern and zone keeps its
-   * next tick, and one that is paused stays so. The payload is checked when its jobs run, since only the program has its schema. A
-   * program that declares a schedule of this name by `schedule()` writes over it at its next start.
-   * @throws Conflict  it is of the set that a program declares by `schedules()` @throws NotFound  no such queue or kind
+   * Sets a schedule of a registered queue: a new one, or in place of the one of this name. If the pattern and the zone are the
+   * same, it keeps its next tick; if it is paused, it stays paused. The payload is checked when its jobs run, because only the
+   * program has its schema. If a program declares a schedule of this name by `schedule()`, it overwrites this one at its next
+   * start.
+   * @throws Conflict  the schedule is of the set that a program declares by `schedules()` @throws NotFound  no such queue or kind
    * @throws InvalidInput
    */
   setSchedule(queue: string, name: string, options: ScheduleOptions): Promise<void> {
     return setScheduleByHand(this.#schedules, queue, name, options);
   }
 
-  /** Removes a schedule; a program that declares it at its start creates it again. @throws NotFound */
+  /** Removes a schedule. If a program declares it at its start, the program creates it again. @throws NotFound */
   async unschedule(queue: string, name: string): Promise<void> {
     if (!(await this.#schedules.remove(queue, name))) await this.#refuseSchedule(queue, name);
   }
 
   async #refuseSchedule(queue: string, name: string): Promise<never> {
-    // Refuses a queue that there is not.
+    // Refuses an unknown queue.
     await this.#reader.stats(queue, COUNT_LIMIT);
     const names = (await this.#schedules.list(queue)).map((one) => one.name);
     const near = suggest(name, names);

@@ -2,12 +2,11 @@ import { Cron } from 'croner';
 import { InvalidInput } from '../../base/errors.ts';
 import type { Duration } from '../../base/time/duration.ts';
 
-/** When to enqueue a job again and again, and which one. */
+/** Which job to enqueue again and again, and when. */
 export interface ScheduleOptions {
   /**
-   * Five fields (minute, hour, day, month, weekday), six with seconds before them, or `@daily` and the like. At most 100
-   * characters. When clocks are put forward, a fixed time that does not exist runs right after the gap; when they are put
-   * back, it runs once.
+   * Five fields (minute, hour, day, month, weekday), six with seconds first, or `@daily` and the like. At most 100 characters. If
+   * the clocks are put forward, a fixed time that does not exist runs right after the gap. If they are put back, it runs once.
    */
   readonly cron: string;
   /** An IANA time zone, such as `Europe/Berlin`. Default `UTC`. */
@@ -15,21 +14,22 @@ export interface ScheduleOptions {
   readonly kind: string;
   readonly payload?: unknown;
   readonly key?: string | undefined;
-  /** Of its jobs and all others of this group at most so many run at a time as `concurrency: { perGroup }` of the queue says. */
+  /** The group of its jobs: at most n jobs of one group run at a time, where n is `concurrency: { perGroup }` of the queue. */
   readonly group?: string | undefined;
   readonly priority?: number | undefined;
   /**
-   * What happens to ticks that no worker saw within a minute: `'skip'` forgets them, `'last'` (default) enqueues a single job,
-   * for the last of them, `'all'` enqueues one job for each, 100 at a time; `{ all: '1d' }` does so for those of the last day.
+   * What happens to ticks that no worker saw within a minute. `'skip'` enqueues nothing for them. `'last'` (default) enqueues a
+   * single job, for the last of them. `'all'` enqueues one job for each, 100 at a time; `{ all: '1d' }` does so only for the
+   * ticks of the last day.
    */
   readonly missed?: 'skip' | 'last' | 'all' | { readonly all: Duration } | undefined;
   /**
-   * What a tick does while a job of this schedule is outstanding, that is new or in progress: `'queue'` (default) enqueues
-   * another one anyway, `'skip'` enqueues none. A job that is run by hand is enqueued in any case.
+   * What a tick does while a job of this schedule is outstanding (new or in progress): `'queue'` (default) enqueues another one
+   * anyway, `'skip'` enqueues none. A run by hand enqueues a job in any case.
    */
   readonly overlap?: 'queue' | 'skip' | undefined;
   /**
-   * Each job waits for a random part of this time after its tick, so that schedules with the same pattern do not begin
+   * Each job waits for a random part of this time after its tick, so that jobs of schedules with the same pattern do not begin
    * together. Default: none.
    */
   readonly jitter?: Duration | undefined;
@@ -47,17 +47,17 @@ export interface ScheduleRecord {
   readonly priority: number;
   readonly payload: unknown;
   readonly missed: 'skip' | 'last' | 'all';
-  /** With `missed: { all }`: how far back ticks are made up; null without a limit. */
+  /** With `missed: { all }`: the age of the oldest tick that is made up; null without a limit. */
   readonly missedForMs: number | null;
   readonly overlap: 'queue' | 'skip';
   readonly jitterMs: number | null;
-  /** Null while it is paused, and when the pattern has no tick any more. */
+  /** Null while it is paused, and if the pattern has no further tick. */
   readonly nextAt: Date | null;
   /** The last tick for which a job was enqueued. */
   readonly lastAt: Date | null;
   /** Since when it is paused; null when it is not. */
   readonly pausedAt: Date | null;
-  /** It is of the whole set that a program declares by `schedules()`; only there it can be changed. */
+  /** True: the schedule is of the set that a program declares by `schedules()`; only that program can change it. */
   readonly ofSet: boolean;
 }
 
@@ -66,8 +66,8 @@ export interface ScheduledFor {
   /** The schedule's name. */
   readonly name: string;
   /**
-   * The tick: the time by the pattern, however late the job is enqueued. For a schedule that was run by hand, the time of
-   * that. With `missed: 'last'`, the last of the missed ticks.
+   * The tick: the time by the pattern, however late the job is enqueued. If the schedule was run by hand, the time of that run.
+   * With `missed: 'last'`, the last of the missed ticks.
    */
   readonly at: Date;
 }
@@ -76,7 +76,7 @@ export interface ScheduledFor {
 export interface Due {
   readonly now: number;
   readonly due: readonly DueSchedule[];
-  /** How long until the next tick; null when there is none. */
+  /** How long until the next tick; null if there is none. */
   readonly wait: number | null;
 }
 
@@ -86,38 +86,38 @@ export interface DueSchedule {
   readonly cron: string;
   readonly timezone: string;
   readonly missed: 'skip' | 'last' | 'all';
-  /** How far back ticks are made up with `all`. */
+  /** With `all`: the age of the oldest tick that is made up. */
   readonly missedFor?: number | null;
   /** The first tick that has not been handled. */
   readonly next: number;
 }
 
-/** What to do for a due schedule. */
+/** The next step for a due schedule. */
 export interface Tick {
   readonly queue: number;
   readonly name: string;
   readonly cron: string;
   readonly seen: number;
-  /** The ticks to enqueue a job for, in order. */
+  /** The ticks for which to enqueue a job, in order. */
   readonly ticks: readonly number[];
   /** The next tick to come; null: never. */
   readonly next: number | null;
 }
 
-/** A tick that is found later than this counts as missed. */
+/** A tick that a worker finds later than this counts as missed. */
 const MISSED_MS = 60_000;
 /** The most jobs of one schedule per transaction. */
 const AT_ONCE = 100;
 
 /**
- * The first tick after `afterMs`, in ms; undefined when there is none.
+ * The first tick after `afterMs`, in ms; undefined if there is none.
  * @throws InvalidInput  the pattern or the zone is malformed
  */
 export function nextTick(cron: string, timezone: string, afterMs: number): number | undefined {
   return ticksOf(cron, timezone).nextRun(new Date(afterMs))?.getTime();
 }
 
-/** A schedule's next ticks, starting with a known one. Empty when there is none. */
+/** A schedule's next ticks, starting with a known one. Empty if there is none. */
 export function nextTicks(cron: string, timezone: string, from: Date | null, count: number): Date[] {
   if (from === null) return [];
   return [from, ...ticksOf(cron, timezone).nextRuns(count - 1, from)].slice(0, count);
@@ -144,7 +144,7 @@ export function planTick(schedule: DueSchedule, now: number): Tick {
 }
 
 function lastBefore(pattern: Cron, ms: number): number | undefined {
-  // From a millisecond before: a tick within the same second counts.
+  // Starts a millisecond before, so that a tick within the same second counts.
   return pattern.previousRuns(1, new Date(ms - 1))[0]?.getTime();
 }
 

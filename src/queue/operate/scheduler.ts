@@ -3,19 +3,19 @@ import { type Loop, startLoop } from '../../base/loop.ts';
 import { probe } from '../../base/probe.ts';
 import { type Due, type DueSchedule, planTick, type Tick } from './schedule.ts';
 
-/** A new schedule of another process is found within this time. */
+/** The longest time until this process finds a new schedule of another process. */
 const LOOK_MS = 2000;
 
-/** Where the due schedules of some queues are read, and their ticks written. */
+/** The store of the schedules: it reads the due ones of some queues, and writes their ticks. */
 export interface TickRows {
   due(queues: readonly number[]): Promise<Due>;
-  /** @returns how many jobs; null when another process was quicker */
+  /** @returns how many jobs were enqueued; null if another process was quicker */
   tick(tick: Tick): Promise<number | null>;
 }
 
 export interface SchedulerOptions {
   readonly rows: TickRows;
-  /** How often it looks, at least. Default: 2 s. */
+  /** The longest interval between two checks. Default: 2 s. */
   readonly lookMs?: number | undefined;
   /** The queues whose schedules it runs. */
   readonly queues: () => readonly number[];
@@ -37,7 +37,7 @@ export class Scheduler {
     });
   }
 
-  /** A schedule was declared here. */
+  /** Called when this process has declared a schedule. */
   look(): void {
     this.#loop.wake();
   }
@@ -54,7 +54,7 @@ export class Scheduler {
     return ticked ? 0 : Math.min(wait === null || wait === 0 ? lookMs : wait, lookMs);
   }
 
-  /** A schedule whose job cannot be enqueued does not delay the others. */
+  /** If the job of one schedule cannot be enqueued, the others are not delayed. */
   async #tick(schedule: DueSchedule, now: number): Promise<boolean> {
     try {
       const tick = planTick(schedule, now);

@@ -8,11 +8,11 @@ import { JOB_STATUSES, type JobRecord } from '../job.ts';
 export interface SearchOptions {
   /** Jobs per page. Default 50, at most 1,000. */
   readonly limit?: number | undefined;
-  /** The `after` of the page before. */
+  /** The `after` of the previous page. */
   readonly after?: string | null | undefined;
   /**
-   * About how long one page may take in the database; it ends then, and `after` says where the next one continues. Default
-   * 120 ms.
+   * About how long one page may take in the database. After this time the page ends, and `after` says where the next one
+   * continues. Default 120 ms.
    */
   readonly budget?: Duration | undefined;
 }
@@ -21,12 +21,12 @@ export interface SearchOptions {
 export interface SearchPage {
   readonly jobs: readonly JobRecord[];
   /**
-   * The cursor of the next page; null on the last one. The work of one page is bounded, so a page may have fewer jobs than
-   * `limit`, or none, and still have a next one.
+   * The cursor of the next page; null on the last one. The work for one page is bounded. So a page may have fewer jobs than
+   * `limit`, or none, and still have a next page.
    */
   readonly after: string | null;
   /**
-   * When this page is short because the index is behind: how many jobs it does not have yet. They are read one by one, the
+   * If this page is short because the index is behind: how many jobs are not in the index yet. They are read one by one, the
    * newest first, and the next pages have the missing ones. 0 for a full page and for the last one.
    */
   readonly indexBehind: number;
@@ -49,7 +49,7 @@ export interface SearchQuery {
 const FILTERS = ['key', 'tag', 'kind', 'status', 'since', 'until'] as const;
 type Filter = (typeof FILTERS)[number];
 
-/** Enough for a key of 1,000 bytes that are all escaped. */
+/** Enough for a key of 1,000 bytes in which each byte is escaped. */
 const LONGEST = 3000;
 const MOST_TERMS = 20;
 
@@ -69,9 +69,9 @@ function unescape(quoted: string | undefined): string | undefined {
 }
 
 /**
- * Parses a query: words and `"quoted phrases"`, all of which a job's payload, or one of its errors, must contain, in any
- * case; `key:`, `tag:`, `kind:`, `status:`; `since:` and `until:` with a date, a time in ISO 8601, or a duration back from now
- * (`since:2h`).
+ * Parses a query. Words and `"quoted phrases"` are text that a job's payload, or one of its errors, must contain, in any case.
+ * Filters are `key:`, `tag:`, `kind:`, `status:`; and `since:` and `until:` with a date, a time in ISO 8601, or a duration back
+ * from now (`since:2h`).
  * @throws InvalidInput  the message names the malformed part
  */
 export function parseQuery(query: string): SearchQuery {
@@ -95,7 +95,7 @@ export function parseQuery(query: string): SearchQuery {
   return { terms, ...readFilters(filters) };
 }
 
-/** @returns undefined when the text is no filter: `http://…` is a word */
+/** @returns undefined if the text is no filter: `http://…` is a word */
 function filterOf(name: string): Filter | undefined {
   const lower = name.toLowerCase();
   const filter = FILTERS.find((one) => one === lower);
@@ -155,7 +155,7 @@ function refused(why: string): InvalidInput {
   return new InvalidInput(`the search query cannot be understood: ${why}`, { field: 'query' });
 }
 
-/** The cursor in the form for users. */
+/** The cursor in the form that users get. */
 export function writeCursor(before: string | null): string | null {
   return before === null ? null : Buffer.from(`1:${before}`).toString('base64url');
 }

@@ -51,7 +51,7 @@ const shape = {
 const nameShape = { name: label };
 const setShape = { version: optional(integer({ min: 0, max: Number.MAX_SAFE_INTEGER })) };
 
-/** A checked schedule, as it is written; times in ms. */
+/** A checked schedule, in the form in which it is written; times in ms. */
 export interface NewSchedule {
   readonly queue: string;
   readonly name: string;
@@ -67,7 +67,7 @@ export interface NewSchedule {
   readonly overlap: 'queue' | 'skip';
   readonly jitter?: number | undefined;
   readonly next: number;
-  /** No caller has the declaration at hand: the database checks the kind, and refuses what is of a program's set. */
+  /** The caller does not have the declaration: the database checks the kind, and refuses a schedule of a program's set. */
   readonly byHand?: true;
 }
 
@@ -78,7 +78,7 @@ export interface NewSchedules {
   readonly schedules: readonly NewSchedule[];
 }
 
-/** Where schedules are written. */
+/** The store that schedules are written to. */
 export interface ScheduleRows {
   now(): Promise<number>;
   set(schedule: NewSchedule): Promise<void>;
@@ -87,8 +87,8 @@ export interface ScheduleRows {
 
 export interface SchedulesOptions {
   /**
-   * Rises with each version of your program, such as the time of its build: where a set of a higher version was declared, this
-   * one changes nothing. Default: the set that is declared last counts.
+   * A number that rises with each version of your program, such as the time of its build. If a set with a higher version was
+   * declared, this set changes nothing. Default: the set that is declared last counts.
    */
   readonly version?: number | undefined;
 }
@@ -108,7 +108,7 @@ export async function setSchedule(
   await store.set(await readSchedule(definition, name, options, await store.now()));
 }
 
-/** Writes a schedule of a queue whose declaration is not at hand. @throws InvalidInput, NotFound, Conflict */
+/** Writes a schedule of a queue whose declaration this program does not have. @throws InvalidInput, NotFound, Conflict */
 export async function setScheduleByHand(
   store: ScheduleRows,
   queue: string,

@@ -1,6 +1,6 @@
 import type { PausedPart } from '../paused-part.ts';
 
-/** Counting stops here, which bounds its cost: 10,000 means "10,000 or more". */
+/** Counting stops at this number, which bounds its cost: 10,000 means "10,000 or more". */
 export const COUNT_LIMIT = 10_000;
 
 /** A queue's figures at one moment, all from one snapshot. Counts stop at {@link COUNT_LIMIT}. */
@@ -12,7 +12,7 @@ export interface QueueStats {
   readonly cancelled: number;
   /** Jobs that may run now. */
   readonly ready: number;
-  /** Jobs that are enqueued for later, or backing off after a failure. */
+  /** Jobs that are enqueued for later, and jobs in backoff after a failure. */
   readonly delayed: number;
   /** Jobs behind another job of their key, and jobs that wait for a place of their group. */
   readonly parked: number;
@@ -20,13 +20,13 @@ export interface QueueStats {
   readonly inProgress: number;
   /** Jobs completed within the last minute; for a very busy minute, extrapolated from its last 1,000 batches. */
   readonly completePerMinute: number;
-  /** How long the oldest ready job has been waiting; null when none is ready. */
+  /** How long the oldest ready job has been waiting; null if none is ready. */
   readonly oldestReadyMs: number | null;
   readonly paused: boolean;
   readonly pausedAt: Date | null;
-  /** Parts of the queue that are paused; their jobs count as delayed once a worker has met them. */
+  /** Paused parts of the queue; a job of such a part counts as delayed once a worker has found it. */
   readonly pausedParts: readonly PausedPart[];
-  /** Keys that stand still behind a job that ended in error (`keyOnError: 'block'`). */
+  /** Keys that are stopped behind a job that ended in error (`keyOnError: 'block'`). */
   readonly blockedKeys: number;
   /** The number of live workers. */
   readonly workers: number;
@@ -50,7 +50,7 @@ export interface QueueRecord {
   readonly pausedAt: Date | null;
   /** Parts of it that are paused. */
   readonly pausedParts: readonly PausedPart[];
-  /** Keys that stand still behind a job that ended in error (`keyOnError: 'block'`); counting stops at {@link COUNT_LIMIT}. */
+  /** Keys that are stopped behind a job that ended in error (`keyOnError: 'block'`); counting stops at {@link COUNT_LIMIT}. */
   readonly blockedKeys: number;
   readonly createdAt: Date;
   readonly kinds: readonly string[];

@@ -13,17 +13,17 @@ import { label } from '../label.ts';
 import { PostgresQueueTopics, type PublishedJob, type TopicSubscription } from '../postgres/topics.ts';
 
 export interface PublishOptions extends JobOptions {
-  /** Your own transaction, of any driver: the jobs exist if and only if it commits. */
+  /** Your own transaction, of any driver: the jobs exist if and only if the transaction commits. */
   readonly tx?: OpenTransaction | undefined;
 }
 
 const shape = { ...jobShape, tx: openTransaction };
 
-/** Publishers in open transactions are waited for no longer than this. */
+/** The longest wait for publishers in open transactions. */
 const PATIENCE_MS = 5000;
 
 /**
- * A topic: what is published becomes a job in each subscribed queue. Sends nothing until it is used.
+ * A topic: each published payload becomes a job in each subscribed queue. Sends nothing until its first use.
  * @param name  1 to 100 characters; the same name is the same topic in every process @throws InvalidInput
  */
 export function createTopic(engine: PostgresEngine, name: string): Topic {
@@ -31,7 +31,7 @@ export function createTopic(engine: PostgresEngine, name: string): Topic {
   return new Topic(engine, checkOptions('createTopic', { name }, { name: label }).name);
 }
 
-/** What one program publishes for queues that it need not know. Subscriptions are rows in the database. */
+/** Publishes payloads to queues that the publishing program need not know. Subscriptions are rows in the database. */
 export class Topic {
   readonly name: string;
   readonly #store: PostgresQueueTopics;
@@ -43,11 +43,11 @@ export class Topic {
   }
 
   /**
-   * Adds a job to each queue that is subscribed when your transaction commits: all of them or none. One round trip. The payload
-   * is checked by the schema of each kind when its job runs.
-   * @returns the jobs, by queue; empty when no queue is subscribed
+   * Adds a job to each queue that is subscribed when your transaction commits: all of them or none. One round trip. The schema of
+   * each kind checks the payload when its job runs.
+   * @returns the jobs, by queue; empty if no queue is subscribed
    * @throws InvalidInput  an option is bad, or a subscribed kind needs a key; nothing was written
-   * @throws SerializationFailed  in a transaction above read committed, a subscription has changed since it began
+   * @throws SerializationFailed  in a transaction above read committed, a subscription has changed since the transaction began
    */
   async publish(payload: unknown, options: PublishOptions = {}): Promise<PublishedJob[]> {
     const given = checkOptions('publish', options, shape);
@@ -58,7 +58,7 @@ export class Topic {
 
   /**
    * From now on each publish adds a job of this kind to this queue, which must be registered. Safe to call at every start.
-   * @returns whether it was not subscribed before @throws NotFound  no such queue or kind
+   * @returns true if it was not subscribed before @throws NotFound  no such queue or kind
    * @throws LockNotAvailable  a publish was open for more than 5 s; nothing was changed
    */
   subscribe(queue: string, kind: string): Promise<boolean> {

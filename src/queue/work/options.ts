@@ -21,41 +21,41 @@ export interface WorkOptions {
   /** How many units this worker runs at the same time. Default 10. */
   readonly concurrency?: number | undefined;
   /**
-   * `'lease'` (default): claim and settle are two short statements for batches; jobs run at least once. `'transaction'`: the
-   * claim's transaction stays open while the handler runs, `unit.tx` is that transaction, and its writes and the outcome are
-   * committed together; needs one connection per unit of concurrency.
+   * `'lease'` (default): claims and settlements are short statements for many jobs at once; a job runs at least once.
+   * `'transaction'`: the transaction of the claim stays open while the handler runs. `unit.tx` is that transaction, and its
+   * writes and the outcome are committed together. It needs one connection per unit of concurrency.
    */
   readonly hold?: 'lease' | 'transaction' | undefined;
   /**
-   * How long a worker keeps its units without a heartbeat. It sends one every third of this time. Default `'20s'`, at least
-   * `'1s'`.
+   * How long a worker keeps its units without a heartbeat. It sends a heartbeat every third of this time. Default `'20s'`, at
+   * least `'1s'`.
    */
   readonly lease?: Duration | undefined;
-  /** How often to poll for work without a notification. Default `'2s'`. */
+  /** How often to poll for work if no notification comes. Default `'2s'`. */
   readonly poll?: Duration | undefined;
   /**
-   * How many jobs to claim ahead of free slots. Default `'auto'`: as many as the rate of the last 50 ms allows, at most
-   * 2,000. Where the queue has a `rate`, or a kind has a single attempt: none.
+   * How many jobs to claim ahead of free slots. Default `'auto'`: as many as the rate of the last 50 ms allows, at most 2,000.
+   * None if the queue has a `rate`, or if a kind has a single attempt.
    */
   readonly prefetch?: number | 'auto' | undefined;
   /**
-   * `'exit'`: when the event loop of this process has been blocked for a lease, the running jobs are written to stderr and
-   * the process ends itself with SIGKILL, so that a supervisor can start another one. A thread watches the event loop.
-   * Default: not watched.
+   * `'exit'`: if the event loop of this process was blocked for a lease, the running jobs are written to stderr and the process
+   * ends itself with SIGKILL, so that a supervisor can start another one. A thread watches the event loop. Default: not watched.
    */
   readonly onBlocked?: 'exit' | undefined;
   /**
-   * From when on the worker says that the queue has too much to do: the event `backlog` and a line in the log, once, and `caughtUp`
-   * when that is over. Each worker that has the option looks for itself. Default: no worker checks that. Not on DynamoDB.
+   * The limits beyond which the worker warns that the queue has too much to do: with the event `backlog` and a line in the log,
+   * once, and with `caughtUp` when the backlog is over. Each worker with this option checks on its own. Default: no checks. Not
+   * on DynamoDB.
    */
   readonly warn?: BacklogOptions | undefined;
   /**
-   * The worker takes jobs of these kinds only, and needs handlers for these only. Needs `concurrency: { perKey: Infinity }`. Default: all
-   * kinds of the queue.
+   * The worker takes only jobs of these kinds, and needs only their handlers. Needs `concurrency: { perKey: Infinity }`. Default:
+   * all kinds of the queue.
    */
   readonly kinds?: readonly string[] | undefined;
   /**
-   * The worker takes jobs of these priorities only, both ends included, such as `{ max: -1 }` for what is urgent. Needs
+   * The worker takes only jobs of these priorities, both ends included, such as `{ max: -1 }` for urgent jobs. Needs
    * `concurrency: { perKey: Infinity }`. Default: all.
    */
   readonly priority?: PriorityRange | undefined;
@@ -65,14 +65,14 @@ export interface WorkOptions {
 
 export interface StopOptions {
   /**
-   * How long running handlers may continue; then their `signal` is aborted and their jobs are given back, without spending
-   * the attempt. Default `'15s'`.
+   * How long running handlers may continue. After this time their `signal` is aborted, and their jobs are given back without
+   * spending the attempt. Default `'15s'`.
    */
   readonly timeout?: Duration | undefined;
 }
 
 export interface OnceOptions {
-  /** After this time nothing more is claimed; what runs then may end, as with `stop`. Default: no limit. */
+  /** After this time the worker claims nothing more; running handlers may then end, as with `stop`. Default: no limit. */
   readonly timeout?: Duration | undefined;
 }
 
@@ -110,14 +110,14 @@ export interface ReadWorkOptions {
   readonly warn: BacklogLimits | undefined;
 }
 
-/** @throws InvalidInput on bad options, and when the engine has too few connections for them */
+/** @throws InvalidInput on bad options, and if the engine has too few connections for them */
 export function readWorkOptions(options: WorkOptions, definition: Definition, connections: number): ReadWorkOptions {
   const given = checkOptions('work', options, shape);
   if (given.warn !== undefined) requireLimit(given.warn);
   refuseBatches(given.hold, definition);
   const takes = readTaken(given, definition);
   const once = [...definition.kinds.values()].some((kind) => kind.attempts === 1);
-  // The heartbeat has a connection of its own; everything else can share another one.
+  // The heartbeat has a connection of its own; all other statements can share a second one.
   const needed = given.hold === 'transaction' ? given.concurrency + 2 : 2;
   if (needed > connections) {
     throw new InvalidInput(
@@ -131,8 +131,8 @@ export function readWorkOptions(options: WorkOptions, definition: Definition, co
     hold: given.hold,
     leaseMs: given.lease,
     pollMs: given.poll,
-    // A job with a single attempt must not lose it because its worker died while the job was only prefetched. A rate counts a run when its
-    // job is claimed: it is to begin then.
+    // A job with a single attempt must not lose it because its worker died while the job was only prefetched. A rate counts a run
+    // at the claim of its job, so the job has to begin then.
     prefetch: once || definition.rate !== undefined ? 0 : given.prefetch,
     takes,
   };

@@ -11,28 +11,30 @@ export interface WorkerEvents {
   claimed: { readonly jobs: number };
   /** A handler is about to be called. */
   started: { readonly unit: Unit };
-  /** A handler has completed a job: once for each job of its unit, before the outcome is written; see `stale`. */
+  /** A handler has completed a job. Emitted once for each job of its unit, before the outcome is written; see `stale`. */
   completed: { readonly unit: Unit; readonly job: Job };
   /**
-   * An attempt failed; `to` is the next state of the job. Also emitted for a job of a lost worker that had no attempt left,
-   * on one worker of the process that found it: `unit` is then over, and has only this job, its payload as enqueued, and
-   * `token` 0.
+   * An attempt failed; `to` is the next state of the job. If a job of a lost worker had no attempt left, one worker of the
+   * process that found it emits this event, too: `unit` is then over, and has only this job, its payload as enqueued, and `token`
+   * 0.
    */
   failed: FailedJob;
   /**
-   * A job has ended, as `complete`, `error` or `cancelled`: the end of what `completed` and `failed` tell, also for jobs of
-   * lost workers. Of a job that no worker ends (cancelled or completed by hand, expired, ended with the jobs that it comes after,
-   * settled by the caller that had claimed it by `claim()`, or taken from a dead worker by such a call or `releaseWorker()`), one worker of one
-   * process tells it within seconds, if it has a listener by then, and another one once more if that process dies meanwhile: `unit` is over, as for `failed`.
+   * A job has ended, as `complete`, `error` or `cancelled`, also a job of a lost worker. It is the last event of a job whose
+   * attempts `completed` and `failed` report. Some jobs end without a worker: jobs that were cancelled or completed by hand, that
+   * expired or ended with the jobs that they come after, that their caller claimed by `claim()` and settled, or that such a call
+   * or `releaseWorker()` took from a dead worker. For such a job, one worker of one process emits the event within seconds,
+   * provided that it has a listener by then; if that process dies meanwhile, another worker emits it once more. `unit` is then
+   * over, as for `failed`.
    */
   ended: EndedEvent;
-  /** Outcomes came too late and were not written: other workers own these claims. */
+  /** Outcomes came too late and were not written: other workers own the jobs of these claims. */
   stale: { readonly claims: readonly number[] };
-  /** The worker has lost its lease; the signals of all its units are aborted. It registers anew. */
+  /** The worker has lost its lease. The signals of all its units are aborted, and the worker registers anew. */
   lost: { readonly reason: LeaseLost };
-  /** There is too much to do, by the limits of the option `warn`; once, until `caughtUp`. */
+  /** The queue exceeds a limit of the option `warn`; emitted once, until `caughtUp`. */
   backlog: Backlog;
-  /** There was too much to do, and no longer is. */
+  /** The queue exceeded a limit of `warn`, and no longer does. */
   caughtUp: Backlog;
   /** The database could not be reached, or refused a statement; the worker keeps trying. */
   error: { readonly error: unknown };
@@ -46,12 +48,12 @@ export interface FailedJob {
   readonly error: string | undefined;
 }
 
-/** The `ended` event: a job has its last status, unless a person retries it. */
+/** The `ended` event: the job has its last status, unless somebody retries it. */
 export interface EndedEvent {
   readonly unit: Unit;
   readonly job: Job;
   readonly status: 'complete' | 'error' | 'cancelled';
-  /** Null for a complete job, and where nothing was thrown. */
+  /** Null for a complete job, and if nothing was thrown. */
   readonly error: string | null;
 }
 
@@ -61,11 +63,11 @@ export interface Backlog {
   readonly ready: number;
   /** How long the oldest ready job has waited, in ms; null when none is ready. */
   readonly oldestMs: number | null;
-  /** What is too much; empty in `caughtUp`. */
+  /** The exceeded limits; empty in `caughtUp`. */
   readonly exceeds: readonly ('ready' | 'oldest')[];
 }
 
-/** Emits the outcome of an attempt, job by job. Costs three look-ups where no listener waits for it. */
+/** Emits the outcome of an attempt, job by job. Without listeners it costs three look-ups. */
 export function reportOutcome(events: Events<WorkerEvents>, unit: Unit, { failed, complete }: AttemptResult): void {
   if (complete.length > 0 && (events.has('completed') || events.has('ended'))) {
     for (const job of complete) {

@@ -28,13 +28,13 @@ interface Warning {
   readonly stats: () => Promise<QueueStats>;
 }
 
-/** A running worker. It runs until it is stopped; `await using worker = queue.work(…)` stops it at the end of the block. */
+/** A worker. It runs until you stop it; `await using worker = queue.work(…)` stops it at the end of the block. */
 export class Worker implements AsyncDisposable {
   /**
-   * Resolves when the worker is registered and polls. Until then it keeps trying: while the database is unreachable, refuses
-   * the password or is not migrated, each try emits an `error` event, and the log gets a line at growing intervals. Rejects
-   * with an error that only a change of the program helps against. You need not await it: the failure is then an `error`
-   * event and a line in the log, and a process with nothing else to do ends with exit code 1.
+   * Resolves when the worker is registered and polls. If the database is unreachable, refuses the password or is not migrated,
+   * the worker keeps trying: each try emits an `error` event, and the log gets a line at growing intervals. Rejects with an error
+   * that only a change of the program can remove. You need not await it: the failure is then an `error` event and a line in the
+   * log, and a process without other work ends with exit code 1.
    */
   readonly started: Promise<void>;
   readonly events: Events<WorkerEvents>;
@@ -43,10 +43,10 @@ export class Worker implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #tally = newTally();
   #backlog: Loop | undefined;
-  /** Why the last try to start failed. */
+  /** The error of the last try to start. */
   #failure: unknown;
   #stopping: Promise<void> | undefined;
-  /** True: it was stopped before it had started, and no caller waits for it any more. */
+  /** True: the worker was stopped before it had started, and no caller waits for it any more. */
   #isAbandoned = false;
 
   /** @internal */
@@ -98,7 +98,7 @@ export class Worker implements AsyncDisposable {
         await inner.start();
         return inner;
       } catch (error) {
-        // Without this its jobs would run at the same time as those of the next one.
+        // Without this, its jobs would run at the same time as those of the next inner worker.
         await inner.stop(0);
         throw error;
       }
@@ -112,23 +112,23 @@ export class Worker implements AsyncDisposable {
   }
 
   /**
-   * Why it can claim nothing just now; undefined while it can. It knows without asking the database: from its last poll, from the last
-   * heartbeat, which comes at each third of the lease, and from its lease. For health checks.
+   * The reason why the worker can claim nothing now; undefined while it can. Sends nothing: the worker knows it from its last
+   * poll, from its last heartbeat (one each third of the lease), and from its lease. For health checks.
    */
   get problem(): string | undefined {
     if (this.#stopping !== undefined) return 'it is stopping';
     return this.#inner === undefined ? notStarted(this.#failure) : this.#inner.problem;
   }
 
-  /** Polls now, without waiting for a notification or the next poll. */
+  /** Polls now, without waiting for a notification or for the next poll. */
   wake(): void {
     this.#inner?.wake();
   }
 
   /**
-   * Runs the jobs that are ready now, and those that become ready while it does, such as the next jobs of their keys; then stops.
-   * For programs that are started by cron or by a request. Does not wait for delayed jobs, for jobs that back off, or for
-   * what other workers run.
+   * Runs the jobs that are ready now, and the jobs that become ready meanwhile, such as the next jobs of their keys; then stops.
+   * For programs that cron or a request starts. Does not wait for delayed jobs, for jobs in backoff, or for jobs that other
+   * workers run.
    * @returns the outcomes of all handlers that this worker has called
    */
   async once(options: OnceOptions = {}): Promise<OnceResult> {
@@ -141,10 +141,10 @@ export class Worker implements AsyncDisposable {
 
   /**
    * Claims nothing more, gives back jobs that have not started (without spending an attempt), lets running handlers finish,
-   * writes their outcomes, and leaves neither timer nor connection. Safe to call twice. When a handler of this worker awaits
-   * it, it resolves after all other handlers have ended, and the handler's own outcome is written after it returns. That
-   * works before the handler's first `await`, and in processes that make locks on Postgres; elsewhere call it without
-   * `await`, or the handler waits for itself.
+   * writes their outcomes, and leaves neither timer nor connection. Safe to call twice. If a handler of this worker awaits
+   * `stop()`, the promise resolves after all other handlers have ended, and the handler's own outcome is written after it
+   * returns. That works before the first `await` of the handler, and in processes that make locks on Postgres. Elsewhere call
+   * `stop()` without `await`; otherwise the handler waits for itself.
    */
   stop(options: StopOptions = {}): Promise<void> {
     const timeoutMs = readStopOptions(options);
@@ -161,18 +161,18 @@ export class Worker implements AsyncDisposable {
 
   async #shutDown(timeoutMs: number): Promise<void> {
     if (this.#inner === undefined) {
-      // It waits no longer for a start than for a running worker; a worker that starts later then stops by itself.
+      // It waits for a start no longer than for a running worker; a worker that starts later then stops by itself.
       const settled = this.started.catch(() => {});
       this.#isAbandoned = !(await within(Math.max(timeoutMs, STOP_MS), settled));
     }
-    // Not waited for: what it asks may have no answer, and it writes nothing.
+    // Not awaited: its statement may get no answer, and it writes nothing.
     void this.#backlog?.stop();
     await this.#inner?.stop(timeoutMs);
     this.#watch?.stop();
   }
 }
 
-/** The same handlers, recorded for the watchdog while they run. */
+/** The same handlers, which the watchdog records while they run. */
 function watched(
   queue: string,
   { handlers, batchHandlers }: Pick<WorkerParts, 'handlers' | 'batchHandlers'>,

@@ -8,7 +8,7 @@ import { count, type GroupFacts, groupReasons, roughly } from './group.ts';
 /** The reasons for the state of a job. */
 export interface Explanation {
   readonly status: JobStatus;
-  /** Never empty. The first reason is the decisive one; the others are true, too. */
+  /** Never empty. The first reason decides; the others are true, too. */
   readonly reasons: readonly Reason[];
 }
 
@@ -38,13 +38,13 @@ export interface Reason {
     | 'next'
     | 'own_options';
   readonly text: string;
-  /** The job that it waits for. */
+  /** The job that this job waits for. */
   readonly job?: string | undefined;
   readonly kind?: string | undefined;
   /** The time from which it may run. */
   readonly until?: Date | undefined;
   readonly since?: Date | undefined;
-  /** The worker that runs it: `host:pid`. */
+  /** The worker that runs the job: `host:pid`. */
   readonly worker?: string | undefined;
   /** How many jobs come first; {@link COUNT_LIMIT} means that many or more. */
   readonly ahead?: number | undefined;
@@ -66,15 +66,15 @@ export interface Facts {
   readonly pausedAt: string | null;
   readonly pausedParts: readonly ShownPart[];
   readonly tags: readonly string[];
-  /** It waits until a part of the queue is resumed. */
+  /** The job waits until a part of the queue is resumed. */
   readonly isSetAside: boolean;
   readonly worker: WorkerAddress | null;
-  /** The jobs that it comes after and that have not ended. */
+  /** The parents (`after`) of the job that have not ended. */
   readonly parents: { readonly jobs: number; readonly first: string | null } | null;
-  /** It ended in error, and its key stands still. */
+  /** The job ended in error, and its key is stopped. */
   readonly isBlocker?: boolean;
   readonly before: Before | null;
-  /** Where it waits for a place of its group. */
+  /** Present if the job waits for a place of its group. */
   readonly group?: GroupFacts | null;
   readonly waits: { readonly job: string; readonly kind: string; readonly place: string } | null;
   readonly ahead: number | null;
@@ -88,14 +88,14 @@ export interface Facts {
   readonly running: number;
   readonly holder: WorkerAddress | null;
   readonly isHeld: boolean;
-  /** What was asked for this job alone; missing or null where nothing was. */
+  /** The options of this job alone; missing or null if it has none. */
   readonly own?: Pick<OwnOptions, 'attempts' | 'timeout' | 'backoff' | 'expiresAt' | 'onError'> | null;
 }
 
 interface WorkerAddress {
   readonly host: string;
   readonly pid: number;
-  /** The time of its last heartbeat, if that was too long ago. */
+  /** The time of the worker's last heartbeat, if that was too long ago. */
   readonly lostSince?: string | null;
 }
 
@@ -109,14 +109,14 @@ interface Before {
   readonly runAt?: string | null;
 }
 
-/** Puts the facts from the database into words. */
+/** Describes the facts from the database in words. */
 export function explainFacts(id: string, facts: Facts): Explanation {
   const reasons =
     facts.status === 'new' ? whyNew(facts) : [whyNot(id, facts), ...blocking(id, facts), ...cancelling(facts)];
   return { status: facts.status, reasons: [...reasons, ...own(facts)] };
 }
 
-/** What a person does not find in the declaration of its kind. Of no interest once it has completed. */
+/** The options that the declaration of its kind does not show. None for a complete job. */
 function own({ own: asked, status }: Facts): Reason[] {
   if (asked === undefined || asked === null || status === 'complete' || status === 'cancelled') return [];
   const { attempts, timeout, backoff, expiresAt, onError } = asked;
@@ -164,7 +164,7 @@ function whyNot(id: string, facts: Facts): Reason {
   }
 }
 
-/** A time of the database, as people read it everywhere else: to the millisecond, in UTC. */
+/** A time of the database in the form that people see elsewhere: to the millisecond, in UTC. */
 function shown(at: string): string {
   return new Date(at).toISOString();
 }
@@ -181,7 +181,7 @@ function cancelling({ wish }: Facts): Reason[] {
   return [{ code: 'cancelling', text: `its worker was told to cancel it${why}`, since: new Date(wish.at) }];
 }
 
-/** The reasons in the order in which a person has to remove them. */
+/** The reasons, in the order in which an operator has to remove them. */
 function whyNew(facts: Facts): Reason[] {
   const reasons = [
     ...cancelling(facts),
@@ -216,7 +216,7 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
   if (place !== 'delayed' || runAt === null) return [];
   const until = new Date(runAt);
   const wait = Math.max(0, until.getTime() - new Date(now).getTime());
-  // No statement runs at the very moment it is due: it becomes ready at the next poll.
+  // No statement runs at the very moment when a job is due: the job becomes ready at the next poll.
   const isDue = wait === 0;
   const when = `until ${shown(runAt)}, in ${formatDuration(roughly(wait))}`;
   if (attempt > 0 && failure !== null) {
@@ -224,7 +224,7 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
     const text = `${begin}, after attempt ${attempt} ${failure.reason}: ${firstLine(failure.error)}`;
     return [{ code: 'backing_off', text, until }];
   }
-  // Only a worker that gives a job back for a while writes this reason.
+  // This reason is written only if a worker gives a job back for a while.
   if (failure?.reason === 'snoozed') return [{ code: 'scheduled', text: `snoozed by its handler ${when}`, until }];
   if (failure?.reason.startsWith('no handler') === true) {
     const text = `given back until ${shown(runAt)}: the worker that took it has ${failure.reason}; start one whose queue is declared with that kind`;

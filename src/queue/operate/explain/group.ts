@@ -2,13 +2,13 @@
 import { formatDuration } from '../../../base/time/duration.ts';
 import { COUNT_LIMIT } from '../stats.ts';
 
-/** What pawl.queue_explain_group() returns. */
+/** The answer of pawl.queue_explain_group(). */
 export interface GroupFacts {
   readonly name: string;
   /** null: any number. */
   readonly places: number | null;
   readonly taken: number;
-  /** The ids of the first that have a place. */
+  /** The ids of the first jobs that have a place. */
   readonly holders: readonly string[];
   readonly ahead: number;
   /** until: when it has room for the job; null: now. */
@@ -54,7 +54,7 @@ export function roughly(ms: number): number {
   return Math.ceil(ms / unit) * unit;
 }
 
-/** How many jobs, in words that go before "ahead of it". */
+/** A number of jobs, in words that stand before "ahead of it". */
 export function count(jobs: number): string {
   if (jobs >= COUNT_LIMIT) return `${COUNT_LIMIT.toLocaleString('en')} jobs or more are`;
   return jobs === 1 ? '1 job is' : `${jobs} jobs are`;

@@ -2,15 +2,15 @@ import type { OpenTransaction } from '../../../engine/postgres/index.ts';
 import { Unit } from '../run/unit.ts';
 
 /**
- * The argument of a handler of a kind with `batch`: an array of units, in the order of their claims. Each has its own signal,
- * progress, attempt and outcome. No two of them have the same key, unless a key is only a label (`perKey: Infinity`).
+ * The argument of a handler of a kind with `batch`: an array of units, in the order of their claims. Each unit has its own
+ * signal, progress, attempt and outcome. No two of them have the same key, unless a key is only a label (`perKey: Infinity`).
  */
 export interface UnitBatch<P = unknown> extends ReadonlyArray<Unit<P>> {
-  /** Aborted when the signals of all its units are: nothing is left to work for. Its `reason` is that of the last one. */
+  /** Aborted when the signals of all its units are aborted: no work is left. Its `reason` is that of the last unit. */
   readonly signal: AbortSignal;
   /**
-   * `unit.guard(tx)` of all units, in one round trip: fails unless each of them is still this worker's, and keeps them so until your
-   * transaction ends. When one of them was lost, guard those that you still work on by `unit.guard(tx)`.
+   * Like `unit.guard(tx)` for all units, in one round trip: fails unless each of them is still this worker's, and keeps them so
+   * until your transaction ends. If one of them was lost, guard each unit that you still work on by `unit.guard(tx)`.
    * @throws LeaseLost  a unit is over, or no longer this worker's: roll back
    */
   guard(tx: OpenTransaction): Promise<void>;
@@ -21,13 +21,13 @@ export type BatchHandler = (units: UnitBatch) => unknown;
 
 /** The units of one call of a batch handler. */
 export class GatheredUnits extends Array<Unit> implements UnitBatch {
-  /** What `map` and `filter` make of it is a plain array. */
+  /** `map` and `filter` return plain arrays. */
   static override get [Symbol.species](): ArrayConstructor {
     return Array;
   }
 
   #controller: AbortController | undefined;
-  /** The same, where a handler is shown less of them. */
+  /** The same units as a whole; the handler may see only a part of each. */
   #whole: readonly Unit[] = [];
 
   /** @param seen  the units as the handler sees them */

@@ -13,7 +13,7 @@ export interface UnitOwner {
   /** @param json  the progress as JSON */
   progress(unit: Unit, job: Job, json: string): Promise<void>;
   guard(unit: Unit, tx: unknown): Promise<void>;
-  /** The same for many units, in one round trip. Without it, one after another. */
+  /** The same for many units, in one round trip. If it is missing, the units are guarded one after another. */
   guardAll?(units: readonly Unit[], tx: unknown): Promise<void>;
   parents(job: Job): Promise<readonly ParentRecord[]>;
   /** On DynamoDB only. */
@@ -21,9 +21,9 @@ export interface UnitOwner {
 }
 
 /**
- * The argument of a handler: one job, or all outstanding jobs of one key if the kind coalesces. No other worker has the key
- * as long as `signal` is not aborted. A process that was paused may outlive its lease without noticing: pass `token` with
- * each write outside of the database, or call `guard(tx)` in your own transaction.
+ * The argument of a handler: one job, or all outstanding jobs of one key if the kind coalesces. While `signal` is not aborted, no
+ * other worker has the key. A process that was paused may outlive its lease without noticing. So pass `token` with each write
+ * outside of the database, or call `guard(tx)` in your own transaction.
  */
 export class Unit<P = unknown> {
   readonly kind: string;
@@ -34,15 +34,15 @@ export class Unit<P = unknown> {
   next: Unit | undefined;
   /** The epoch under which the key is held. @internal */
   readonly epoch: number | null;
-  /** The predecessor that ended in error, for a kind that fails then. @internal */
+  /** For a kind that fails with its predecessor: the predecessor that ended in error. @internal */
   brokenBy: number | null;
-  /** Jobs that the handler gave up by `fail()`. @internal */
+  /** Jobs that the handler failed by `fail()`. @internal */
   failed: Map<Job, unknown> | undefined;
   /** Cancelled jobs, with the reason. @internal */
   cancelled: Map<number, string> | undefined;
-  /** True: it was settled without its handler, since its time or its lease was over. @internal */
+  /** True: the unit was settled without its handler, because its time or its lease was over. @internal */
   isOver = false;
-  /** Called when its handler has called `progress`: a sign of life. @internal */
+  /** Called when its handler calls `progress`, which shows that the handler is alive. @internal */
   onProgress: (() => void) | undefined;
   /** True: its handler has called `guard`, so that a transaction of the handler may hold the unit's jobs. @internal */
   isGuarded = false;
@@ -89,14 +89,14 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * The schedule and the tick of the newest job; undefined if no schedule enqueued it. For a tick that was missed and made
-   * up, `schedule.at` is well before `job.enqueuedAt`.
+   * The schedule and the tick of the newest job; undefined if no schedule enqueued it. If the tick was missed and made up later,
+   * `schedule.at` is well before `job.enqueuedAt`.
    */
   get schedule(): ScheduledFor | undefined {
     return this.job.schedule;
   }
 
-  /** The group of its job, as `enqueue` was given it; null for none. Kinds that coalesce have no groups. */
+  /** The group of its job, as passed to `enqueue`; null for none. Kinds that coalesce have no groups. */
   get group(): string | null {
     return this.job.group;
   }
@@ -115,16 +115,15 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * The fencing token. It always rises with every claim of the key (or of the job, if it has no key): refuse writes with a
-   * lower one.
+   * The fencing token. It rises with every claim of the key (or of the job, if it has no key): refuse writes with a lower token.
    */
   get token(): bigint {
     return BigInt(this.epoch ?? this.job.claim.id);
   }
 
   /**
-   * Aborted when the work should end: the job was cancelled, the lease was lost, the time is over, the worker stops. Its
-   * `reason` is an error that says why.
+   * Aborted when the work should end: the job was cancelled, the lease was lost, the time is over, or the worker stops. Its
+   * `reason` is an error that says which.
    */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
@@ -138,7 +137,7 @@ export class Unit<P = unknown> {
   /**
    * With `hold: 'transaction'`, the transaction in which the job is claimed: writes through it and the job's outcome are
    * committed together.
-   * @throws NotSupported under `hold: 'lease'`, where there is no open transaction
+   * @throws NotSupported with `hold: 'lease'`, which has no open transaction
    */
   get tx(): Transaction {
     if (this.#tx === undefined) {
@@ -161,9 +160,8 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * Fails one job of a coalesced unit: only this job is retried or ends in `error`; the others complete when the handler
-   * returns.
-   * @throws InvalidInput when the job is not of this unit
+   * Fails one job of a coalesced unit: only this job is retried or ends in `error`; the others complete when the handler returns.
+   * @throws InvalidInput if the job is not of this unit
    */
   fail(job: Job<P>, error: unknown): void {
     if (!this.jobs.includes(job)) throw new InvalidInput(`job ${job.id} is not one of this unit`, { field: 'job' });
@@ -172,8 +170,8 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * Stores the progress of a job, as any JSON value, for its readers. One round trip, committed at once.
-   * @throws LeaseLost when the unit is over, or no longer this worker's @throws InvalidInput for what cannot be stored
+   * Stores the progress of a job, any JSON value; readers of the job see it. One round trip, committed at once.
+   * @throws LeaseLost if the unit is over, or no longer this worker's @throws InvalidInput if the value cannot be stored
    */
   async progress(value: unknown, job: Job<P> = this.job): Promise<void> {
     this.#requireOpen();
@@ -182,23 +180,23 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * The jobs that the unit's newest job comes after (`after`), by id, with their results: all of them have ended. Empty for a job that
-   * comes after none. Those whose history is over are left out. One round trip.
+   * The jobs that the unit's newest job comes after (`after`), by id, with their results: all of them have ended. Empty if the
+   * job comes after none. Jobs whose history is over are left out. One round trip.
    */
   parents(job: Job<P> = this.job): Promise<readonly ParentRecord[]> {
     return this.#owner.parents(job);
   }
 
   /**
-   * Under `hold: 'lease'`, call it inside your own transaction: fails unless this unit, in this attempt, is still this
-   * worker's. Until your transaction ends, no other worker gets its jobs or others of its key, even if this process dies. One
-   * round trip, and none once the unit is over: timed out, given up, cancelled, or its lease lost. Call it last: your unit is
+   * With `hold: 'lease'`, call it in your own transaction: it fails unless this unit, in this attempt, is still this worker's.
+   * Until your transaction ends, no other worker gets the unit's jobs or other jobs of its key, even if this process dies. One
+   * round trip; none if the unit is over: timed out, given up, cancelled, or its lease lost. Call it last, because the unit is
    * not settled before your transaction has ended. Other jobs of the worker do not wait for it.
    *
-   * Under `hold: 'transaction'` it accepts only `unit.tx`, in which only this worker can commit. It sends nothing to the
-   * database, and fails if this process knows that the unit is over.
+   * With `hold: 'transaction'` it accepts only `unit.tx`, in which only this worker can commit. It sends nothing to the database,
+   * and fails if this process knows that the unit is over.
    * @throws LeaseLost the unit is over, or no longer this worker's: roll back
-   * @throws NotSupported under `hold: 'transaction'`, for any other transaction, which could be committed without the claim
+   * @throws NotSupported with `hold: 'transaction'`, for any other transaction, because it could be committed without the claim
    */
   async guard(tx: OpenTransaction): Promise<void> {
     this.#requireOpen();
@@ -216,8 +214,8 @@ export class Unit<P = unknown> {
   }
 
   /**
-   * On DynamoDB, the parts for your own `TransactWriteItems`: it fails unless this unit, in this attempt, is still this worker's. Two
-   * write units; nothing is sent here.
+   * On DynamoDB: returns the parts for your own `TransactWriteItems`, which then fails unless this unit, in this attempt, is
+   * still this worker's. Two write units; this call sends nothing.
    * @throws LeaseLost  the unit is over, or no longer this worker's
    * @throws NotSupported  on Postgres, where `guard(tx)` does this
    */
@@ -238,7 +236,7 @@ export class Unit<P = unknown> {
     );
   }
 
-  /** Called when one of the jobs was cancelled: the unit ends, and the other jobs run again. @internal */
+  /** Called when one of the jobs was cancelled: the unit ends, and its other jobs run again. @internal */
   cancel(job: number, reason: string | null): void {
     const words = `job ${job} was cancelled${reason === null ? '' : `: ${reason}`}`;
     this.cancelled ??= new Map();
