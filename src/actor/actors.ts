@@ -23,37 +23,43 @@ import { runManualTurn, type WorkedTurn } from './work/manual-turn.ts';
 import type { TurnStore, WorkPorts } from './work/ports.ts';
 
 export interface CreateOptions extends TxOptions {
-  /** The actor that waits for this one to be final, and ends it with itself. */
+  /** The parent: it cannot end before this actor is final. The end of its last child wakes it. */
   readonly parent?: ActorTarget<never> | undefined;
-  /** One actor of this type and key, ever: creating it again gives the first one. 1 to 1000 bytes. */
+  /** At most one actor of this type and key exists, ever: a second `create` returns the first one. 1 to 1000 bytes. */
   readonly key?: string | undefined;
 }
 
-/** What `create` gives. */
+/** The result of `create`. */
 export interface CreatedActor<S extends string = string> extends ActorHandle<S> {
-  /** False when an actor with this key was there already. */
+  /** False if an actor with this key existed already. */
   readonly created: boolean;
 }
 
 const findShape = { key: text({ min: 1 }) };
 
-/** How actors are kept on DynamoDB. */
+/** Options of actors on DynamoDB. */
 export interface DynamoActorsOptions {
-  /** Parts of each type, by which due actors are found; fixed by the first program that declares the type. 1 to 64, default 1. */
+  /**
+   * The number of parts of each type, by which due actors are found. The first program that declares the type fixes it. 1 to 64,
+   * default 1.
+   */
   readonly shards?: number | undefined;
 }
 
 const dynamoShape = { shards: integer({ min: 1, max: 64, default: 1 }) };
 
-/** The same on DynamoDB: see docs/dynamodb.md for what differs. @throws NotSupported  a type declares what it cannot have there */
+/**
+ * The same on DynamoDB: see docs/dynamodb.md for the differences.
+ * @throws NotSupported  a type declares a feature that DynamoDB does not have
+ */
 export function createActors(
   engine: DynamoEngine,
   definitions: readonly AnyActorDefinition[],
   options?: DynamoActorsOptions,
 ): Actors;
 /**
- * The actors of these types on your database. Nothing is sent until it is used; the database then learns of the types.
- * @throws InvalidInput  two types of the same name, or what is no definition
+ * The actors of these types on your database. Sends nothing until its first use, which registers the types in the database.
+ * @throws InvalidInput  two types have the same name, or a value is no definition
  */
 export function createActors(engine: PostgresEngine, definitions: readonly AnyActorDefinition[]): Actors;
 export function createActors(
@@ -91,7 +97,7 @@ export class Actors extends ActorAdmin {
   }
 
   /**
-   * Makes the types known to the database, so that SQL can create actors of them. Done by itself at the first use.
+   * Registers the types in the database, so that SQL can create their actors. The first use does this, too.
    * @throws SchemaMismatch  the database has no Pawl schema, or an older one: run `pawl migrate`
    */
   async register(): Promise<void> {
@@ -99,10 +105,9 @@ export class Actors extends ActorAdmin {
   }
 
   /**
-   * Creates an actor, in your transaction or its own. Its first turn begins at once after the commit, and never if that does
-   * not happen.
-   * @throws InvalidInput  the fields were refused by their schema; nothing was written
-   * @throws NotFound  the type was not given to `createActors`, or there is no such parent @throws Conflict  the parent is final
+   * Creates an actor, in your transaction or its own. Its first turn begins at once after the commit, and never without it.
+   * @throws InvalidInput  the schema refused the fields; nothing was written
+   * @throws NotFound  `createActors` was not given the type, or there is no such parent @throws Conflict  the parent is final
    */
   async create<F, S extends string, In>(
     definition: ActorDefinition<F, S, In>,
@@ -120,7 +125,7 @@ export class Actors extends ActorAdmin {
     return { id, type: definition.name, created };
   }
 
-  /** The actor of this type with this key, if there is one. */
+  /** The actor of this type with this key; undefined if there is none. */
   async find<F, S extends string, In>(
     definition: ActorDefinition<F, S, In>,
     key: string,
@@ -164,9 +169,9 @@ export class Actors extends ActorAdmin {
   }
 
   /**
-   * Runs one turn by hand, due or not, paused or not, as in a REPL.
-   * @returns its outcome; undefined when somebody else runs a turn of it just now
-   * @throws NotFound, Conflict  it is final
+   * Runs one turn by hand, whether the actor is due or not, paused or not, as in a REPL.
+   * @returns the outcome of the turn; undefined if another process runs a turn of the actor now
+   * @throws NotFound, Conflict  the actor is final
    */
   async work(target: ActorTarget<never>): Promise<WorkedTurn | undefined> {
     const types = await this.#types(undefined);
@@ -180,7 +185,7 @@ export class Actors extends ActorAdmin {
     });
   }
 
-  /** Starts to run turns in this process: of actors that are due, as they become due, until stopped. @throws InvalidInput */
+  /** Starts to run turns in this process, as actors become due, until it is stopped. @throws InvalidInput */
   run(options: RunOptions = {}): Dispatcher {
     const given = readRunOptions(options);
     const { lease, concurrency, poll, types, channels, onBlocked, signal: stop } = given;
@@ -203,7 +208,7 @@ export class Actors extends ActorAdmin {
     });
   }
 
-  /** As declared in this program: `diagram` asks the database, and adds how many actors are where. */
+  /** The diagram as declared in this program. `diagram` asks the database, and adds how many actors are in each state. */
   machineDiagram(definition: AnyActorDefinition, format: 'mermaid' | 'svg' = 'mermaid'): string {
     return draw(format, definition.machine, {});
   }
@@ -233,7 +238,10 @@ export class Actors extends ActorAdmin {
     return { type: known.name, version: known.version, fields: fieldsOf(valid) };
   }
 
-  /** Writes what is missing in the indexes of fields; what an open transaction keeps from it, the next `list({ where })` writes. */
+  /**
+   * Writes the missing rows in the indexes of fields. If an open transaction prevents that, the next `list({ where })` writes
+   * them.
+   */
   async #fillIndexes(): Promise<void> {
     for (const { name, indexes } of this.#definitions.values()) {
       if (indexes.length > 0) await this.fillIndex(name);

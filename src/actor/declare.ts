@@ -32,12 +32,12 @@ import type { LooseFields } from './kind.ts';
 import type { Machine } from './machine.ts';
 import { unknownName } from './option-checks.ts';
 
-/** Declares a state. The transitions are typed; in the form `states: (state) => ({…})` fields and semaphores are, too. */
+/** Declares a state. The transitions are typed. In the form `states: (state) => ({…})`, fields and semaphores are typed, too. */
 export const state: StateMaker<LooseFields, string, never> = (options) => ({ options });
 
 /**
- * `state()` for states that are declared apart from their actor, in a file of their own: it knows the fields and semaphores
- * of what it is given, which is to be spread into `actor()` as well.
+ * `state()` for states that are declared apart from their actor, in a file of their own: it knows the fields and semaphores of
+ * its argument. Spread the same argument into `actor()`.
  */
 export function stateFor<
   const Schema extends StandardSchemaV1 | undefined = undefined,
@@ -47,13 +47,13 @@ export function stateFor<
 }
 
 /**
- * Declares a kind of actor: a machine whose state is kept in the database.
- * @param name  1 to 100 characters; the same name is the same kind in every process
+ * Declares a type of actor: a machine whose state is kept in the database.
+ * @param name  1 to 100 characters; the same name is the same type in every process
  * @throws InvalidInput  names the field: an unknown option, a target that is no state, a semaphore that is not declared…
  */
 export function actor<
   const Schema extends StandardSchemaV1 | undefined = undefined,
-  // Without the default, leaving semaphores out would mean any.
+  // Without this default, a declaration without semaphores would accept any.
   const S extends string = never,
   States extends Readonly<Record<string, State<FieldsOf<Schema>, S, string>>> = Readonly<
     Record<string, State<FieldsOf<Schema>, S, string>>
@@ -83,7 +83,7 @@ const history: Check<number> = custom(
   { default: '90d' },
 );
 
-/** Made by {@link state}, or as its options alone. */
+/** Made by {@link state}, or only its options. */
 const stateOption: Check<Pick<State, 'semaphores'> & { readonly options: unknown }> = custom(
   'made by state()',
   (value, place) => {
@@ -136,12 +136,12 @@ function define<F, S extends string, In>(name: string, options: unknown): ActorD
   return Object.freeze({ ...definition, machine: machineOf(definition) });
 }
 
-/** What a state may name. */
+/** The names that a state may use. */
 interface Scope {
   readonly type: string;
   readonly states: readonly string[];
   readonly semaphores: readonly string[];
-  /** The states to which semaphores lead from everywhere. */
+  /** The states to which semaphores lead from any state. */
   readonly always: Readonly<Record<string, string>>;
 }
 
@@ -196,7 +196,7 @@ function refuseContradictions(
   }
 }
 
-/** @throws InvalidInput  one of the two without the other */
+/** @throws InvalidInput  one of `tries` and `giveUp` without the other */
 function triesOf(
   stateKey: string,
   { tries, giveUp }: { readonly tries: number | undefined; readonly giveUp: string | undefined },

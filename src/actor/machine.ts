@@ -1,7 +1,7 @@
-/** A declared machine as plain data, as the database keeps it. */
+/** A declared machine as plain data, in the form that the database keeps. */
 export interface Machine {
   readonly initial: string;
-  /** Semaphores, and the state each leads to from any other. */
+  /** Semaphores, and the state to which each leads from any other. */
   readonly always: Readonly<Record<string, string>>;
   readonly states: Readonly<Record<string, MachineState>>;
 }
@@ -12,9 +12,9 @@ export interface MachineState {
   readonly timeoutMs?: number | undefined;
   readonly deadlineMs?: number | undefined;
   readonly hold?: 'transaction' | undefined;
-  /** Turns that fail in a row before it is left for `giveUp`. */
+  /** The number of failed turns in a row after which the actor moves to `giveUp`. */
   readonly tries?: number | undefined;
   readonly giveUp?: string | undefined;
-  /** The end of each child wakes it, and not of the last alone. */
+  /** The end of each child wakes the actor, and not only the end of the last one. */
   readonly children?: 'each' | undefined;
 }

@@ -9,7 +9,7 @@ import type { LooseFields } from './kind.ts';
 const createShape = { key: optional(text({ min: 1, maxBytes: 1000 })) };
 const sendShape = { name: text({ min: 1, max: 200 }) };
 
-/** The key among the options of a `create`, in a turn or outside. @throws InvalidInput */
+/** The key among the options of a `create`, in a turn or outside of one. @throws InvalidInput */
 export function readKey(options: unknown): string | undefined {
   return checkOptions('create', options, createShape).key;
 }
@@ -19,7 +19,7 @@ export function requireMessageName(name: unknown): void {
   checkOptions('send', { name }, sendShape);
 }
 
-/** The error for a name that was not declared, with the nearest that was. */
+/** The error for a name that was not declared; it suggests the nearest declared name. */
 export function unknownName(what: string, name: unknown, known: readonly string[], field: string): InvalidInput {
   const isText = typeof name === 'string';
   const near = isText ? suggest(name, known) : undefined;
@@ -29,21 +29,21 @@ export function unknownName(what: string, name: unknown, known: readonly string[
   return new InvalidInput(`there is no ${what} ${isText ? `"${name}"` : show(name)}; ${advice}`, { field });
 }
 
-/** @throws InvalidInput  a schema made something else of them */
+/** @throws InvalidInput  the schema returned something else than an object */
 export function asFields(value: unknown): LooseFields {
   if (!isObject(value))
     throw new InvalidInput(`the fields of an actor are an object, but were ${show(value)}`, { field: 'fields' });
   return value;
 }
 
-/** The program has to be mended: no further try of the same turn ends otherwise. */
+/** The program has to be corrected: another try of the same turn would fail in the same way. */
 export class Mistake extends InvalidInput {
   override readonly name = 'InvalidInput';
 }
 
 /**
- * Fields as JSON, from which every turn gets them back as they are.
- * @throws Mistake  names the place of what JSON cannot hold, or would hold as something else: a Map, NaN, a bigint, a Date
+ * Fields as JSON. Every turn gets them back unchanged.
+ * @throws Mistake  names the place of a value that JSON cannot hold, or would change: a Map, NaN, a bigint, a Date
  */
 export function fieldsOf(fields: LooseFields): string {
   let json: string;
@@ -52,7 +52,7 @@ export function fieldsOf(fields: LooseFields): string {
   } catch (error) {
     throw error instanceof InvalidInput ? new Mistake(error.message, { field: 'fields', cause: error }) : error;
   }
-  // A Date ends as this; only then are the fields looked through.
+  // A Date ends with this text in JSON; only then are the fields searched.
   const place = json.includes('Z"') ? findDate(fields, 'fields') : undefined;
   if (place === undefined) return json;
   throw new Mistake(
@@ -62,9 +62,9 @@ export function fieldsOf(fields: LooseFields): string {
 }
 
 /**
- * What a schema silently leaves out would be lost.
- * @param valid  what the schema made of the fields
- * @throws InvalidInput  with the nearest that it knows
+ * Refuses fields that a schema silently leaves out, because they would be lost.
+ * @param valid  the output of the schema
+ * @throws InvalidInput  with the nearest name that the schema knows
  */
 export function requireFields(type: string, given: object, valid: object): void {
   for (const [name, value] of Object.entries(given)) {
@@ -72,7 +72,7 @@ export function requireFields(type: string, given: object, valid: object): void 
   }
 }
 
-/** @throws InvalidInput  with the nearest that was declared */
+/** @throws InvalidInput  with the nearest declared name */
 export function requireSemaphore(type: string, name: unknown, known: readonly string[]): void {
   if (typeof name !== 'string' || !known.includes(name))
     throw unknownName(`semaphore of ${type}`, name, known, 'semaphore');

@@ -1,6 +1,6 @@
 import type { Machine } from './machine.ts';
 
-/** Where an actor is in its life. */
+/** The status of an actor. */
 export type ActorStatus = 'running' | 'due' | 'napping' | 'hibernating' | 'backing off' | 'paused' | 'held' | 'final';
 
 export const ACTOR_STATUSES: readonly ActorStatus[] = [
@@ -37,24 +37,24 @@ export interface ActorRecord extends ActorSummary {
   readonly version: number;
   readonly result: unknown;
   readonly openChildren: number;
-  /** How often each was raised and not yet lowered. */
+  /** How often each semaphore was raised and not yet lowered. */
   readonly semaphores: Readonly<Record<string, number>>;
-  /** That wait to be received; counted up to 1,000. */
+  /** The number of messages that wait to be received; counted up to 1,000. */
   readonly messages: number;
-  /** When each timer of this visit passes, or has passed. */
+  /** When each timer of this visit passes or has passed. */
   readonly timers: Readonly<Record<string, Date>>;
   readonly deadlineAt: Date | null;
   readonly finishedAt: Date | null;
   readonly pausedAt: Date | null;
   readonly typePausedAt: Date | null;
   readonly statePausedAt: Date | null;
-  /** Why no turn may begin, if a worker found that no program knows what to do. */
+  /** Why no turn may begin, if a worker found that no program can run the actor. */
   readonly held: string | null;
-  /** Turns in a row whose process died or stood still. At two it is run alone, at three it is held. */
+  /** Turns in a row whose process died or was stopped. At two, the actor runs alone; at three, it is held. */
   readonly lost: number;
-  /** Milliseconds; negative when it has been due for this long. */
+  /** Milliseconds until the actor is due; negative if it has been due for that long. */
   readonly dueInMs: number | null;
-  /** Who runs a turn of it now. */
+  /** The worker that runs a turn of the actor now. */
   readonly worker: {
     readonly id: string;
     readonly process: string;
@@ -62,7 +62,7 @@ export interface ActorRecord extends ActorSummary {
     readonly expiresAt: Date;
     readonly lost: boolean;
   } | null;
-  /** Living workers that take this type. */
+  /** The number of live workers that take this type. */
   readonly workers: number;
   /** Actors of its type that are due before it; null unless it is due. Counted up to 10,000. */
   readonly ahead: number | null;
@@ -72,9 +72,9 @@ export interface ActorRecord extends ActorSummary {
 /** One row of an actor's history. */
 export interface ActorTransition {
   readonly at: Date;
-  /** Of the turn that it was; rises from row to row. */
+  /** The epoch of the turn; rises from row to row. */
   readonly epoch: number;
-  /** Null: it was created. */
+  /** Null: the row records the creation. */
   readonly from: string | null;
   readonly to: string;
   readonly reason: string;
@@ -82,12 +82,12 @@ export interface ActorTransition {
   readonly error: string | null;
 }
 
-/** What one turn changed in the fields of an actor. */
+/** The change of an actor's fields by one turn. */
 export interface FieldChange {
   readonly at: Date;
-  /** Of the turn; the same as in its history. */
+  /** The epoch of the turn; the same as in its history. */
   readonly epoch: number;
-  /** In which the turn was run. */
+  /** The state in which the turn ran. */
   readonly state: string;
   readonly before: unknown;
   readonly after: unknown;
@@ -102,7 +102,7 @@ export interface PageRecord {
   readonly details: unknown;
   readonly actor: string | null;
   readonly root: string | null;
-  /** What is behind it is known from another page about its root: it is kept, but was not delivered. */
+  /** True: another page about the same root was delivered. This page is kept, but was not delivered. */
   readonly suppressed: boolean;
   readonly count: number;
   readonly openedAt: Date;

@@ -15,24 +15,27 @@ import type { Duration } from '../base/time/duration.ts';
 import type { ActorDefinition } from './definition.ts';
 import type { PageChannel } from './pages/channel.ts';
 
-/** How a dispatcher works. */
+/** Options of a dispatcher. */
 export interface RunOptions {
   /**
-   * Turns whose bodies run at the same time in this process. Default 50; with states that have `hold: 'transaction'`, which take a
-   * connection each, at most two less than the pool has.
+   * How many bodies run at the same time in this process. Default 50. If states have `hold: 'transaction'`, whose bodies take a
+   * connection each: at most two less than the connections of the pool.
    */
   readonly concurrency?: number | undefined;
-  /** How long a process that gives no sign of life keeps its turns. Renewed every third of it. Default `'20s'`, at least `'1s'`. */
+  /**
+   * How long a process keeps its turns without a heartbeat. It sends one every third of this time. Default `'20s'`, at least
+   * `'1s'`.
+   */
   readonly lease?: Duration | undefined;
-  /** How often to poll for work without a notification. Default `'2s'`. */
+  /** How often to poll for work if no notification comes. Default `'2s'`. */
   readonly poll?: Duration | undefined;
-  /** Only these types. Default: all that were declared. */
+  /** Only these types. Default: all declared types. */
   readonly types?: readonly string[] | undefined;
-  /** Where notifications of pages go. Default: nowhere; the pages are kept. */
+  /** The channels that get notifications of pages. Default: none; the pages are kept. */
   readonly channels?: readonly PageChannel[] | undefined;
   /**
-   * `'exit'`: when the event loop of this process has stood still for a lease, what runs is written to stderr and the process ended
-   * with SIGKILL, for a supervisor to start another one. A thread watches it. Default: not watched.
+   * `'exit'`: if the event loop of this process was blocked for a lease, the running turns are written to stderr and the process
+   * ends itself with SIGKILL, so that a supervisor can start another one. A thread watches the event loop. Default: not watched.
    */
   readonly onBlocked?: 'exit' | undefined;
   /** Stops the dispatcher when it aborts. */
@@ -77,7 +80,7 @@ export function readRunOptions(options: RunOptions): RunSettings {
   return checkOptions('run', options, runShape);
 }
 
-/** What a channel has taken is noted by its name. */
+/** The name of a channel identifies the notifications that it has accepted. */
 export function requireNames(channels: readonly PageChannel[]): void {
   const names = channels.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
@@ -88,12 +91,12 @@ export function requireNames(channels: readonly PageChannel[]): void {
   );
 }
 
-/** States whose bodies each take a connection. */
+/** The states whose bodies each take a connection. */
 export function holding({ name, states }: ActorDefinition): string[] {
   return [...states.values()].filter(({ hold }) => hold === 'transaction').map((one) => `"${one.name}" of ${name}`);
 }
 
-/** @throws InvalidInput  bodies could take every connection, and none would be left to claim and to commit */
+/** @throws InvalidInput  bodies could take every connection, and no connection would remain for claims and commits */
 export function roomFor(concurrency: number | undefined, holds: readonly string[], connections: number): number {
   const most = holds.length === 0 ? Infinity : connections - 2;
   const chosen = concurrency ?? Math.max(1, Math.min(CONCURRENCY, most));

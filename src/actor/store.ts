@@ -1,6 +1,6 @@
 import type { Handoff } from '../base/handoff/handoff.ts';
 
-/** A claimed actor: what a turn begins with. */
+/** A claimed actor: the data with which a turn begins. */
 export interface ActorClaim {
   readonly id: number;
   /** The id of its type. */
@@ -9,61 +9,61 @@ export interface ActorClaim {
   readonly visit: number;
   readonly epoch: number;
   readonly attempt: number;
-  /** Of its fields. */
+  /** The version of its fields. */
   readonly version: number;
   /** How many of its children are not final. */
   readonly children: number;
   /** When it entered its state. */
   readonly enteredMs: number;
-  /** 0 when it has none. */
+  /** 0 if it has no parent. */
   readonly parent: number;
-  /** How often each was raised and not lowered. */
+  /** How often each semaphore was raised and not lowered. */
   readonly semaphores: Readonly<Record<string, number>>;
   readonly fields: unknown;
-  /** Of this visit, if it has any. */
+  /** The timers of this visit, if it has any. */
   readonly timers: TimerTable | undefined;
-  /** Why the turn before failed, if it did. */
+  /** The error of the previous turn, if that failed. */
   readonly error: string | undefined;
-  /** Why the actor was moved to its state, if that was a failure. */
+  /** Why the actor was moved to its state, if a failure moved it. */
   readonly cause: string | undefined;
-  /** The database's clock when it was claimed. */
+  /** The time of the claim, by the database's clock. */
   readonly nowMs: number;
 }
 
-/** Since when a timer counts, and when it passes; null: it was cancelled. In ms since 1970, by the database's clock. */
+/** When a timer began, and when it passes; null: it was cancelled. In ms since 1970, by the database's clock. */
 export type TimerTimes = readonly [sinceMs: number, dueMs: number | null];
 
 /** Timers by name. */
 export type TimerTable = Readonly<Record<string, TimerTimes>>;
 
-/** What a claim answers. */
+/** The answer to a claim. */
 export interface ClaimAnswer {
   readonly claims: readonly ActorClaim[];
-  /** There is more to do at once. */
+  /** True: there is more to do at once. */
   readonly again?: boolean;
   /** Milliseconds until the next actor is due. */
   readonly due?: number;
-  /** There was nothing, and the offer that went along was left. */
+  /** True: no actor was due, and the offer that came with the claim was made. */
   readonly offered?: boolean;
 }
 
-/** An actor that was claimed for a worker by what came for it. */
+/** An actor that a producer's call has claimed for a worker. */
 export interface ActorHandoff extends Handoff {
   readonly claim: ActorClaim;
 }
 
-/** What names a turn in every write: the fencing token. */
+/** Identifies a turn in every write: the fencing token. */
 export interface TurnToken {
   readonly actor: number;
   readonly epoch: number;
   readonly worker: number;
 }
 
-/** What became of a turn, ready to be committed. */
+/** The outcome of a turn, ready to be committed. */
 export interface TurnCommit {
   readonly id: number;
   readonly epoch: number;
-  /** For the events; not written. */
+  /** For the events; it is not written. */
   readonly attempt: number;
   readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
   /** Milliseconds until it is due again; undefined: it hibernates. */
@@ -71,74 +71,74 @@ export interface TurnCommit {
   readonly from: string;
   readonly to?: string | undefined;
   readonly reason?: string | undefined;
-  /** JSON; undefined when they did not change. */
+  /** JSON; undefined if they did not change. */
   readonly fields?: string | undefined;
   readonly version?: number | undefined;
-  /** The fields before it are kept: its type wants that. */
+  /** True: the fields before the turn are kept, because the type declares `fieldHistory`. */
   readonly keepsFields?: boolean | undefined;
   readonly delta?: Readonly<Record<string, number>> | undefined;
-  /** All of them, as JSON; undefined when they did not change. */
+  /** All timers, as JSON; undefined if they did not change. */
   readonly timers?: string | undefined;
-  /** When the first timer passes that has not, in ms since 1970. */
+  /** The time of the next timer that has not passed yet, in ms since 1970. */
   readonly timerAtMs?: number | undefined;
   readonly deadlineMs?: number | undefined;
   readonly error?: string | undefined;
   /** JSON. */
   readonly result?: string | undefined;
-  /** Created by the turn. */
+  /** The number of children that the turn created. */
   readonly children?: number | undefined;
 }
 
-/** What a commit answers. */
+/** The answer to a commit. */
 export interface CommitAnswer {
-  /** Actors that were no longer this worker's: nothing was written for them. */
+  /** Actors that another worker owned by then: nothing was written for them. */
   readonly stale: readonly number[];
   /** Turns that would have ended an actor with open children: they were written as failed. */
   readonly refused: readonly number[];
-  /** Milliseconds until the first of the others is due again. */
+  /** Milliseconds until the first of the other actors is due again. */
   readonly due?: number;
 }
 
-/** A worker, as the database lists it. */
+/** A worker, in the form in which the database lists it. */
 export interface WorkerRow {
   readonly host: string;
   readonly pid: number;
   readonly concurrency: number;
   readonly leaseMs: number;
   readonly types: readonly number[];
-  /** By type: its states, and under `$version` that of its fields. */
+  /** By type: its states, and under `$version` the version of its fields. */
   readonly knows: Readonly<Record<string, Readonly<Record<string, number>>>>;
   readonly wantsNotify: boolean;
 }
 
-/** A message, as the database has it. */
+/** A message, in the form of the database. */
 export interface MessageRow {
   readonly id: string;
   readonly name: string;
   readonly payload: unknown;
   /** When it was sent, by the database's clock. */
   readonly at: Date;
-  /** Somebody waits for an answer. */
+  /** True: the sender waits for an answer. */
   readonly isAsked: boolean;
 }
 
 /** Which messages of an actor are read, oldest first. */
 export interface MessageFilter {
-  /** Undefined: of any name. */
+  /** Undefined: messages of any name. */
   readonly name: string | undefined;
   readonly limit: number;
-  /** Ids of those that are left out. */
+  /** Ids of messages to leave out. */
   readonly except: readonly string[];
 }
 
-/** A child, as its parent sees it. */
+/** A child, in the form for its parent. */
 export interface ChildRecord {
   readonly id: string;
   readonly type: string;
   readonly state: string;
   readonly key: string | null;
   readonly isFinal: boolean;
-  /** What it gave to `done()`. */
+  /** The result that it passed to `done()`. */
   readonly result: unknown;
   readonly fields: unknown;
 }

@@ -3,30 +3,30 @@ import { faults } from '../../base/fault.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
 import { type PageOptions, type PageRequest, readPage } from '../pages/page.ts';
 
-/** A job for a queue, as `pawl.enqueue(jsonb)` takes it. */
+/** A job for a queue, in the form for `pawl.enqueue(jsonb)`. */
 export interface JobRequest {
   readonly queue: string;
   readonly kind: string;
   readonly payload?: unknown;
   readonly key?: string | undefined;
   readonly priority?: number | undefined;
-  /** Not before this moment, by the database's clock. */
+  /** The job does not run before this time, by the database's clock. */
   readonly runAt?: Date | undefined;
 }
 
-/** How a child is created. */
+/** Options of a new child. */
 export interface ChildOptions {
-  /** One actor of this type and key, ever: if there is one already, the turn fails. 1 to 1000 bytes. */
+  /** At most one actor of this type and key exists, ever: if there is one already, the turn fails. 1 to 1000 bytes. */
   readonly key?: string | undefined;
 }
 
-/** What effects ask of the database. */
+/** The statements of effects. */
 export interface EffectStore {
   /** @param request  JSON */
   ask(what: 'create' | 'page' | 'resolve' | 'enqueue' | 'reply', request: string, tx: Transaction): Promise<unknown>;
   incr(request: object, tx: unknown): Promise<boolean>;
   send(head: object, payload: string, tx: unknown): Promise<boolean>;
-  /** @param cut  names of messages of which not all were taken @returns how many of `ids` were there */
+  /** @param cut  names of which some messages were not taken @returns how many of `ids` still existed */
   dropMessages(actor: number, ids: readonly string[], cut: readonly string[], tx: Transaction): Promise<number>;
 }
 
@@ -39,18 +39,18 @@ interface NewChild {
   readonly fields: string;
 }
 
-/** What a turn asks for in addition to its own row, collected while it runs and written with its commit. */
+/** The effects that a turn requests in addition to its outcome. They are collected while it runs and written with its commit. */
 export class Effects {
   readonly children: NewChild[] = [];
   readonly incrs: { readonly actor: number; readonly semaphore: string }[] = [];
-  /** The payloads as JSON, as they were when they were sent. */
+  /** The payloads as JSON, as they were at the time of the call. */
   readonly messages: { readonly actor: number; readonly name: string; readonly json: string }[] = [];
   /** JSON. */
   readonly jobs: string[] = [];
   readonly received: Set<string> = new Set();
-  /** Names of messages of which not all were taken. */
+  /** Names of which some messages were not taken. */
   readonly cut: Set<string> = new Set();
-  /** Answers as JSON, by the message that asked. */
+  /** Answers as JSON, by the id of the question. */
   readonly replies: Map<string, string> = new Map();
   readonly resolved: Set<string> = new Set();
   readonly callbacks: ((tx: Transaction) => unknown)[] = [];
@@ -62,7 +62,7 @@ export class Effects {
     this.#pages.set(page.tag, known === undefined || known.severity <= page.severity ? page : known);
   }
 
-  /** That it opens, by tag. */
+  /** The pages that the turn opens, by tag. */
   get pages(): ReadonlyMap<string, PageRequest> {
     return this.#pages;
   }
@@ -74,7 +74,7 @@ export class Effects {
     return lists + received.size + resolved.size + this.#pages.size === 0;
   }
 
-  /** Writes everything inside the transaction that commits the turn. @param parent  the actor whose turn it is */
+  /** Writes all effects in the transaction that commits the turn. @param parent  the actor whose turn it is */
   async write(store: EffectStore, tx: Transaction, parent: number): Promise<void> {
     for (const step of this.#steps(store, tx, parent)) {
       if (faults.armed) await faults.reach('actor.between_effects');
@@ -82,7 +82,7 @@ export class Effects {
     }
   }
 
-  /** One statement each. */
+  /** One statement for each step. */
   *#steps(store: EffectStore, tx: Transaction, parent: number): Generator<() => unknown> {
     for (const child of this.children) yield () => createChild(child, store, tx, parent);
     for (const incr of this.incrs) yield () => store.incr(incr, tx);
@@ -91,7 +91,7 @@ export class Effects {
     for (const [message, json] of this.replies)
       yield () => store.ask('reply', `[${JSON.stringify({ message })},${json}]`, tx);
     for (const job of this.jobs) yield () => store.ask('enqueue', job, tx);
-    // In the order of their tags: two turns with the same pages must not wait for each other.
+    // In the order of their tags, so that two turns with the same pages never wait for each other.
     for (const tag of [...new Set([...this.#pages.keys(), ...this.resolved])].sort()) {
       const page = this.#pages.get(tag);
       if (page !== undefined) yield () => store.ask('page', JSON.stringify(page), tx);
@@ -107,7 +107,10 @@ export class Effects {
   }
 }
 
-/** A turn has read a question whose sender was told since then that no turn reads it. Nothing of the turn is kept, and it is not charged. */
+/**
+ * A turn has read a question, but its sender has since been told that no turn reads it. Nothing of the turn is kept, and it is
+ * not charged.
+ */
 export class QuestionTakenBack extends Conflict {
   constructor(actor: number) {
     super(`a question that a turn of actor ${actor} has read was taken back before its commit`);

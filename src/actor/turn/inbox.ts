@@ -5,15 +5,15 @@ import type { MessageFilter, MessageRow } from '../store.ts';
 import type { Effects } from './effects.ts';
 import { Message } from './message.ts';
 
-/** Which messages of a name a turn takes. */
+/** Which messages of a name a turn takes, and how. */
 export interface ReceiveOptions<S extends StandardSchemaV1 | undefined = undefined> {
-  /** Any Standard Schema: what it makes of a payload is what the message has. Default: the payload as it was sent. */
+  /** Any Standard Schema: the message has its output as payload. Default: the payload as it was sent. */
   readonly schema?: S | undefined;
-  /** At most so many, the oldest; the others wake the actor again. 1 to 1000, default 1000. */
+  /** The largest number of messages, the oldest first; the others wake the actor again. 1 to 1000, default 1000. */
   readonly limit?: number | undefined;
 }
 
-/** A payload, as a schema makes it. */
+/** A payload: the output of a schema. */
 export type PayloadOf<S> = [S] extends [StandardSchemaV1] ? InferOutput<S> : unknown;
 
 const MOST = 1000;
@@ -23,18 +23,21 @@ const receiveShape = {
   limit: integer({ min: 1, max: MOST, default: MOST }),
 };
 
-/** What a turn takes out of the inbox of its actor: each message once a turn, and from the database with its commit. */
+/**
+ * Takes messages from the inbox of an actor for one turn. A turn gets each message once; the turn's commit removes the message
+ * from the database.
+ */
 export class Inbox {
   readonly #effects: () => Effects;
   readonly #read: (which: MessageFilter) => Promise<MessageRow[]>;
 
-  /** @param effects  of the turn, as long as that runs @throws Conflict  once it is over */
+  /** @param effects  of the turn, while it runs @throws Conflict  once it is over */
   constructor(effects: () => Effects, read: (which: MessageFilter) => Promise<MessageRow[]>) {
     this.#effects = effects;
     this.#read = read;
   }
 
-  /** @param name  undefined: of any name @throws InvalidInput  a payload is not what the schema takes */
+  /** @param name  undefined: any name @throws InvalidInput  the schema refuses a payload */
   async take(name: string | undefined, options: ReceiveOptions<StandardSchemaV1 | undefined>): Promise<Message[]> {
     const { received, cut } = this.#effects();
     const { schema, limit } =
@@ -52,7 +55,7 @@ export class Inbox {
   }
 }
 
-/** Stands for all names: none is empty. */
+/** Represents all names: no message has an empty name. */
 export const ANY = '';
 
 async function payloadOf(schema: StandardSchemaV1 | undefined, { id, name, payload }: MessageRow): Promise<unknown> {

@@ -2,14 +2,14 @@ import { toJson } from '../../base/storable.ts';
 import type { MessageRow } from '../store.ts';
 import type { Effects } from './effects.ts';
 
-/** What a turn was sent. */
+/** A message that a turn has received. */
 export class Message<P = unknown> {
   readonly id: string;
   readonly name: string;
   readonly payload: P;
   /** When it was sent, by the database's clock. */
   readonly at: Date;
-  /** Whether its sender waits for an answer: it was sent by `actors.ask()`. */
+  /** True: it was sent by `actors.ask()`, and its sender waits for an answer. */
   readonly isAsked: boolean;
   readonly #effects: () => Pick<Effects, 'replies'>;
 
@@ -28,8 +28,8 @@ export class Message<P = unknown> {
   }
 
   /**
-   * Answers `actors.ask()`, once this turn is committed, and never if it is not. Where no process waits it does nothing; of several answers
-   * of a turn the last one counts.
+   * Answers `actors.ask()`. The answer is sent when this turn is committed, and never without that commit. If no process waits,
+   * it does nothing. Of several answers in a turn, the last one counts.
    * @throws InvalidInput  JSON cannot hold the value @throws Conflict  the turn is over
    */
   reply(value?: unknown): void {

@@ -1,7 +1,10 @@
-/** What a fields patch may hold. */
+/** New values for some of the fields. */
 export type Patch<F> = { readonly [K in keyof F]?: F[K] | undefined };
 
-/** The outcome of a turn, as its body returns it: made by `a.to()`, `a.fatal()`, `a.stay()`, `a.nap()`, `a.hibernate()` and `a.done()`. */
+/**
+ * The outcome of a turn, which its body returns. Made by `a.to()`, `a.fatal()`, `a.stay()`, `a.nap()`, `a.hibernate()` and
+ * `a.done()`.
+ */
 export interface Outcome<To extends string = string> {
   readonly kind: 'to' | 'stay' | 'nap' | 'hibernate' | 'done';
   /** The next state; only of `to`. */
@@ -12,11 +15,11 @@ export interface Outcome<To extends string = string> {
   readonly ms: number | undefined;
   /** Only of `done`. */
   readonly result: unknown;
-  /** Why the actor is moved, of `fatal`. */
+  /** Of `fatal`: why the actor is moved. */
   readonly error?: string | undefined;
 }
 
-/** Made here alone, and by one turn: what a body returns is known to come from its own, which has checked the target. */
+/** Only a turn makes it. So the turn knows that an outcome is its own, and that its target was checked. */
 export class MadeOutcome<To extends string> implements Outcome<To> {
   /** The turn that made it. */
   readonly turn: object;

@@ -1,10 +1,10 @@
-/** What a turn does to the semaphores of its own actor: nothing is written before its commit. */
+/** The changes of a turn to the semaphores of its own actor. Nothing is written before its commit. */
 export class SemaphoreChanges {
   readonly #claimed: Readonly<Record<string, number>>;
   readonly #lowered = new Set<string>();
   readonly #raised = new Map<string, number>();
 
-  /** @param claimed  how often each was raised when the turn was claimed */
+  /** @param claimed  how often each semaphore was raised at the claim of the turn */
   constructor(claimed: Readonly<Record<string, number>>) {
     this.#claimed = claimed;
   }
@@ -21,7 +21,7 @@ export class SemaphoreChanges {
     this.#raised.set(semaphore, (this.#raised.get(semaphore) ?? 0) + 1);
   }
 
-  /** What the commit takes from each, or adds to it. */
+  /** The numbers that the commit adds to the semaphores; negative ones lower them. */
   get delta(): Record<string, number> | undefined {
     if (this.#lowered.size + this.#raised.size === 0) return undefined;
     const delta: Record<string, number> = {};

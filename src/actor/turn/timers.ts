@@ -4,18 +4,21 @@ import { refusal } from '../../base/options/refusal.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { TimerTable, TimerTimes } from '../store.ts';
 
-/** From when a timer counts, and whether it comes again. */
+/** When a timer begins, and whether it repeats. */
 export interface VisitTimerOptions {
   /**
-   * From when it counts, in time of the database: `a.now`, the `at` of a message. Default: since the actor entered its state, or since
-   * the timer was cancelled. Of no effect once the timer runs.
+   * The time at which the timer begins, by the database's clock: `a.now`, the `at` of a message. Default: when the actor entered
+   * its state, or when the timer was cancelled. It has no effect once the timer runs.
    */
   readonly from?: Date | undefined;
-  /** It passes again and again, after each such time; what passed several times before a turn came counts once. Default false. */
+  /**
+   * True: the timer passes again and again, each time after this duration. If it passed several times before a turn began, that
+   * counts once. Default false.
+   */
   readonly repeat?: boolean | undefined;
 }
 
-/** Of one visit. They are part of each claim of the actor. */
+/** The most timers of one visit. They are part of each claim of the actor. */
 const MOST = 100;
 
 const moment = custom('a Date', (value, place): Date => {
@@ -30,15 +33,15 @@ const timerShape = {
   repeat: bool({ default: false }),
 };
 
-/** The timers of a visit, as one turn finds and leaves them. */
+/** The timers of a visit: those at the beginning of a turn, with the turn's changes. */
 export class Timers {
   readonly #nowMs: number;
   readonly #enteredMs: number;
   readonly #table: Map<string, TimerTimes>;
-  /** What this turn was told. */
+  /** The answers to this turn. */
   readonly #told = new Map<string, boolean>();
   #isChanged = false;
-  /** That had passed when the turn began, in the order in which they did. */
+  /** The timers that had passed when the turn began, in the order in which they passed. */
   readonly fired: readonly string[];
 
   constructor(table: TimerTable | undefined, nowMs: number, enteredMs: number) {
@@ -59,29 +62,29 @@ export class Timers {
     const [known, due] = this.#table.get(name) ?? [this.#enteredMs, null];
     const since = due === null ? (from?.getTime() ?? known) : known;
     const hasPassed = since + ms <= this.#nowMs;
-    // One that comes again counts on from its last time, and not from when the turn came.
+    // A repeated timer continues from its last time, and not from the beginning of the turn.
     const next = repeat && hasPassed ? this.#nowMs - ((this.#nowMs - since) % ms) : since;
     this.#set(name, [next, next + ms]);
     this.#told.set(name, hasPassed);
     return hasPassed;
   }
 
-  /** @returns whether it was there */
+  /** @returns whether there was such a timer */
   cancel(name: string): boolean {
     checkOptions('cancelTimer', { name }, { name: timerShape.name });
     this.#told.delete(name);
     const runs = (this.#table.get(name)?.[1] ?? null) !== null;
-    // Asked for again, it counts from here, and not from the beginning of the visit.
+    // If the turn asks for the timer again, it begins now, and not at the beginning of the visit.
     if (runs) this.#set(name, [this.#nowMs, null]);
     return runs;
   }
 
-  /** As JSON, if this turn has changed any. */
+  /** The timers as JSON, if this turn has changed any. */
   get changed(): string | undefined {
     return this.#isChanged ? JSON.stringify(Object.fromEntries(this.#table)) : undefined;
   }
 
-  /** When the first of those passes that have not; those that have were told to a turn. */
+  /** The time of the first timer that has not passed yet; turns already know the others. */
   get nextMs(): number | undefined {
     const coming = [...this.#table.values()].flatMap(([, due]) => (due !== null && due > this.#nowMs ? [due] : []));
     return coming.length === 0 ? undefined : Math.min(...coming);

@@ -6,28 +6,31 @@ import { TurnLife } from './turn-life.ts';
 
 const keyShape = { name: text({ min: 1 }) };
 
-/** What a body can read of its turn: the actor as it was claimed, and the keys of its visit. */
+/** The part of a turn that its body can read: the actor as it was claimed, and the keys of its visit. */
 export class TurnFacts<F> {
   readonly id: string;
   readonly type: string;
   readonly state: string;
-  /** As they were when the turn began. Change them by what you give to the outcome. */
+  /** The fields as they were when the turn began. To change them, pass a patch to the outcome. */
   readonly fields: F;
   /** 1 for the first try in a row. */
   readonly attempt: number;
-  /** Rises with each transition: the same number is the same visit of the same state. */
+  /** Rises with each transition: the same number means the same visit of the same state. */
   readonly visit: number;
   readonly enteredAt: Date;
   /** When the turn was claimed, by the database's clock. */
   readonly now: Date;
-  /** Why the turn before failed; null when it did not. */
+  /** The error of the previous turn; null if that did not fail. */
   readonly error: string | null;
-  /** Why the actor was moved to this state, where that was a failure: by `fatal()` or after so many `tries`. For the whole visit. */
+  /** If a failure moved the actor to this state, by `fatal()` or after `tries`: its error. It stays for the whole visit. */
   readonly cause: string | null;
   readonly parent: string | null;
   /** Children that were not final when the turn began. */
   readonly openChildren: number;
-  /** Rises with each turn of this actor: pass it to whatever you write, to refuse a late owner's writes there. */
+  /**
+   * The fencing token: it rises with each turn of this actor. Pass it with each write, so that the receiver can refuse writes of
+   * a late owner.
+   */
   readonly token: bigint;
   /** @internal */
   readonly claim: ActorClaim;
@@ -58,8 +61,8 @@ export class TurnFacts<F> {
   }
 
   /**
-   * A key for whatever takes one (an idempotency key, a client token, a name): the same for every try of this visit of the
-   * state, another on the next visit, with another name or other arguments, and for another actor.
+   * A key for any service that takes one (an idempotency key, a client token, a name). It is the same for every try of this visit
+   * of the state. It differs for another visit, another name, other arguments, and another actor.
    */
   key(name: string, args?: unknown): string {
     checkOptions('key', { name }, keyShape);

@@ -1,7 +1,10 @@
 import { setMaxListeners } from 'node:events';
 import { Conflict, type Interrupted, LeaseLost } from '../../base/errors.ts';
 
-/** How a turn ends: whether its body may go on, and what tells it to end. A body that does not ask for the signal pays nothing for it. */
+/**
+ * Whether the body of a turn may go on, and the signal that tells it to end. A body that does not use the signal pays nothing for
+ * it.
+ */
 export class TurnLife {
   readonly #name: string;
   #interruption: Interrupted | undefined;
@@ -9,7 +12,7 @@ export class TurnLife {
   #reason: unknown;
   #isOver = false;
 
-  /** @param name  the actor, for people */
+  /** @param name  the name of the actor for messages */
   constructor(name: string) {
     this.#name = name;
   }
@@ -24,12 +27,12 @@ export class TurnLife {
     return this.#abort.signal;
   }
 
-  /** Why the turn was told to end. An interruption does not count. */
+  /** Why the turn has to end. An interruption does not count. */
   get reason(): unknown {
     return this.#reason;
   }
 
-  /** Tells the body. The outcome is still the body's to decide. */
+  /** Aborts the signal. The body still decides about the outcome. */
   interrupt(reason: Interrupted): void {
     this.#interruption ??= reason;
     this.#abort?.abort(reason);
@@ -42,16 +45,16 @@ export class TurnLife {
 
   throwIfAborted(): void {
     if (this.#reason === undefined) return;
-    // The signal may have been aborted by an interruption before.
+    // An interruption may have aborted the signal before.
     AbortSignal.abort(this.#reason).throwIfAborted();
   }
 
-  /** Nothing that the body does from here on counts. */
+  /** From now on, nothing that the body does counts. */
   end(): void {
     this.#isOver = true;
   }
 
-  /** @throws LeaseLost, Conflict  nothing that the body asks for can be committed any more */
+  /** @throws LeaseLost, Conflict  no further effect of the body can be committed */
   check(): void {
     if (this.#reason instanceof LeaseLost) throw this.#reason;
     if (this.#isOver) {

@@ -14,7 +14,7 @@ import { TurnFacts } from './turn-facts.ts';
 
 const commitShape = { fn: func<(tx: Transaction) => unknown>() };
 
-/** What a turn asks of those who run it. */
+/** The calls of a turn to its worker. */
 export interface TurnOwner {
   allocate(): Promise<number>;
   /** @throws InvalidInput, NotFound */
@@ -26,7 +26,7 @@ export interface TurnOwner {
   guard(token: TurnToken, tx: unknown): Promise<void>;
 }
 
-/** What a body asks for in addition to its outcome: all of it is committed with that. */
+/** The effects that a body can request in addition to its outcome: all of them are committed with the outcome. */
 export class TurnRequests<F> extends TurnFacts<F> {
   /** @internal */
   readonly owner: TurnOwner;
@@ -38,13 +38,13 @@ export class TurnRequests<F> extends TurnFacts<F> {
     this.owner = owner;
   }
 
-  /** Runs `fn` in the transaction that commits the turn, after everything else. What it throws fails the turn. */
+  /** Runs `fn` in the transaction that commits the turn, after everything else. If `fn` throws, the turn fails. */
   atCommit(fn: (tx: Transaction) => unknown): void {
     checkOptions('atCommit', { fn }, commitShape);
     this.#pendingEffects().callbacks.push(fn);
   }
 
-  /** Creates a child. It is there once the turn is committed; its id is known at once, for the fields. */
+  /** Creates a child. The child exists once the turn is committed; its id is known at once, for the fields. */
   async create<CF, CS extends string, In>(
     definition: ActorKind<CF, CS, In>,
     fields: NoInfer<In>,
@@ -79,13 +79,13 @@ export class TurnRequests<F> extends TurnFacts<F> {
   }
 
   /**
-   * The messages that are there, oldest first, a thousand at most; read once the turn is committed, else again next time. Those
-   * that are left because there were more wake the actor again.
+   * The messages in the inbox, oldest first, at most a thousand. The turn's commit removes them; without it, the next turn gets
+   * them again. If there were more, the others wake the actor again.
    */
   async receive(): Promise<Message[]>;
   /**
-   * The messages of one name; those of other names stay for a later turn, and do not wake the actor again.
-   * @throws InvalidInput  one of them was refused by `schema`: it names the message
+   * The messages of one name. Messages of other names stay for a later turn, and do not wake the actor again.
+   * @throws InvalidInput  `schema` refused one of them; the error names the message
    */
   async receive<S extends StandardSchemaV1 | undefined = undefined>(
     name: string,
@@ -110,7 +110,7 @@ export class TurnRequests<F> extends TurnFacts<F> {
     this.#pendingEffects().jobs.push(toJson(job, 'a job'));
   }
 
-  /** Opens a page about this actor, or repeats it: one is open per tag. */
+  /** Opens a page about this actor. If a page with this tag is open, it repeats that page. */
   page(page: PageOptions): void {
     this.#pendingEffects().page(page, this.id);
   }

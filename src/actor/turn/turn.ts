@@ -16,10 +16,11 @@ import { type TurnOwner, TurnRequests } from './turn-requests.ts';
 const onceShape = { name: text({ min: 1 }), fn: func<(key: string) => unknown>() };
 
 /**
- * One turn of an actor, as the body of its state gets it. Everything it asks for is committed with its outcome, in one
- * transaction, or not at all; only `once`, `key` and what the body does by itself happen before that.
+ * One turn of an actor, the argument of the body of its state. All effects that the body requests are committed with its outcome,
+ * in one transaction, or not at all. Only `once` and the body's own calls have an effect before that; `key` can be used at any
+ * time.
  *
- * Every method throws once the turn is over, or somebody else has taken the actor over.
+ * Every method throws if the turn is over, or if another worker has taken over the actor.
  */
 export class Turn<F, S extends string, To extends string> extends TurnRequests<F> {
   readonly #definition: ActorKind<unknown, never, never>;
@@ -44,9 +45,9 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
   }
 
   /**
-   * Aborts when the turn has run past its `timeout`, when the actor is somebody else's by now, when the worker stops, and with the
-   * reason `Interrupted` when a semaphore of `always` or of the state's `interrupt` is raised. What the body returns after that
-   * last one still counts; when it throws instead, the turn is given back uncharged, and the next one begins at once.
+   * Aborts if the turn has exceeded its `timeout`, another worker owns the actor, or the worker stops; and with the reason
+   * `Interrupted` if a semaphore of `always` or of the state's `interrupt` is raised. After an interruption the value that the
+   * body returns still counts. If the body throws instead, the turn is given back uncharged, and the next one begins at once.
    */
   get signal(): AbortSignal {
     return this.life.signal;
@@ -54,7 +55,7 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
 
   // What comes next.
 
-  /** Leads to a declared state, as a new visit, at once. @throws InvalidInput  this state does not declare that target */
+  /** Moves to a declared state, as a new visit, at once. @throws InvalidInput  this state does not declare that target */
   to<T extends To>(state: T, patch?: Patch<F>): Outcome<T> {
     this.life.check();
     if (!this.#state.to.includes(state)) {
@@ -63,13 +64,18 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
     return new MadeOutcome(this, 'to', { state, patch });
   }
 
-  /** Stays, until the next semaphore, message, timer or last child, or until `every` has passed, if the state has that. */
+  /**
+   * Stays in the state until the next semaphore, message, timer or last child, or until `every` has passed, if the state has it.
+   */
   stay(patch?: Patch<F>): Outcome<never> {
     this.life.check();
     return new MadeOutcome<never>(this, 'stay', { patch });
   }
 
-  /** Stays, and comes back after this long, or when something wakes it before: what is to last whatever comes is a `timer()`. */
+  /**
+   * Stays in the state until this time has passed, or until something wakes the actor before. For a time that nothing cuts short,
+   * use `timer()`.
+   */
   nap(duration: Duration, patch?: Patch<F>): Outcome<never> {
     this.life.check();
     return new MadeOutcome<never>(this, 'nap', {
@@ -78,21 +84,23 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
     });
   }
 
-  /** Stays, at no cost at all, until something wakes it or a timer passes, whatever `every` says. */
+  /** Stays in the state, at no cost, until something wakes the actor or a timer passes, whatever `every` says. */
   hibernate(patch?: Patch<F>): Outcome<never> {
     this.life.check();
     return new MadeOutcome<never>(this, 'hibernate', { patch });
   }
 
-  /** The end: the actor is final. Its parent is told; a turn with children that are not final fails instead. */
+  /**
+   * Ends the actor: it is final. Its parent is notified. If the actor has children that are not final, the turn fails instead.
+   */
   done(result?: unknown, patch?: Patch<F>): Outcome<never> {
     this.life.check();
     return new MadeOutcome<never>(this, 'done', { result, patch });
   }
 
   /**
-   * Leads to a declared state because of a failure that no further try would mend. The text of `error` goes into the history, and
-   * into `a.cause` of that visit. Unlike after a throw, everything that the turn has asked for is committed.
+   * Moves to a declared state because of a failure that further tries would not repair. The text of `error` goes into the
+   * history, and into `a.cause` of that visit. Unlike after a throw, all effects of the turn are committed.
    * @throws InvalidInput  this state does not declare that target
    */
   fatal<T extends To>(state: T, error: unknown, patch?: Patch<F>): Outcome<T> {
@@ -103,9 +111,9 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
   // Time.
 
   /**
-   * Whether so much time has passed since the actor entered this state, by the database's clock. Once asked for, the timer runs until
-   * the state is left or it is cancelled: it wakes the actor when it passes, whatever came before and whichever way the turns
-   * end. One that has passed says so to every turn; with `repeat` to one turn each time.
+   * Whether this time has passed since the actor entered the state, by the database's clock. The first call starts the timer. It
+   * runs until the actor leaves the state or cancels it. When it passes, it wakes the actor, whatever came before and however
+   * turns end. A timer that has passed returns true in every turn; with `repeat`, in one turn for each time.
    * @throws InvalidInput  more than 100 in one visit
    */
   timer(name: string, duration: Duration, options: VisitTimerOptions = {}): boolean {
@@ -113,46 +121,46 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
     return this.#timed().hasPassed(name, duration, options);
   }
 
-  /** Ends a timer. Asked for again, it counts from this turn on. @returns whether it was there, passed or not */
+  /** Ends a timer. If it is asked for again, it begins at that turn. @returns whether there was such a timer, passed or not */
   cancelTimer(name: string): boolean {
     this.life.check();
     return this.#timed().cancel(name);
   }
 
-  /** The timers that had passed when the turn began, in the order in which they did. */
+  /** The timers that had passed when the turn began, in the order in which they passed. */
   get fired(): readonly string[] {
     return this.claim.timers === undefined ? [] : this.#timed().fired;
   }
 
   // Semaphores.
 
-  /** How often it was raised, and not lowered, when the turn began. @throws InvalidInput  it is not declared */
+  /** How often the semaphore was raised and not lowered when the turn began. @throws InvalidInput  it is not declared */
   val(semaphore: S): number {
     this.life.check();
     this.#requireSemaphore(semaphore);
     return this.#semaphores.value(semaphore);
   }
 
-  /** Whether it was raised when the turn began. */
+  /** Whether the semaphore was raised when the turn began. */
   pos(semaphore: S): boolean {
     return this.val(semaphore) > 0;
   }
 
-  /** Lowers it by exactly what it was when the turn began: what is raised meanwhile counts for another turn. */
+  /** Lowers the semaphore by its value at the beginning of the turn; a later raise counts for another turn. */
   decr(semaphore: S): void {
     this.life.check();
     this.#requireSemaphore(semaphore);
     this.#semaphores.lower(semaphore);
   }
 
-  /** Lowers it, and says whether it had been raised. */
+  /** Lowers the semaphore, and returns whether it was raised. */
   take(semaphore: S): boolean {
     const wasRaised = this.pos(semaphore);
     this.decr(semaphore);
     return wasRaised;
   }
 
-  /** Raises one of its own. It is seen by the next turn, and does not cut this turn's `nap` short. */
+  /** Raises a semaphore of this actor. The next turn sees it, and it does not cut this turn's `nap` short. */
   raise(semaphore: S): void {
     this.life.check();
     this.#requireSemaphore(semaphore);
@@ -162,15 +170,16 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
   // Side effects.
 
   /**
-   * Runs `fn` and keeps what it gave; a later try of the same visit gets that, and `fn` is not run again. A crash between
-   * the effect and the keeping runs it again: give it the key, which is the same then.
+   * Runs `fn` and stores its result. A later try of the same visit gets the stored result, and `fn` does not run again. If a
+   * crash comes between the effect and the storing, `fn` runs again: pass its `key` to the service, because the key is then the
+   * same.
    * @throws InvalidInput  the result is no JSON @throws Conflict  in a state with `hold: 'transaction'`
    */
   async once<T>(name: string, args: unknown, fn: (key: string) => T | Promise<T>): Promise<T> {
     this.life.check();
     checkOptions('once', { name, fn }, onceShape);
     if (this.#tx !== undefined) {
-      // The result is kept apart from the body's transaction, which has the row locked: each would wait for the other.
+      // The result is stored outside of the body's transaction, which has the row locked: each would wait for the other.
       throw new Conflict(`a.once("${name}") is not for hold: 'transaction', whose writes are undone with the turn`);
     }
     this.life.throwIfAborted();
@@ -186,9 +195,9 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
   }
 
   /**
-   * Inside your own transaction: fails unless this turn is still the current one, and keeps it so until that ends. Call it last, and
-   * end the transaction soon: the turn cannot be committed before.
-   * @throws LeaseLost  somebody else has the actor @throws TimedOut, Stopped  the turn was told to end: it will not be committed
+   * In your own transaction: fails unless this turn is still the current one, and keeps it so until that transaction ends. Call
+   * it last, and end the transaction soon, because the turn cannot commit before.
+   * @throws LeaseLost  another worker has the actor @throws TimedOut, Stopped  the turn has to end, and will not be committed
    */
   async guard(tx: OpenTransaction): Promise<void> {
     this.life.check();
@@ -209,18 +218,18 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
 
   // What those who run it do.
 
-  /** What the turn takes from the semaphores, and adds. @internal */
+  /** The numbers that the turn adds to the semaphores; negative ones lower them. @internal */
   get delta(): Record<string, number> | undefined {
     return this.#semaphores.delta;
   }
 
-  /** What its timers are from here on, and when the first of them wakes the actor. @internal */
+  /** The timers after this turn, and when the first of them wakes the actor. @internal */
   get timing(): Pick<TurnCommit, 'timers' | 'timerAtMs'> | undefined {
     const timers = this.#timers ?? (this.claim.timers === undefined ? undefined : this.#timed());
     return timers && { timers: timers.changed, timerAtMs: timers.nextMs };
   }
 
-  /** Nothing that the body does from here on counts. @internal */
+  /** From now on, nothing that the body does counts. @internal */
   end(): void {
     this.life.end();
     this.#tx = undefined;
@@ -231,7 +240,7 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
     this.#tx = tx;
   }
 
-  /** What the database says of this turn ends it, whatever the body makes of the error. */
+  /** If the database says that this turn is lost, the turn ends, even if the body handles the error. */
   async #unlessLost(work: Promise<void>): Promise<void> {
     try {
       await work;
