@@ -14,12 +14,12 @@ import type { IncrOptions, MoveOptions, PauseTarget, TxOptions } from './options
 import { ActorQueries, pageId } from './queries.ts';
 
 const moveShape = { state: text({ min: 1 }), reason: text({ min: 1, max: 500 }) };
-/** How often a move is tried anew because turns come in between. */
+/** How often a move is repeated because turns came in between. */
 const MOVES = 20;
 const incrShape = { n: integer({ min: 1, max: 1_000_000, default: 1 }) };
 const pauseShape = { type: text({ min: 1 }), state: optional(text({ min: 1 })) };
 
-/** What can be asked of actors, and done with them, without the program that runs them: by operators, scripts, the command line. */
+/** Operations on actors without the program that runs them: for operators, scripts and the command line. */
 export class ActorAdmin extends ActorQueries {
   readonly #asker: Asker;
 
@@ -30,9 +30,9 @@ export class ActorAdmin extends ActorQueries {
   }
 
   /**
-   * Raises a semaphore: one inserted row, in your transaction or its own; it waits for no other transaction, and none waits for it. The
-   * actor runs at least once after it is committed.
-   * @returns false when the actor is final, and nothing was written
+   * Raises a semaphore: one inserted row, in your transaction or its own. It waits for no other transaction, and no other
+   * transaction waits for it. After the commit, the actor runs at least once.
+   * @returns false if the actor is final; nothing was written then
    * @throws NotFound  there is no such actor @throws InvalidInput  it has no such semaphore
    */
   async incr<S extends string>(
@@ -52,7 +52,7 @@ export class ActorAdmin extends ActorQueries {
     }
   }
 
-  /** Sends a message, which wakes the actor; its body `receive()`s it. @returns false when it is final */
+  /** Sends a message, which wakes the actor. Its body gets the message by `receive()`. @returns false if the actor is final */
   async send(target: ActorTarget<never>, name: string, payload?: unknown, options: TxOptions = {}): Promise<boolean> {
     const { tx } = onlyTx('send', options);
     requireMessageName(name);
@@ -60,9 +60,10 @@ export class ActorAdmin extends ActorQueries {
   }
 
   /**
-   * Sends a message and waits for the answer that the actor's body gives with `message.reply(value)`: it is there once that turn
-   * is committed. In a transaction of its own. When the time is over, a message that no turn has read is taken back.
-   * @throws TimedOut  no answer came in time; it says whether a turn has read the message, and may yet do what it asks
+   * Sends a message, in a transaction of its own, and waits for the answer: the actor's body gives it with
+   * `message.reply(value)`, and it arrives once that turn is committed. If the time is over and no turn has read the message, the
+   * message is taken back.
+   * @throws TimedOut  no answer came in time; the message says whether a turn has read the question, and may still act on it
    * @throws Conflict  the actor is final, or a turn has read the message and given no answer
    * @throws NotFound  there is no such actor @throws InvalidInput  `schema` refuses the answer
    */
@@ -78,18 +79,21 @@ export class ActorAdmin extends ActorQueries {
   }
 
   /**
-   * Has its next turn begin now, in whatever process takes its type: a back-off or a nap is over. A paused actor stays paused.
-   * @returns false when a turn of it runs just now, or it is final @throws NotFound @throws Conflict  it is held: resume it
+   * Makes the actor due now, in any process that takes its type: it ends a backoff or a nap. A paused actor stays paused.
+   * @returns false if a turn of the actor runs now, or the actor is final
+   * @throws NotFound
+   * @throws Conflict  it is held: resume it
    */
   async retry(target: ActorTarget<never>): Promise<boolean> {
     return this.operator.retry(idOf(target));
   }
 
   /**
-   * Puts an actor into a state, declared transition or not, as a new visit that begins at once, and changes its fields: those of the
-   * patch, the others stay. It is due, neither held nor backing off; a turn that runs meanwhile is fenced off, and nothing that comes of
-   * it is written. With the program (`createActors`), the schema checks the fields. The history has the reason.
-   * @throws NotFound @throws Conflict  it is final, or its turns came in between again and again
+   * Moves an actor to a state, as a new visit that begins at once, even if no transition to that state is declared. It changes
+   * the fields of the patch; the others stay. The actor is then due, neither held nor in backoff. A turn that runs meanwhile is
+   * fenced off, and none of its effects is written. With the program (`createActors`), the schema checks the fields. The history
+   * has the reason.
+   * @throws NotFound @throws Conflict  the actor is final, or its turns came in between again and again
    * @throws InvalidInput  its type has no such state; the fields were refused; no reason
    */
   async move(
@@ -112,7 +116,7 @@ export class ActorAdmin extends ActorQueries {
     throw new Conflict(`actor ${actor} was changed by its turns each time it was to be moved; pause it first`);
   }
 
-  /** The fields of an actor with a patch, as JSON; undefined when they stay. @throws InvalidInput @internal */
+  /** The fields of an actor with a patch, as JSON; undefined if they do not change. @throws InvalidInput @internal */
   async readMoved(
     record: ActorRecord,
     patch: Readonly<Record<string, unknown>> | undefined,
@@ -122,7 +126,7 @@ export class ActorAdmin extends ActorQueries {
   }
 
   /**
-   * Asks an actor to end: raises the semaphore `destroy`, from which its type leads on from every state.
+   * Asks an actor to end: raises the semaphore `destroy`, which its type must handle in every state.
    * @throws InvalidInput  its type has no `always: { destroy: … }`
    */
   async destroy(target: ActorTarget<never>, options: TxOptions = {}): Promise<boolean> {
@@ -134,14 +138,15 @@ export class ActorAdmin extends ActorQueries {
     return this.store.incr({ actor: Number(id), semaphore: 'destroy' }, tx);
   }
 
-  /** Lets no turn begin; what comes meanwhile is kept. A turn by hand is still possible. */
+  /** Lets no turn begin. Semaphores and messages that come meanwhile are kept. A turn by hand is still possible. */
   async pause(target: PauseTarget): Promise<void> {
     await this.reader.pause(await this.#paused(target));
   }
 
   /**
-   * Ends a pause: nothing that came meanwhile is lost. An actor that is not paused, and is held since its processes died, is let go. One that
-   * is held for another reason stays so: until a program that knows its state runs, or the pause of its state ends.
+   * Ends a pause. Semaphores and messages that came meanwhile are not lost. If the actor is not paused but held because its
+   * processes died, the call lets it go. If it is held for another reason, it stays held until a program that knows its state
+   * runs, or until the pause of its state ends.
    */
   async resume(target: PauseTarget): Promise<void> {
     await this.reader.pause({ ...(await this.#paused(target)), resume: true });
@@ -156,13 +161,13 @@ export class ActorAdmin extends ActorQueries {
     return this.store.openPage(readPage(options), tx);
   }
 
-  /** Somebody is looking at it. @returns false when it is resolved already @throws NotFound */
+  /** Says that somebody works on the page. @returns false if it is resolved already @throws NotFound */
   async ackPage(id: string, by?: string): Promise<boolean> {
     await this.getPage(id);
     return this.reader.ack(pageId(id), by);
   }
 
-  /** By id or by tag. @returns false when none was open */
+  /** Resolves a page, by id or by tag. @returns false if none was open */
   async resolvePage(
     which: { readonly id: string } | { readonly tag: string },
     options: TxOptions = {},
@@ -173,7 +178,7 @@ export class ActorAdmin extends ActorQueries {
     return page.status === 'resolved' ? false : this.store.resolvePage(page.tag, tx);
   }
 
-  /** For those who have just declared it: what is locked is left for later. */
+  /** For a program that has just declared the index. Rows that are locked are left for later. */
   protected async fillIndex(type: string): Promise<void> {
     await this.operator.fillIndex(type).catch((error: unknown) => {
       if (!(error instanceof LockNotAvailable)) throw error;
@@ -190,7 +195,9 @@ export class ActorAdmin extends ActorQueries {
     return { type, state };
   }
 
-  /** The database has refused it, and lists what there is: with the nearest it is read faster. @throws InvalidInput */
+  /**
+   * If the database refused the semaphore and lists the declared ones, the error suggests the nearest name. @throws InvalidInput
+   */
   async #suggestSemaphore(actor: number, semaphore: string): Promise<void> {
     const [record, types] = await Promise.all([this.reader.look(actor), this.reader.types()]);
     const type = types.find(({ name }) => name === record?.type);
@@ -198,7 +205,7 @@ export class ActorAdmin extends ActorQueries {
   }
 }
 
-/** Operates actors without the program that runs them: those of a database, or of a table of DynamoDB. */
+/** Operates actors without the program that runs them: the actors of a database, or of a table of DynamoDB. */
 export function createActorAdmin(engine: PostgresEngine | DynamoEngine): ActorAdmin {
   if (!(engine instanceof DynamoEngine)) requireEngine('createActorAdmin', engine);
   return new ActorAdmin(engine);

@@ -6,17 +6,17 @@ import type { Duration } from '../../base/time/duration.ts';
 import type { ActorBackend, EndsListening } from '../backend.ts';
 import type { QuestionState } from '../postgres/operator.ts';
 
-/** How long an answer is waited for, and what it has to be. */
+/** How long to wait for an answer, and what the answer must be. */
 export interface AskOptions<S extends StandardSchemaV1 | undefined = undefined> {
   /** From 10 ms to an hour. Default `'30s'`. */
   readonly wait?: Duration | undefined;
-  /** Any Standard Schema: what it makes of the answer is what `ask` gives. Default: the answer as it is. */
+  /** Any Standard Schema: `ask` returns its output for the answer. Default: the answer as it is. */
   readonly schema?: S | undefined;
-  /** Ends the wait with its reason. */
+  /** Ends the wait with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What an actor answers, as a schema makes it. */
+/** The answer of an actor: the output of a schema. */
 export type AnswerOf<S> = [S] extends [StandardSchemaV1] ? InferOutput<S> : unknown;
 
 const askShape = { wait: duration({ min: '10ms', max: '1h', default: '30s' }), schema: schemaOption(), signal };
@@ -24,13 +24,13 @@ const askShape = { wait: duration({ min: '10ms', max: '1h', default: '30s' }), s
 /** How long the process goes on to listen after its last question. */
 const LINGER_MS = 5000;
 
-/** Asks actors, and waits for their answers. All questions of it share one channel. */
+/** Asks actors, and waits for their answers. All questions share one channel. */
 export class Asker {
   readonly #operator: ActorBackend['operator'];
   readonly #channel = `pawl_${crypto.randomUUID()}`;
   /** By message. */
   readonly #bells = new Map<string, Bell>();
-  /** Messages of which a notification came before it was known that they are ours. */
+  /** Messages whose notification came before this process knew that they are its own. */
   readonly #early = new Set<string>();
   #asked = 0;
   #subscription: Promise<EndsListening> | undefined;
@@ -87,7 +87,7 @@ export class Asker {
     }
   }
 
-  /** A connection that fails delays the answer, and does not lose it. */
+  /** A failed connection delays the answer, but does not lose it. */
   async #look(message: string, leftMs: () => number): Promise<QuestionState> {
     try {
       return await this.#operator.lookForAnswer(message);
@@ -97,7 +97,7 @@ export class Asker {
     }
   }
 
-  /** @throws TimedOut  or why the signal aborted */
+  /** @throws TimedOut  or the reason of the signal */
   async #giveUp(message: string, what: string, stop: AbortSignal | undefined): Promise<void> {
     const isUnread = await this.#operator.endQuestion(message);
     stop?.throwIfAborted();
@@ -106,14 +106,14 @@ export class Asker {
     );
   }
 
-  /** Rings when the answer is there; it may have come before the answer of the call that asked. */
+  /** Rings when the answer is there. The answer may come before the call that asked has its own answer. */
   #bell(message: string): Bell {
     const bell = new Bell(this.#early.delete(message));
     this.#bells.set(message, bell);
     return bell;
   }
 
-  /** Listens, before the first question is sent. @returns what ends that */
+  /** Listens before the first question is sent. @returns a function that stops listening */
   async #enter(): Promise<() => void> {
     clearTimeout(this.#linger);
     this.#asked += 1;
@@ -145,12 +145,12 @@ export class Asker {
   #stop(): void {
     const ended = this.#subscription;
     this.#subscription = undefined;
-    // It was there: what was answered before has been handed on.
+    // It existed, so its notifications so far were handed on.
     void ended?.then((subscription) => subscription.stop());
   }
 }
 
-/** Ends a rest, also one that begins after it rang. */
+/** Ends a rest; if it rings before a rest begins, that rest ends at once. */
 class Bell {
   #hasRung: boolean;
   #end: (() => void) | undefined;
@@ -164,7 +164,7 @@ class Bell {
     this.#end?.();
   }
 
-  /** Until it rings, the signal aborts, or so long. */
+  /** Rests until it rings, the signal aborts, or `ms` have passed. */
   async rest(ms: number, stop: AbortSignal | undefined): Promise<void> {
     if (!this.#hasRung && stop?.aborted !== true) {
       await new Promise<void>((resolve) => {

@@ -3,7 +3,7 @@ import type { ActorRecord, ActorSummary, ActorTransition, PageRecord } from '../
 import { svg } from './diagram.ts';
 import { explain } from './explain.ts';
 
-/** What a diagnostics page is made of. */
+/** The data of a diagnostics page. */
 export interface Diagnosis {
   readonly page: PageRecord | undefined;
   readonly actor: ActorRecord | undefined;
@@ -12,7 +12,7 @@ export interface Diagnosis {
   readonly at: Date;
 }
 
-/** One HTML file with nothing to load: what is wrong, where the actor is, how it came there, and what to try. */
+/** One HTML file that loads nothing: what is wrong, which state the actor is in, how it got there, and what to try. */
 export function diagnosticsHtml({ page, actor, history, children, at }: Diagnosis): string {
   const title = page?.summary ?? (actor === undefined ? 'actor' : `${actor.type} ${actor.id}`);
   const parts = [
@@ -24,7 +24,7 @@ export function diagnosticsHtml({ page, actor, history, children, at }: Diagnosi
   return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${POLICY}"><title>${escapeHtml(title)}</title><style>${STYLE}</style></head><body>\n${parts.filter(Boolean).join('\n')}\n</body></html>\n`;
 }
 
-/** It is opened from a disk, where no header of a server protects the reader. */
+/** The file is opened from a disk, where no header of a server protects the reader. */
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 const STYLE =

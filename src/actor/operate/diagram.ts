@@ -1,15 +1,15 @@
 import { escapeHtml } from '../../base/escape-html.ts';
 import type { Machine } from '../machine.ts';
 
-/** What to draw next to the machine. */
+/** Data to draw in addition to the machine. */
 export interface DiagramOptions {
-  /** Actors in each state. */
+  /** The number of actors in each state. */
   readonly counts?: Readonly<Record<string, number>> | undefined;
-  /** The state to stand out. */
+  /** The state to highlight. */
   readonly current?: string | undefined;
 }
 
-/** The machine as a Mermaid state diagram: GitHub, GitLab and many editors draw it. */
+/** The machine as a Mermaid state diagram, which GitHub, GitLab and many editors draw. */
 export function mermaid({ initial, always, states }: Machine, { counts }: DiagramOptions = {}): string {
   const lines = ['stateDiagram-v2', `  [*] --> ${safe(initial)}`];
   for (const name of Object.keys(states)) {
@@ -42,7 +42,7 @@ interface BoxPosition {
   readonly row: number;
 }
 
-/** The machine as SVG, with nothing to load: rows by the distance from the initial state. */
+/** The machine as SVG that loads nothing: rows by the distance from the initial state. */
 export function svg(machine: Machine, { counts, current }: DiagramOptions = {}): string {
   const rows = rowsOf(machine);
   const widest = rows.reduce((most, row) => Math.max(most, row.length), 0);
@@ -79,7 +79,7 @@ export function svg(machine: Machine, { counts, current }: DiagramOptions = {}):
   ].join('\n');
 }
 
-/** States by the number of steps from the initial one; what cannot be reached by steps comes last. */
+/** States by the number of steps from the initial one; states that no steps reach come last. */
 function rowsOf({ initial, states }: Machine): string[][] {
   const rows: string[][] = [];
   const seen = new Set([initial]);
@@ -112,7 +112,7 @@ function box(
   return `<g><rect x="${x}" y="${y}" width="${BOX.width}" height="${BOX.height}" rx="8" fill="${fill}" stroke="#667"/>${start}<text x="${x + BOX.width / 2}" y="${y + BOX.height / 2 + 5}" text-anchor="middle">${label}</text>${badge}</g>`;
 }
 
-/** @param isForced  after failures, and not because the body says so: dashed */
+/** @param isForced  the transition follows failures, and the body does not ask for it: dashed */
 function edge(a: BoxPosition, b: BoxPosition, isForced: boolean): string {
   const path = (d: string): string => line(d, isForced);
   const middle = BOX.width / 2;

@@ -13,7 +13,7 @@ export interface ActorExplanation {
   readonly advice: readonly string[];
 }
 
-/** Says in words what the record of an actor tells. */
+/** Describes in words what the record of an actor shows. */
 export function explain(record: ActorRecord): ActorExplanation {
   const { id, type, state, status } = record;
   const all = CAUSES.flatMap((cause) => cause(record) ?? []);
@@ -97,7 +97,7 @@ const CAUSES: readonly ((record: ActorRecord) => Said[] | undefined)[] = [
   },
 ];
 
-/** For people: below ten seconds to the millisecond, then in whole seconds, minutes, hours or days. */
+/** For people: less than ten seconds to the millisecond, then in whole seconds, minutes, hours or days. */
 function roughly(ms: number): string {
   const unit = UNITS.find((one) => ms >= 2 * one) ?? 1;
   return formatDuration(ms < 10_000 ? ms : Math.round(ms / unit) * unit);

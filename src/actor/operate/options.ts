@@ -8,29 +8,29 @@ export interface ListOptions {
   readonly state?: string | undefined;
   readonly status?: ActorSummary['status'] | undefined;
   readonly parent?: ActorTarget<never> | undefined;
-  /** With `type`: those whose fields have all of these values. Only fields that the type declares in `index`. */
+  /** With `type`: actors whose fields have all of these values. Only fields that the type declares in `index`. */
   readonly where?: Readonly<Record<string, string | number | boolean>> | undefined;
-  /** Those that are final, too. Default false, unless `status` is `'final'`. */
+  /** Include final actors. Default false, unless `status` is `'final'`. */
   readonly final?: boolean | undefined;
-  /** Only older ones than this id: the last of the page before. */
+  /** Only actors with a smaller id than this: the last id of the previous page. */
   readonly before?: string | undefined;
   /** 1 to 10,000; default 100. */
   readonly limit?: number | undefined;
 }
 
 export interface HistoryOptions {
-  /** Only what is older than this epoch: the oldest of the list before. */
+  /** Only rows with a smaller epoch than this: the oldest of the previous list. */
   readonly before?: number | undefined;
   /** 1 to 10,000; default 1000. */
   readonly limit?: number | undefined;
 }
 
 export interface PagesOptions {
-  /** Those that are resolved, too. Default false. */
+  /** Include resolved pages. Default false. */
   readonly resolved?: boolean | undefined;
-  /** Only those about this one. */
+  /** Only pages about this actor. */
   readonly actor?: ActorTarget<never> | undefined;
-  /** Only older ones than this id: the last of the list before. */
+  /** Only pages with a smaller id than this: the last id of the previous list. */
   readonly before?: string | undefined;
   /** 1 to 10,000; default 100. */
   readonly limit?: number | undefined;
@@ -50,13 +50,13 @@ export interface WaitOptions {
 }
 
 export interface TxOptions {
-  /** Your own transaction, of any of the known libraries. Default: one of its own. */
+  /** Your own transaction, of any known library. Default: a transaction of its own. */
   readonly tx?: OpenTransaction | undefined;
 }
 
 /** Why an actor is moved. */
 export interface MoveOptions {
-  /** For its history. 1 to 500 characters. */
+  /** The reason, for the actor's history. 1 to 500 characters. */
   readonly reason: string;
 }
 

@@ -51,7 +51,7 @@ function backendOf(on: PostgresEngine | DynamoEngine | ActorBackend): ActorBacke
   return on instanceof DynamoEngine ? dynamoBackend(on, [], 1) : postgresBackend(on);
 }
 
-/** What can be asked about actors without the program that runs them. */
+/** Queries about actors, without the program that runs them. */
 export class ActorQueries {
   /** @internal */
   protected readonly store: ActorBackend['store'];
@@ -73,15 +73,16 @@ export class ActorQueries {
     return this.reader.show(idOf(target));
   }
 
-  /** What no worker would mend by itself; what `pawl doctor` says. */
+  /** Problems that no worker repairs by itself; `pawl doctor` shows them. */
   health(): Promise<ActorHealth> {
     return this.reader.health();
   }
 
   /**
-   * Newest first.
-   * @throws InvalidInput  `where` names a field that the type does not declare in `index` @throws LockNotAvailable  `where` waits for
-   *   an index that was declared just now, and an open transaction keeps it from being written
+   * Lists actors, newest first.
+   * @throws InvalidInput  `where` names a field that the type does not declare in `index`
+   * @throws LockNotAvailable  `where` waits for an index that was just declared, and an open transaction prevents that it is
+   *   written
    */
   async list(options: ListOptions = {}): Promise<ActorSummary[]> {
     const { parent, where, ...rest } = options;
@@ -95,7 +96,7 @@ export class ActorQueries {
     });
   }
 
-  /** The types that the database knows, with their machines. */
+  /** The types in the database, with their machines. */
   types(): Promise<TypeRecord[]> {
     return this.reader.types();
   }
@@ -105,7 +106,7 @@ export class ActorQueries {
     return explain(await this.get(target));
   }
 
-  /** Its transitions and failures, oldest first: the last thousand, or those before them. @throws NotFound */
+  /** The transitions and failures of an actor, oldest first: the last thousand, or those before `before`. @throws NotFound */
   async history(target: ActorTarget<never>, options: HistoryOptions = {}): Promise<ActorTransition[]> {
     const id = idOf(target);
     const given = checkOptions('history', options, historyShape);
@@ -115,8 +116,8 @@ export class ActorQueries {
   }
 
   /**
-   * What its turns changed in its fields, newest first: the fields before and after each. Empty unless its type declares
-   * `fieldHistory`. Turns of a program that does not declare it leave none: the next row then shows what they changed, too.
+   * The changes of its turns to its fields, newest first: the fields before and after each turn. Empty unless its type declares
+   * `fieldHistory`. If a program does not declare it, its turns leave no row: the next row then shows their changes, too.
    * @throws NotFound
    */
   async fieldHistory(target: ActorTarget<never>, options: HistoryOptions = {}): Promise<FieldChange[]> {
@@ -128,9 +129,9 @@ export class ActorQueries {
   }
 
   /**
-   * Waits until an actor is in a state, or has a status (`'final'` by default), and gives it then. For scripts and tests: it
-   * asks every 50 ms.
-   * @throws TimedOut  says where it is @throws NotFound
+   * Waits until an actor is in a state, or has a status (`'final'` by default), and returns the actor. For scripts and tests: it
+   * polls every 50 ms.
+   * @throws TimedOut  says which state the actor is in @throws NotFound
    */
   async waitFor(target: ActorTarget<never>, options: WaitOptions = {}): Promise<ActorRecord> {
     return waitForActor(() => this.get(target), options);
@@ -155,7 +156,7 @@ export class ActorQueries {
     return this.#diagnose(idOf(target), undefined);
   }
 
-  /** Newest first, those that are open unless told otherwise. */
+  /** Pages, newest first; by default only the open ones. */
   async pages(options: PagesOptions = {}): Promise<PageRecord[]> {
     const { actor, ...rest } = options;
     const given = checkOptions('pages', rest, pagesShape);

@@ -13,7 +13,7 @@ const waitShape = {
 };
 const WAIT_MS = 50;
 
-/** Asks until the actor is in the state, or has the status, that is waited for. @throws TimedOut */
+/** Polls until the actor is in the state, or has the status, of the options. @throws TimedOut */
 export async function waitForActor(get: () => Promise<ActorRecord>, options: WaitOptions): Promise<ActorRecord> {
   const { state, status, timeout, signal: stop } = checkOptions('waitFor', options, waitShape);
   const wanted = state === undefined ? (status ?? 'final') : status;

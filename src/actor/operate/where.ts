@@ -10,7 +10,7 @@ export function requireType(type: string | undefined): string {
   });
 }
 
-/** @throws InvalidInput  a field that the type does not declare in `index`, or a value that no index has */
+/** @throws InvalidInput  a field that the type does not declare in `index`, or a value that an index cannot have */
 export function requireIndexed(type: string, where: object, indexes: readonly string[]): void {
   for (const [name, value] of Object.entries(asFields(where))) {
     if (!indexes.includes(name)) throw unknownName(`field in the index of ${type}`, name, indexes, `where.${name}`);

@@ -2,9 +2,9 @@ import { InvalidInput } from '../../base/errors.ts';
 import { checkOptions, optional, record, text } from '../../base/options/options.ts';
 import type { Severity } from './page.ts';
 
-/** A notification of a page, as a channel gets it. */
+/** The argument of a channel: a notification of a page. */
 export interface PageNotice {
-  /** The same for every try to deliver it: receivers can tell repetitions by it. */
+  /** The same for every try to deliver it, so that receivers can recognise repetitions. */
   readonly id: string;
   readonly kind: 'opened' | 'escalated' | 'resolved';
   readonly severity: Severity;
@@ -16,24 +16,24 @@ export interface PageNotice {
   readonly actor: string | null;
   readonly openedAt: Date;
   readonly count: number;
-  /** Open pages about the same root that are not delivered, since this one is. */
+  /** The number of open pages about the same root that are not delivered because this one is. */
   readonly suppresses: number;
 }
 
 /**
- * Where notifications of pages go. Delivery is at least once: what throws, or takes longer than 15 s, is tried again. Other
- * channels do not wait for it.
+ * A receiver of notifications of pages. Delivery is at least once: if the channel throws, or takes longer than 15 s, delivery is
+ * tried again. Other channels do not wait for it.
  */
 export interface PageChannel {
-  /** The same name is the same channel in every process; no two of a dispatcher have the same. */
+  /** The same name is the same channel in every process. All channels of a dispatcher have different names. */
   readonly name: string;
   deliver(notice: PageNotice, signal: AbortSignal): Promise<void>;
 }
 
 export interface WebhookOptions {
-  /** Default: `webhook` and the host of the URL. Two on one host need names. */
+  /** Default: `webhook` and the host of the URL. Two webhooks on one host need names. */
   readonly name?: string | undefined;
-  /** Sent along with each notification. */
+  /** Headers of each request. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -42,7 +42,7 @@ const webhookShape = {
   headers: record(text({ secret: true }), { default: {} }),
 };
 
-/** Posts each notification as JSON; any answer of class 2 counts as taken. @throws InvalidInput  that is no URL */
+/** Posts each notification as JSON. Any answer of class 2 counts as accepted. @throws InvalidInput  the value is no URL */
 export function webhook(url: string, options: WebhookOptions = {}): PageChannel {
   const { name, headers: added } = checkOptions('webhook', options, webhookShape);
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
@@ -59,7 +59,7 @@ export function webhook(url: string, options: WebhookOptions = {}): PageChannel 
   };
 }
 
-/** Writes each notification as a line, to stderr unless told otherwise. */
+/** Writes each notification as a line, by default to stderr. */
 export function consoleChannel(
   write: (line: string) => void = (line) => void process.stderr.write(`${line}\n`),
 ): PageChannel {

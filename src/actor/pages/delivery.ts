@@ -8,13 +8,13 @@ import type { PageChannel, PageNotice } from './channel.ts';
 
 const POLL_MS = 5000;
 const AT_ONCE = 20;
-/** Below the 30 s after which another process may try. */
+/** Less than the 30 s after which another process may try. */
 const TIMEOUT_MS = 15_000;
 const BACKOFF: Backoff = { kind: 'exponential', min: 1000, max: 600_000, factor: 2, jitter: 0.5 };
 
 /**
- * Delivers notifications of pages from the outbox, each to every channel, until all have taken it. A channel that hangs keeps
- * neither another channel waiting nor another notification.
+ * Delivers notifications of pages from the outbox, each to every channel, until all channels have accepted it. A channel that
+ * hangs delays neither another channel nor another notification.
  */
 export class Delivery {
   readonly #reader: Pick<PostgresActorReader, 'takeNotices' | 'noteDelivery'>;
@@ -49,7 +49,7 @@ export class Delivery {
 
   async #take(stop: AbortSignal): Promise<number> {
     const room = AT_ONCE - this.#underWay.size;
-    // Whichever ends next makes room, and looks.
+    // The next delivery that ends makes room, and checks again.
     if (room === 0) return Infinity;
     const notices = await this.#reader.takeNotices(room);
     for (const notice of notices) this.#begin(notice, stop);
@@ -81,7 +81,7 @@ export class Delivery {
     });
   }
 
-  /** Gives a channel up that does not end in time, whatever it makes of its signal. @returns what went wrong */
+  /** Gives up a channel that does not end in time, even if the channel ignores its signal. @returns the error */
   async #tell(channel: PageChannel, told: PageNotice, stop: AbortSignal): Promise<string | undefined> {
     const late = new AbortController();
     const cancel = after(this.#timeoutMs, () =>

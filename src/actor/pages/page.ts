@@ -4,19 +4,22 @@ import { toJson } from '../../base/storable.ts';
 export const SEVERITIES = ['info', 'warning', 'error', 'critical'] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
-/** What a person has to look at. */
+/** A problem that a person has to look at. */
 export interface PageOptions {
-  /** One page is open per tag; asking for it again counts, and raises its severity if that is higher. 1 to 1000 bytes. */
+  /**
+   * One page is open per tag. A further call with this tag is counted, and raises the severity of the page if its own is higher.
+   * 1 to 1000 bytes.
+   */
   readonly tag: string;
   /** One line: what is wrong. */
   readonly summary: string;
   /** Default `'error'`. */
   readonly severity?: Severity | undefined;
-  /** Anything that is JSON and helps. A page that is asked for again without details keeps those that it has. */
+  /** Any helpful JSON. If a further call has no details, the page keeps its details. */
   readonly details?: unknown;
   /**
-   * What may be behind it, such as `host:7`. While the page with that tag is open, or another page with the same root of which
-   * somebody was told within 15 minutes, this one is kept but not delivered, unless it is more severe.
+   * A possible cause, such as `host:7`. The page is kept but not delivered, unless it is more severe, in two cases: a page with
+   * that tag is open, or somebody was notified within 15 minutes of another page with the same root.
    */
   readonly root?: string | undefined;
 }

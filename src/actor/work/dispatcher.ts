@@ -22,13 +22,16 @@ import { ActorWorker } from './worker.ts';
 import type { WorkerSettings } from './worker-parts.ts';
 
 export interface StopOptions {
-  /** How long running bodies may go on; then their `signal` aborts, and their actors are given back untried. Default `'15s'`. */
+  /**
+   * How long running bodies may continue. After this time their `signal` aborts, and their actors are given back without a
+   * charged try. Default `'15s'`.
+   */
   readonly timeout?: Duration | undefined;
 }
 
 export interface DispatcherParts {
   readonly engine: TurnStore['engine'];
-  /** What the worker is made of. */
+  /** The parts of the worker. */
   readonly ports: (leaseMs: number) => WorkPorts;
   readonly reader: Pick<PostgresActorReader, 'takeNotices' | 'noteDelivery'>;
   readonly owner: (store: TurnStore) => TurnOwner;
@@ -40,23 +43,24 @@ export interface DispatcherParts {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Runs turns until stopped; `await using dispatcher = actors.run()` stops it by itself. */
+/** Runs turns until you stop it; `await using dispatcher = actors.run()` stops it at the end of the block. */
 export class Dispatcher implements AsyncDisposable {
   /**
-   * Resolves when it looks for work. Until then it tries: a database that is away, refuses the password or is not migrated yet
-   * is an `error` event at each try, and a line in the log at growing intervals. Rejects with what the program itself has to change.
+   * Resolves when the dispatcher is registered and polls. If the database is unreachable, refuses the password or is not
+   * migrated, the dispatcher keeps trying: each try emits an `error` event, and the log gets a line at growing intervals. Rejects
+   * with an error that only a change of the program can remove.
    */
   readonly started: Promise<void>;
   readonly events: Events<DispatcherEvents> = new Events();
   readonly #parts: DispatcherParts;
   readonly #stop = new AbortController();
-  /** Why the last try to start failed. */
+  /** The error of the last try to start. */
   #failure: unknown;
   #worker: ActorWorker | undefined;
   #delivery: Delivery | undefined;
   #watch: EventLoopWatch | undefined;
   #stopping: Promise<void> | undefined;
-  /** It was stopped before it had started, and no caller waits for it any more. */
+  /** True: it was stopped before it had started, and no caller waits for it any more. */
   #isAbandoned = false;
 
   /** @internal */
@@ -72,20 +76,21 @@ export class Dispatcher implements AsyncDisposable {
     if (signal?.aborted) stop();
   }
 
-  /** Why it can claim nothing just now; undefined while it can. As of a queue's worker. */
+  /** The reason why it can claim nothing now; undefined while it can. As `problem` of a queue's worker. */
   get problem(): string | undefined {
     if (this.#stopping !== undefined) return 'it is stopping';
     return this.#worker === undefined ? notStarted(this.#failure) : this.#worker.problem;
   }
 
-  /** Looks for work now, without waiting for a notification or the next poll. */
+  /** Polls now, without waiting for a notification or for the next poll. */
   wake(): void {
     this.#worker?.wake();
   }
 
   /**
-   * Claims nothing more, gives back what has not begun, lets running bodies end, commits them, and leaves neither timer nor
-   * connection. Safe to call twice. A body that calls it is told when all others have ended, as a handler of a queue is.
+   * Claims nothing more, gives back actors whose turn has not begun, lets running bodies end, commits them, and leaves neither
+   * timer nor connection. Safe to call twice. If a body of this dispatcher awaits it, it resolves when all other bodies have
+   * ended, as for a handler of a queue.
    */
   stop(options: StopOptions = {}): Promise<void> {
     const { timeout } = checkOptions('stop', options, { timeout: duration({ default: '15s' }) });
@@ -100,7 +105,7 @@ export class Dispatcher implements AsyncDisposable {
     return this.stop();
   }
 
-  /** As if its process were killed: what it runs is neither ended nor given back. For tests that crash. @internal */
+  /** Acts as if the process were killed: running turns are neither ended nor given back. For tests of crashes. @internal */
   abandon(): void {
     this.#stopping ??= Promise.resolve();
     this.#stop.abort();
@@ -133,7 +138,7 @@ export class Dispatcher implements AsyncDisposable {
       await worker.start(() => this.#delivery?.wake());
       if (this.#isAbandoned) throw new Stopped('the dispatcher was stopped before it had started');
     } catch (error) {
-      // What it had begun would go on at the same time as the next one.
+      // Otherwise its running turns would go on at the same time as those of the next worker.
       await worker.stop(0);
       throw error;
     }
@@ -142,7 +147,7 @@ export class Dispatcher implements AsyncDisposable {
 
   async #shutDown(timeoutMs: number): Promise<void> {
     if (this.#worker === undefined) {
-      // What has not started is not waited for longer than what has; it stops by itself when it has.
+      // It waits for a start no longer than for a running worker; a worker that starts later then stops by itself.
       const settled = this.started.catch(() => {});
       this.#isAbandoned = !(await within(Math.max(timeoutMs, STOP_MS), settled));
     }
@@ -153,7 +158,7 @@ export class Dispatcher implements AsyncDisposable {
   }
 }
 
-/** The same types, whose bodies are noted while they run. */
+/** The same types, whose bodies the watchdog records while they run. */
 function watched(
   types: ReadonlyMap<number, ActorDefinition>,
   watch: EventLoopWatch,

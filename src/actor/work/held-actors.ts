@@ -6,12 +6,12 @@ export class HeldActors {
   readonly isolation: Isolation = new Isolation();
   readonly #epochs = new Map<number, number>();
 
-  /** Their epochs, by actor. */
+  /** The epochs of the actors, by id. */
   get epochs(): ReadonlyMap<number, number> {
     return this.#epochs;
   }
 
-  /** How many actors there is room for. @param prefetch  so many of them ahead of their slots */
+  /** How many further actors there is room for. @param prefetch  the number of them ahead of free slots */
   capacity(concurrency: number, prefetch: number): number {
     const held = this.#epochs.size;
     if (this.isolation.isExclusive) return 0;
@@ -24,15 +24,15 @@ export class HeldActors {
   }
 
   /**
-   * A turn is over. Its actor may have been claimed again by now, or been handed over, before the answer to its commit came.
-   * @returns whether it ran alone: others may begin now
+   * Called when a turn is over. Its actor may have been claimed again, or handed over, before the answer to its commit came.
+   * @returns true if it ran alone: other turns may begin now
    */
   release({ id, epoch }: Pick<TurnCommit, 'id' | 'epoch'>): boolean {
     if (this.#epochs.get(id) === epoch) this.#epochs.delete(id);
     return this.isolation.release(id, epoch);
   }
 
-  /** The lease is lost, and with it all of them. */
+  /** The lease is lost, and with it all actors. */
   clear(): void {
     this.#epochs.clear();
     this.isolation.forget();

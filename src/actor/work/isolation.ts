@@ -1,12 +1,15 @@
-/** For this long an actor that was lost twice has its process for itself: what kills it, or stands still, does so soon. */
+/**
+ * For this long, an actor that was lost twice has the process for itself: if its turn kills or stops the process, it does so
+ * soon.
+ */
 const EXCLUSIVE_MS = 60_000;
 
 /**
- * The actors whose processes died with them, or stood still, twice in a row, as one worker sees them. They run one at a time, and
- * alone, so that they take no others along. If the process dies a third time, they are to blame.
+ * The actors that, as far as this worker knows, lost their process twice in a row: it died or was stopped. They run one at a
+ * time, and alone, so that a crash affects no other actor. If the process dies a third time, the actor is the cause.
  */
 export class Isolation {
-  /** Such an actor is due, as far as this worker knows. */
+  /** True: such an actor is due, as far as this worker knows. */
   #isWaiting = false;
   #actor = 0;
   #epoch = 0;
@@ -16,7 +19,7 @@ export class Isolation {
     return this.#isWaiting && this.#actor === 0;
   }
 
-  /** Nothing else may begin here. */
+  /** True: no other turn may begin here. */
   get isExclusive(): boolean {
     return this.#actor !== 0 && performance.now() < this.#until;
   }
@@ -29,7 +32,7 @@ export class Isolation {
     this.#isWaiting = false;
   }
 
-  /** @param isAlone  nothing else runs here @returns milliseconds after which others may begin at the same time */
+  /** @param isAlone  no other turn runs here @returns milliseconds after which other turns may begin at the same time */
   take(actor: number, epoch: number, isAlone: boolean): number {
     const ms = isAlone ? EXCLUSIVE_MS : 0;
     this.#actor = actor;
@@ -38,7 +41,7 @@ export class Isolation {
     return ms;
   }
 
-  /** That turn is over. @returns whether it was the one that ran alone: there may be another one */
+  /** Called when that turn is over. @returns true if it was the one that ran alone: another one may wait */
   release(actor: number, epoch: number): boolean {
     if (actor !== this.#actor || epoch !== this.#epoch) return false;
     this.#actor = 0;

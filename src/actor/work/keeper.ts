@@ -9,27 +9,27 @@ interface HeartbeatAnswer {
   readonly alive: readonly number[];
 }
 
-/** How often the keeper checks for workers that died; with the lease it bounds how long their actors wait. */
+/** How often the keeper checks for dead workers. With the lease, it bounds how long their actors wait. */
 const RESCUE_MS = 5000;
 const PRUNE_MS = 60_000;
 
 /**
- * Keeps the leases of the workers of a process: one heartbeat statement for all of them, on a connection next to the pool,
- * so that busy bodies cannot starve it. Looks for lost workers, for deadlines that have passed, and for history that is over.
+ * Keeps the leases of the workers of a process: one heartbeat statement for all of them. Its connection is not of the pool, so
+ * busy bodies cannot starve it. It also checks for lost workers, for passed deadlines, and for history to remove.
  */
 export class Keeper implements KeeperPort {
   readonly #store: PostgresActorStore;
   readonly #leaseMs: number;
   readonly #lease: LeaseKeeper<LeaseHolder, HeartbeatAnswer>;
   readonly #listeners = new Set<RescueListener>();
-  /** The connection of the heartbeat that is under way. */
+  /** The connection of the current heartbeat. */
   #session: Session | undefined;
   #chores: Loop | undefined;
   #deadlines: Loop | undefined;
   readonly #pruneMs: number;
   #prunedAt: number;
 
-  /** @param pruneMs  how often history that is over is looked for */
+  /** @param pruneMs  the interval between two removals of old history */
   constructor(store: PostgresActorStore, leaseMs: number, pruneMs: number = PRUNE_MS) {
     this.#store = store;
     this.#leaseMs = leaseMs;
@@ -43,7 +43,7 @@ export class Keeper implements KeeperPort {
     });
   }
 
-  /** @param watcher  looks after others, too, and is told what that found; without it a worker only keeps its lease */
+  /** @param watcher  the worker that is notified of the rescue's results; without it, the keeper only keeps the lease */
   add(worker: LeaseHolder, watcher?: RescueListener): void {
     this.#lease.add(worker);
     if (watcher === undefined) return;
@@ -96,7 +96,7 @@ export class Keeper implements KeeperPort {
       if (actors > 0) watcher.rescued();
     }
     if (performance.now() - this.#prunedAt > this.#pruneMs) {
-      // Not all in one go: a stop need not wait for it.
+      // Not everything in one step, so that a stop does not wait for it.
       if ((await this.#store.prune()) > 0) return 0;
       this.#prunedAt = performance.now();
     }

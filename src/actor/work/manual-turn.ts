@@ -12,7 +12,7 @@ import { workerRow } from './worker-row.ts';
 
 /** The outcome of one turn. */
 export interface WorkedTurn {
-  /** `failed` is not an exception: the actor will be tried again, and `error` says why. */
+  /** `failed` is not an exception: the turn will be tried again, and `error` says why it failed. */
   readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
   readonly from: string;
   readonly to: string;
@@ -26,10 +26,10 @@ export interface ManualTurnRequest extends WorkPorts {
   readonly show: () => Promise<ActorRecord>;
 }
 
-/** A turn by hand has the lease of a dispatcher, but takes nothing else, and is not woken. */
+/** A turn by hand has the lease of a dispatcher, but claims no other actor, and is not woken. */
 const LEASE_MS = 20_000;
 
-/** One turn of one actor, now. @returns undefined when somebody else runs one @throws NotFound, Conflict, LeaseLost */
+/** Runs one turn of one actor, now. @returns undefined if another process runs one @throws NotFound, Conflict, LeaseLost */
 export async function runManualTurn(given: ManualTurnRequest): Promise<WorkedTurn | undefined> {
   const { store, keeper, types, actor } = given;
   const worker = await store.addWorker(workerRow(types, { concurrency: 1, leaseMs: LEASE_MS }, false));
@@ -78,7 +78,7 @@ async function runTurn(
   return { kind: settled.kind, from: settled.from, to: settled.to ?? settled.from, error };
 }
 
-/** A turn whose effects are refused has failed, and is written as that. */
+/** If its effects are refused, the turn has failed, and is written as a failed one. */
 async function commit(writer: TurnWriter, worker: number, finished: TurnResult): Promise<TurnResult> {
   try {
     const answer = await writer.commit(worker, finished, LEASE_MS);
@@ -95,7 +95,7 @@ class ManualWorker implements LeaseHolder {
   readonly workerId: number;
   readonly wantsNotify = false;
   lost!: (reason: LeaseLost) => void;
-  /** Also when that was before its turn began. */
+  /** Resolves also if the lease was lost before the turn began. */
   readonly whenLost: Promise<LeaseLost> = new Promise((resolve) => {
     this.lost = resolve;
   });
@@ -104,6 +104,6 @@ class ManualWorker implements LeaseHolder {
     this.workerId = workerId;
   }
 
-  /** A heartbeat that failed is tried again; the turn learns of it when its lease is over. */
+  /** A failed heartbeat is tried again; the turn learns of it when its lease is over. */
   onError(): void {}
 }

@@ -31,9 +31,9 @@ export interface TurnStore
     | 'offer'
     | 'withdraw'
   > {
-  /** Calls back when something came for actors of these types, or there is a page to deliver. */
+  /** Calls back when something came for actors of these types, or when a page has to be delivered. */
   listen(types: readonly number[], handlers: NewsHandlers): Promise<HandoffSubscription>;
-  /** Calls back with each actor that is handed over by way of this channel. */
+  /** Calls back with each actor that is handed over on this channel. */
   listenForHandoffs(channel: string, handlers: HandoffHandlers): Promise<HandoffSubscription>;
   readonly engine: {
     readonly isStopped: boolean;
@@ -43,16 +43,16 @@ export interface TurnStore
   };
 }
 
-/** A worker, as its keeper sees it. */
+/** The part of a worker that its keeper needs. */
 export interface LeaseHolder extends Holder {
   readonly wantsNotify: boolean;
 }
 
-/** Learns what a rescue has found. */
+/** Gets the results of a rescue. */
 export interface RescueListener {
-  /** Actors of a lost worker are free again. */
+  /** Actors of a lost worker can be claimed again. */
   rescued(): void;
-  /** Of these types an actor is due that is to be run alone. */
+  /** Actors of these types are due that have to run alone. */
   suspected(types: readonly number[]): void;
 }
 
@@ -60,15 +60,15 @@ export interface RescueListener {
 export interface KeeperPort {
   readonly hasLease: boolean;
   readonly problem: string | undefined;
-  /** @param watcher  looks after others, too, and is told what that found; without it a worker only keeps its lease */
+  /** @param watcher  the worker that is notified of the rescue's results; without it, the keeper only keeps the lease */
   add(worker: LeaseHolder, watcher?: RescueListener): void;
   remove(worker: LeaseHolder): Promise<void>;
 }
 
-/** How turns are written that do more than move their own row. */
+/** Writes turns whose commit changes more than their own row. */
 export interface TurnWriter {
   /**
-   * The turn and everything it asked for, in one transaction. @param idleMs  how long that may stand still
+   * Commits the turn and all its effects, in one transaction. @param idleMs  how long that transaction may be idle
    * @throws LeaseLost, RowLocked
    */
   commit(worker: number, result: TurnResult, idleMs: number): Promise<CommitAnswer>;
@@ -76,7 +76,7 @@ export interface TurnWriter {
   hold(turn: AnyTurn, body: () => Promise<TurnResult>, timeoutMs: number): Promise<TurnResult>;
 }
 
-/** What runs turns in one process. */
+/** The parts that run turns in one process. */
 export interface WorkPorts {
   readonly store: TurnStore;
   readonly keeper: KeeperPort;

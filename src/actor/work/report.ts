@@ -3,7 +3,7 @@ import type { Events } from '../../base/events.ts';
 import type { TurnCommit } from '../store.ts';
 import { COMMIT_REFUSED, type TurnResult } from './run/turn-result.ts';
 
-/** What a dispatcher tells about its life; for logs, metrics and tests. */
+/** The events of a dispatcher, for logs, metrics and tests. */
 export interface DispatcherEvents {
   /** A turn was committed. */
   turn: {
@@ -14,17 +14,17 @@ export interface DispatcherEvents {
   };
   /** A turn failed; it is tried again. */
   failed: { readonly actor: string; readonly state: string; readonly attempt: number; readonly error: unknown };
-  /** Turns came too late and changed nothing: somebody else owns these actors. */
+  /** Turns came too late and changed nothing: other workers own these actors. */
   stale: { readonly actors: readonly string[] };
   /** An actor is in a state, or has fields, that this program does not know. */
   unknown: { readonly actor: string; readonly state: string; readonly held: boolean };
-  /** The lease is gone; every turn was told to end. The dispatcher registers anew. */
+  /** The lease is lost, and the signals of all turns are aborted. The dispatcher registers anew. */
   lost: { readonly reason: LeaseLost };
-  /** The database could not be reached or refused something; the dispatcher goes on trying. */
+  /** The database could not be reached, or refused a statement; the dispatcher keeps trying. */
   error: { readonly error: unknown };
 }
 
-/** Emits what was committed. @param error  what was thrown, of a turn that failed */
+/** Emits committed turns. @param error  the error of a turn that failed */
 export function reportCommitted(events: Events<DispatcherEvents>, commit: TurnCommit, error: unknown): void {
   if (commit.reason === COMMIT_REFUSED) reportFailed(events, { settled: commit, error });
   if (!events.has('turn')) return;

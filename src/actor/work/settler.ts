@@ -13,13 +13,13 @@ export interface SettlerOptions {
   readonly store: Pick<TurnStore, 'commitAndOffer' | 'engine'>;
   readonly writer: TurnWriter;
   readonly leaseMs: number;
-  /** The offer that is to go along with a commit: asked once for each try. */
+  /** Returns the offer to send with a commit; called once for each try. */
   readonly offer: () => Offer | undefined;
   readonly onDone: (settled: TurnCommit, error: unknown) => void;
   readonly onStale: (turns: readonly TurnCommit[]) => void;
-  /** These turns are over, and it is not known whether they were written: the answer to their commit was lost. */
+  /** These turns are over, but it is unknown whether they were written: the answer to their commit was lost. */
   readonly onUnknown: (turns: readonly TurnCommit[]) => void;
-  /** An actor is due in so many milliseconds. */
+  /** An actor is due after this many milliseconds. */
   readonly onDue: (ms: number) => void;
   readonly onError: (error: unknown) => void;
 }
@@ -28,17 +28,17 @@ interface WithEffects extends TurnResult {
   readonly worker: number;
 }
 
-/** Turns in one commit: a few milliseconds of the server's time. */
+/** The most turns of one commit: a few milliseconds of the server's time. */
 const BATCH = 500;
-/** Commits of turns that do more than move their own row, at the same time. */
+/** The most commits at the same time of turns with effects. */
 const EFFECTS_AT_ONCE = 4;
-/** Between two tries of a commit that did not come through. */
+/** The pause after a commit that failed. */
 const RETRY_MS = 200;
-/** Between two tries of a commit whose row somebody has locked, such as a guard() in a transaction that is still open. */
+/** The pause after a commit whose row is locked, for example by a guard() in a transaction that is still open. */
 const LOCKED_MS = 2000;
 
 /**
- * Commits the outcome of turns. One statement is under way at a time; what finishes meanwhile goes with the next one, so
+ * Commits the outcomes of turns. One statement is under way at a time. Outcomes that arrive meanwhile go with the next one, so
  * batches grow with the load, and a lone turn is written at once. A turn with effects has a transaction of its own.
  */
 export class Settler {
@@ -47,7 +47,7 @@ export class Settler {
   #plain: TurnResult[] = [];
   #withEffects: WithEffects[] = [];
   #effectsUnderWay = 0;
-  /** Whose rows were locked: to be tried again. */
+  /** The number of turns to try again because their rows were locked. */
   #postponed = 0;
   #isWriting = false;
   #life = new AbortController();
@@ -67,7 +67,7 @@ export class Settler {
       this.#plain.push(finished);
       if (!this.#isWriting) {
         this.#isWriting = true;
-        // What else finishes in this turn of the event loop goes along.
+        // Other turns that finish in this turn of the event loop go with this commit.
         queueMicrotask(() => void this.#write(worker, this.#life.signal));
       }
     } else {
@@ -77,8 +77,8 @@ export class Settler {
   }
 
   /**
-   * Forgets everything that was not written: the lease is lost. A commit that is under way may hang for
-   * long, on a connection that says nothing; what comes next does not wait for it.
+   * Called when the lease is lost: forgets everything that was not written. A commit that is under way may hang for long, on a
+   * silent connection; later commits do not wait for it.
    */
   drop(): void {
     this.#plain = [];
@@ -103,7 +103,7 @@ export class Settler {
     this.#notifyFlushed();
   }
 
-  /** Tries until the answer is known: a second commit of the same turn finds the first, and changes nothing. */
+  /** Repeats the commit until its answer is known: a second commit of the same turn finds the first, and changes nothing. */
   async #commit(worker: number, batch: readonly TurnResult[], life: AbortSignal): Promise<void> {
     for (let tries = 1; !life.aborted; tries += 1) {
       try {
@@ -124,7 +124,7 @@ export class Settler {
     }
   }
 
-  /** One of them cannot be written: the others must not suffer. */
+  /** Called if one of the turns cannot be written: the others must not fail with it. */
   async #isolate(worker: number, batch: readonly TurnResult[], error: unknown, life: AbortSignal): Promise<void> {
     for (const one of batch) {
       if (batch.length === 1 && error instanceof LockNotAvailable) this.#postpone({ ...one, worker }, life);
@@ -139,7 +139,7 @@ export class Settler {
     if (due !== undefined) this.#options.onDue(due);
     if (stale.length > 0) {
       const turns = batch.map(({ settled }) => settled).filter(({ id }) => stale.includes(id));
-      // After a lost answer it is not known whether this worker had written them.
+      // After a lost answer, it is unknown whether this worker had written them.
       if (isRepeated) this.#options.onUnknown(turns);
       else this.#options.onStale(turns);
     }
@@ -149,7 +149,7 @@ export class Settler {
     }
   }
 
-  /** From here on it is committed apart from all others, which do not wait for that lock. */
+  /** From now on this turn is committed apart from all others, so that they do not wait for the lock. */
   #postpone(turn: WithEffects, life: AbortSignal): void {
     this.#postponed += 1;
     void sleep(LOCKED_MS, life).then((isTime) => {
@@ -183,7 +183,7 @@ export class Settler {
         if (life.aborted) return;
         if (error instanceof RowLocked) return this.#postpone(turn, life);
         if (error instanceof LeaseLost) {
-          // Our own commit may have come through, its answer lost.
+          // Our own commit may have succeeded, although its answer was lost.
           if (tries > 1) this.#options.onUnknown([turn.settled]);
           else this.#options.onStale([turn.settled]);
           return;
@@ -206,13 +206,13 @@ export class Settler {
   }
 }
 
-/** The actor's own row is locked, and not a key or a tag that the turn asks for: it may be tried again. */
+/** The actor's own row is locked, and not a key or a tag of one of its effects: the commit may be tried again. */
 export class RowLocked extends LockNotAvailable {}
 
 /**
- * The turn and everything it asked for, in one transaction.
- * @param within  the transaction that the body ran in; or how long one of its own may stand still
- * @throws LeaseLost  the turn is somebody else's by now @throws RowLocked  its row is locked; nothing was written
+ * Commits the turn and all its effects, in one transaction.
+ * @param within  the transaction in which the body ran; or how long a new transaction may be idle
+ * @throws LeaseLost  another worker owns the actor by now @throws RowLocked  the actor's row is locked; nothing was written
  */
 export async function commitWithEffects(
   store: PostgresActorStore,

@@ -2,7 +2,7 @@ import type { ActorDefinition } from '../definition.ts';
 import type { ActorClaim } from '../store.ts';
 import type { WorkerParts } from './worker-parts.ts';
 
-/** Gives back an actor whose state, or fields, a newer version of the program knows, and says so. */
+/** Gives back an actor whose state or fields only a newer version of the program knows, and emits `unknown`. */
 export async function reportUnknownState(
   { store, types, events }: WorkerParts,
   claim: ActorClaim,
@@ -14,7 +14,7 @@ export async function reportUnknownState(
   events.emit('unknown', { actor: String(actor), state, held });
 }
 
-/** Why no turn can be run, in words. */
+/** In words, why no turn can run. */
 export function unknownReason({ id, state, version }: ActorClaim, definition: ActorDefinition | undefined): string {
   const name = definition?.name ?? 'actor';
   if (definition?.states.has(state) === true) {

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import type { ActorDefinition } from '../definition.ts';
 import type { WorkerRow } from '../store.ts';
 
-/** How a process lists itself. @param takes  whether it takes what is due; a turn by hand does not */
+/** The row by which a process lists itself. @param takes  whether it claims due actors; a turn by hand does not */
 export function workerRow(
   types: ReadonlyMap<number, ActorDefinition>,
   { concurrency, leaseMs }: Pick<WorkerRow, 'concurrency' | 'leaseMs'>,

@@ -25,12 +25,12 @@ import { workerRow } from './worker-row.ts';
 type Loop = ClaimLoop<ActorClaim, ClaimAnswer, ActorHandoff>;
 
 const PREFETCH_MAX = 1000;
-/** The longest wait between two polls for what others have locked. */
+/** The longest pause between two polls while other transactions lock the due actors. */
 const LOCKED_MS = 100;
 
 /**
- * Claims actors that are due, runs a turn of each, and commits its outcome. When it polls, and how much runs, is for its
- * {@link ClaimLoop}. The path of a turn: `claim`, `post`, `begin`, `#finish`, which gives its outcome to the settler.
+ * Claims due actors, runs a turn of each, and commits the outcome. Its {@link ClaimLoop} decides when it polls and how much runs.
+ * The path of a turn: `claim`, `post`, `begin`, `#finish`, which passes the outcome to the settler.
  */
 export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAnswer, ActorHandoff> {
   /** By actor. */
@@ -42,7 +42,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   readonly #signals: Signals;
   readonly #held = new HeldActors();
   readonly #drain: Drain<RunningTurn> = new Drain(() => this.running.values());
-  /** The worker's id, also when its lease is lost. */
+  /** The worker's id, also after its lease is lost. */
   #worker = 0;
   #lockedPolls = 0;
   readonly onError = (error: unknown): void => this.#parts.events.emit('error', { error });
@@ -90,7 +90,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     return this.#loop.id;
   }
 
-  /** Why it can claim nothing just now. */
+  /** Why the worker can claim nothing now. */
   get problem(): string | undefined {
     return this.#loop.problem ?? this.#parts.keeper.problem ?? (this.workerId === undefined ? UNREGISTERED : undefined);
   }
@@ -99,7 +99,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     return this.#loop.wantsNotify;
   }
 
-  /** Starts to poll for actors that are due, at once and whenever something comes for one. */
+  /** Starts to poll for due actors: at once, and whenever something came for one. */
   async start(onPage: () => void): Promise<void> {
     const { keeper, types } = this.#parts;
     await this.#loop.register();
@@ -129,7 +129,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     return turn && this.#drain.waitInside(turn);
   }
 
-  /** Ends as a process does that is killed: nothing is waited for, written or given back. */
+  /** Ends like a killed process: it waits for nothing, writes nothing and gives nothing back. */
   abandon(): void {
     this.#loop.abandon();
     void this.#signals.stop();
@@ -149,7 +149,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     this.wake();
   }
 
-  // What its loop asks of it: the hot path.
+  // The methods that its loop calls: the hot path.
 
   get hasLease(): boolean {
     return this.#parts.keeper.hasLease;
@@ -183,11 +183,11 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   #add(claims: readonly ActorClaim[]): void {
     this.#held.add(claims);
     if (this.hasLease) this.#loop.add(claims);
-    // What came while the process stood still goes back, if it is still there: the database knows.
+    // The process was stopped meanwhile. The database gives the claims back if they are still this worker's.
     else this.release(claims, 'stopped');
   }
 
-  /** An actor whose process died with it twice. After what is due: it is not to keep that waiting. */
+  /** Claims an actor that was lost with its process twice. It comes after the due actors, so that it does not delay them. */
   claimApart(worker: number): Promise<void> | undefined {
     return this.#held.isolation.isWaiting && this.#loop.isFree ? this.#claimAlone(worker) : undefined;
   }
@@ -221,7 +221,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
         this.#finish(result);
       },
       (turn, body) => this.#parts.writer.hold(turn, body, state.timeoutMs),
-      // The body itself may end this life, or the worker, before it comes back.
+      // The body itself may end this life, or the worker, before this call returns.
       (turn) => this.running.set(claim.id, turn),
     );
   }
@@ -239,14 +239,14 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     this.#untrack(commit);
     reportCommitted(this.#parts.events, commit, error);
     this.#loop.claimMore();
-    // A commit with effects takes none along.
+    // A commit with effects carries no offer.
     this.#loop.offerSoon();
   }
 
   nextPoll({ claims, again, due = Infinity }: ClaimAnswer): NextPoll {
     if (claims.length > 0) this.#lockedPolls = 0;
     if (again === true || (due <= 0 && claims.length > 0)) return 'more';
-    // What is due is locked: for a moment, or for as long as a body with hold: 'transaction' runs.
+    // The due actors are locked: for a moment, or as long as a body with hold: 'transaction' runs.
     return due <= 0 ? Math.min(2 ** this.#lockedPolls++, LOCKED_MS) : Math.max(due, 1);
   }
 
@@ -254,7 +254,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     this.#add([claim]);
   }
 
-  // The rest is what happens rarely.
+  // The methods from here on run rarely.
 
   declineHandoff({ claim }: ActorHandoff): void {
     this.#held.add([claim]);
@@ -263,7 +263,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
 
   noteUnclaimed(): void {}
 
-  /** Gives these back; unless the worker stops, it wakes others that have slots for them. */
+  /** Gives these actors back. Unless the worker stops, it wakes other workers that have slots for them. */
   release(claims: readonly ActorClaim[], why: 'stopped' | 'stalled'): void {
     for (const claim of claims) this.settler.add(releasedTurn(claim));
     if (why === 'stopped') return;
@@ -295,7 +295,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     return this.#parts.store.leave(worker, this.#held.epochs);
   }
 
-  /** A state, or fields, that a newer version of the program knows. */
+  /** Gives back an actor whose state or fields only a newer version of the program knows. */
   async #releaseUnknownState(claim: ActorClaim, worker: number): Promise<void> {
     try {
       await reportUnknownState(this.#parts, claim, worker);
@@ -308,7 +308,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
     }
   }
 
-  /** Should the database still think that they run here, they are given back. */
+  /** If the database still shows these turns as running here, they are given back. */
   #releaseUncertain(turns: readonly TurnCommit[]): void {
     for (const turn of turns) this.#untrack(turn);
     this.#loop.requireRecall();
