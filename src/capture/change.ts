@@ -9,14 +9,14 @@ export interface CapturedChange {
   readonly at: Date;
   readonly table: string;
   readonly op: 'insert' | 'update' | 'delete' | 'truncate';
-  /** The key of the entity; for a table that leads to entities by a link, the value of that link. Null for a truncate. */
+  /** The key of the entity. For a table that leads to entities by a link: the value of that link. Null for a truncate. */
   readonly key: string | null;
-  /** The key before the update; null where the update did not change it. */
+  /** The key before the update; null if the update did not change it. */
   readonly oldKey: string | null;
-  /** The listed columns as text; null where the history of the table does not have them. */
+  /** The listed columns as text; null if the history of the table does not have them. */
   readonly before: Readonly<Record<string, string | null>> | null;
   readonly after: Readonly<Record<string, string | null>> | null;
-  /** Who made the change, and why: what the writer put into `pawl.actor` and `pawl.reason`. It is not verified. */
+  /** Who made the change, and why: the values that the writer put into `pawl.actor` and `pawl.reason`. They are not verified. */
   readonly actor: string | null;
   readonly reason: string | null;
   /** The role that the session logged in as. */

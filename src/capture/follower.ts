@@ -54,8 +54,8 @@ export interface FollowerEvents {
 /** Delivers changes in one process. */
 export class FollowerWorker implements AsyncDisposable {
   /**
-   * Settles when the worker has found that the capture is installed. Rejects with an error that waiting does not help
-   * against; it waits for a database that is unreachable.
+   * Settles when the worker has found that the capture is installed. If the database is unreachable, it waits. Rejects with an
+   * error that waiting cannot remove.
    */
   readonly started: Promise<void>;
   readonly #loops: readonly Loop[];
@@ -70,7 +70,7 @@ export class FollowerWorker implements AsyncDisposable {
     this.started.catch(() => {});
   }
 
-  /** Why it does not go on just now; undefined while it does. */
+  /** Why delivery is stopped now; undefined while it goes on. */
   get problem(): string | undefined {
     return this.#stop.signal.aborted ? 'it is stopping' : this.#loops[0]?.problem;
   }

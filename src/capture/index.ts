@@ -72,18 +72,18 @@ export class Capture {
     this.entity = options.entity;
   }
 
-  /** Those that were declared so far. */
+  /** The projections that were declared so far. */
   get projections(): readonly Projection[] {
     return this.#projections;
   }
 
-  /** Those that were declared so far. */
+  /** The followers that were declared so far. */
   get followers(): readonly Follower[] {
     return this.#followers;
   }
 
   /**
-   * Lists what differs from the declaration, with the SQL that `apply()` would run. Changes nothing.
+   * Lists the differences from the declaration, with the SQL that `apply()` would run. Changes nothing.
    * @throws InvalidInput  a table, column, query or privilege is missing
    */
   plan(): Promise<CapturePlan> {
@@ -91,11 +91,10 @@ export class Capture {
   }
 
   /**
-   * Installs the triggers, and the tables of the projections declared so far, in one transaction; what matches the
-   * declaration is not touched. If installed triggers may have missed changes, the projections go through all entities once
-   * more. Writers of these tables wait for a moment. If one of them keeps its transaction open for more than 10 s, nothing is
-   * changed.
-   * @returns what was repaired
+   * Installs the triggers, and the tables of the projections declared so far, in one transaction. It does not touch objects that
+   * match the declaration. If installed triggers may have missed changes, the projections go through all entities once more.
+   * Writers of these tables wait for a moment. If one of them keeps its transaction open for more than 10 s, nothing is changed.
+   * @returns the repaired differences
    * @throws InvalidInput  a table, column, query or privilege is missing; nothing was changed
    * @throws LockNotAvailable  a table was in use for too long; nothing was changed
    */
@@ -104,9 +103,9 @@ export class Capture {
   }
 
   /**
-   * Proves from the catalogs that no change is missed: every trigger is as it was made, on every partition, and always
-   * enabled; its function is unchanged and has its owner and its settings; no partition was added or removed. @returns what
-   * differs
+   * Proves from the catalogs that no change is missed: every trigger is as it was made, on every partition, and always enabled;
+   * its function is unchanged and has its owner and its settings; no partition was added or removed.
+   * @returns the differences
    */
   verify(): Promise<readonly Difference[]> {
     return this.#installer.verify();

@@ -5,17 +5,19 @@ import { getRequestListener } from '@hono/node-server';
 import { checkOptions, integer, text } from '../base/options/options.ts';
 import type { Peer } from './auth/peer.ts';
 
-/** The HTTP API and the dashboard. Call it with a request, wherever that comes from. */
+/** The HTTP API and the dashboard. Call it with a request from any server. */
 export interface HttpHandler {
   (request: Request, peer?: Peer): Promise<Response>;
-  /** Under what it is mounted, without a slash at the end. */
+  /** The path of its mount point, without a slash at the end. */
   readonly basePath: string;
-  /** Ends all streams; requests that are under way are finished, and bulk actions left to another process. Safe to call twice. */
+  /**
+   * Ends all streams. Requests that are under way are finished, and bulk actions are left to another process. Safe to call twice.
+   */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A request as Express passes it on: `url` without what it is mounted at, `originalUrl` with it. */
+/** A request as Express passes it on: `url` without the mount point, `originalUrl` with it. */
 interface MountedRequest extends IncomingMessage {
   originalUrl?: string;
 }
@@ -37,7 +39,7 @@ export function nodeListener(handler: HttpHandler): NodeListener {
   };
 }
 
-/** What of Fastify is needed, by shape. */
+/** The part of Fastify that is needed, by shape. */
 interface FastifyLike {
   removeAllContentTypeParsers(): void;
   addContentTypeParser(
@@ -50,11 +52,11 @@ interface FastifyLike {
   ): void;
 }
 
-/** For Fastify: `await app.register(fastifyPlugin(pawl))`. Where it is mounted is the handler's own `basePath`. */
+/** For Fastify: `await app.register(fastifyPlugin(pawl))`. The handler's own `basePath` is its mount point. */
 export function fastifyPlugin(handler: HttpHandler): (app: FastifyLike) => Promise<void> {
   const listener = nodeListener(handler);
   return async (app) => {
-    // Bodies are read by the handler; a plugin has its own parsers, so those of others stay.
+    // The handler reads bodies itself; a plugin has its own parsers, so those of other plugins stay.
     app.removeAllContentTypeParsers();
     app.addContentTypeParser('*', (_request, _payload, done) => done(null));
     const answer = (request: { raw: IncomingMessage }, reply: { hijack(): void; raw: ServerResponse }): void => {
@@ -70,15 +72,15 @@ type Fetch = (request: Request) => Promise<Response>;
 
 export interface NextOptions {
   /**
-   * Where a request comes from, as only you know: a header that your proxy writes, and that a client cannot set. Without it all
-   * strangers share one limit.
+   * Returns the address of a request, which only you know: a header that your proxy writes, and that a client cannot set. Without
+   * it all strangers share one limit.
    */
   readonly addressOf?: ((request: Request) => string | undefined) | undefined;
 }
 
 /**
- * For Next.js, in `app/pawl/[[...path]]/route.ts`: `export const { GET, POST, PUT, DELETE } = nextHandlers(pawl)`. A function that calls
- * the handler will do, too: one that makes it at the first request lets Next build without a database.
+ * For Next.js, in `app/pawl/[[...path]]/route.ts`: `export const { GET, POST, PUT, DELETE } = nextHandlers(pawl)`. You can also
+ * pass a function that calls the handler. If it creates the handler at the first request, Next builds without a database.
  */
 export function nextHandlers(
   handler: (request: Request, peer?: Peer) => Promise<Response>,
@@ -89,11 +91,11 @@ export function nextHandlers(
 }
 
 export interface ServeOptions {
-  /** Default 0: any free one. */
+  /** Default 0: any free port. */
   readonly port?: number | undefined;
-  /** Default `127.0.0.1`: this machine alone. */
+  /** Default `127.0.0.1`: only this machine. */
   readonly host?: string | undefined;
-  /** Connections that are open at once; more are closed as they come. Default 2,000. */
+  /** The most connections that are open at once; a further one is closed at once. Default 2,000. */
   readonly maxConnections?: number | undefined;
 }
 
@@ -103,7 +105,7 @@ const serveShape = {
   maxConnections: integer({ min: 1, default: 2000 }),
 };
 
-/** A client that opens a connection and sends nothing, or sends it letter by letter, keeps it no longer. */
+/** If a client opens a connection and sends nothing, or sends letter by letter, the connection is closed after this time. */
 const HEADERS_MS = 15_000;
 
 export interface HttpServer {

@@ -62,7 +62,7 @@ export const ROUTES: readonly AnyRoute[] = [
 
 type Env = { Bindings: { peer: Peer; requestId: string } };
 
-/** Puts the surface together: hono finds the route, and everything on the way to it is in the order of `#run`. */
+/** Assembles the HTTP surface: hono finds the route; `#run` has the order of all steps before the route's own work. */
 export class HttpApp {
   readonly #services: Services;
   readonly #audit: Audit;
@@ -126,7 +126,7 @@ export class HttpApp {
     return app;
   }
 
-  /** The dashboard itself holds nothing that is secret; where no caller can get in, there is no reason to show it. */
+  /** The dashboard itself contains no secrets. If no caller can log in, there is no reason to show it. */
   async #page(request: Request, path: string, peer: Peer): Promise<Response> {
     const { settings, auth } = this.#services;
     const name = path.replace(/^\//, '');
@@ -155,7 +155,7 @@ export class HttpApp {
     return this.#guarded(call.request, env, plain.permission, name, async (who) => plain.run(this.#plain, call, who));
   }
 
-  /** What the plain routes do. */
+  /** The work of the plain routes. */
   readonly #plain: PlainWork = {
     ready: () => this.#ready(),
     metrics: () => this.#metrics(),
@@ -167,7 +167,7 @@ export class HttpApp {
     logOut: ({ request }) => this.#logOut(request),
   };
 
-  /** One request: identity, rate, origin, permission, fields, and only then the work. */
+  /** Handles one request: identity, rate, origin, permission, fields, and only then the work. */
   #run(route: AnyRoute, request: Request, env: Env['Bindings'], params: Record<string, string>): Promise<Response> {
     return this.#guarded(request, env, route.permission ?? 'view', route.path, async (who) => {
       const call = await this.#read(route, request, params, who, env.peer);
@@ -257,7 +257,7 @@ export class HttpApp {
     const { who, request, list, query } = call;
     const body: object = list === undefined ? call.body : { jobs: list.length };
     const fields = { ...route.query, ...route.body };
-    // What may be a value of the user's is not kept a second time, for a year, where other rules hold.
+    // A value that may be the user's is not stored here once more, for a year, under other rules.
     const kept = Object.entries({ ...query, ...body }).filter(([name]) => fields[name]?.isValue !== true);
     return {
       who,
@@ -285,7 +285,7 @@ export class HttpApp {
       await this.#services.store.live.ping();
       return Response.json({ status: 'ok' });
     } catch {
-      // Why is in the log: this address is open to everybody.
+      // The log has the reason: this address is open to everybody.
       return Response.json({ status: 'the database does not answer' }, { status: 503 });
     }
   }
@@ -307,7 +307,7 @@ export class HttpApp {
   }
 }
 
-/** Hono decodes names in a path once, and leaves as it is what cannot be. @throws InvalidInput  what is no UTF-8 */
+/** Hono decodes names in a path once, and leaves undecodable ones as they are. @throws InvalidInput  the path is no UTF-8 */
 function refuseUndecodable(url: URL): void {
   try {
     decodeURIComponent(url.pathname);
@@ -316,7 +316,7 @@ function refuseUndecodable(url: URL): void {
   }
 }
 
-/** For the audit. What is said about bad input quotes it, so of that the field alone is kept. */
+/** The outcome for the audit. A message about bad input quotes the input, so only its field is kept. */
 function outcomeOf({ error: { code, message, field } }: ErrorBody): string {
   return code === 'invalid_input' ? `${code}: ${field ?? 'the request'}` : `${code}: ${message}`;
 }

@@ -25,10 +25,10 @@ interface Asset {
 const PAGE = 'index.html';
 const BEST = { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } };
 
-/** Where the build puts the dashboard: in dist/, whether this runs from there or from src/. */
+/** The folder of the built dashboard: in dist/, whether this code runs from there or from src/. */
 const FOLDER = fileURLToPath(new URL('../../dist/dashboard/', import.meta.url));
 
-/** The built dashboard, read into memory once. Which files there are is known then, so no path of a request is ever opened. */
+/** The built dashboard, read into memory once. The set of files is then known, so no path of a request is ever opened. */
 export class Assets {
   readonly #basePath: string;
   #files: ReadonlyMap<string, Asset> | undefined;
@@ -37,7 +37,7 @@ export class Assets {
     this.#basePath = basePath;
   }
 
-  /** @param path  below the base path, without a slash in front @returns undefined when there is nothing of that name */
+  /** @param path  below the base path, without a slash in front @returns undefined if there is no such file */
   serve(path: string, acceptEncoding: string): Response | undefined {
     this.#files ??= this.#read();
     // Every page of the dashboard is the same file; its own code reads the address. Below a place a name may have dots.
@@ -70,7 +70,7 @@ export class Assets {
   }
 
   #asset(name: string, type: string, content: Buffer): Asset {
-    // The one thing that is known at run time alone: where it is mounted.
+    // Only the mount point is unknown before run time.
     const plain =
       name === PAGE
         ? Buffer.from(content.toString().replace('<base href="/">', `<base href="${this.#basePath}/">`))
@@ -79,7 +79,7 @@ export class Assets {
     return {
       type,
       plain,
-      // All of them together take a sixth of a second of the processor.
+      // Compressing all of them takes a sixth of a second of the processor.
       get brotli() {
         return (brotli ??= Buffer.from(brotliCompressSync(plain, BEST)));
       },
@@ -88,7 +88,7 @@ export class Assets {
   }
 }
 
-/** With a nonce of its own, which its scripts show. A kilobyte, so that it is not worth to be compressed. */
+/** The page gets a nonce of its own, which its scripts carry. It has one kilobyte, so compression is not worth it. */
 function pageOf({ plain, type }: Asset): Response {
   const nonce = randomBytes(16).toString('base64url');
   const html = plain

@@ -7,11 +7,11 @@ import { HttpStore } from './store/store.ts';
 import { AbsentDatabase } from './table/absent-database.ts';
 import { TableStore } from './table/store.ts';
 
-/** What a server of this surface stands on: a database, or a table of DynamoDB. */
+/** The backend of a server: a database, or a table of DynamoDB. */
 export interface HttpBackend {
-  /** On a table: what refuses all that needs a database. */
+  /** On a table: an engine that refuses every call that needs a database. */
   readonly engine: PostgresEngine;
-  /** The same, with a limit to how long a statement may take. */
+  /** The same, with a limit for the duration of a statement. */
   readonly bounded: PostgresEngine;
   readonly store: HttpStore;
   readonly reads: AnyQueueAdmin;

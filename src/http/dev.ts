@@ -1,22 +1,22 @@
 import type { Program } from './program.ts';
 
-/** What `pawl dev` has on its stage just now: its examples begin after the dashboard does. */
+/** The current examples of `pawl dev`, which start after the dashboard. */
 export interface DevStage extends Partial<Program> {
   readonly controls: readonly DevControl[];
 }
 
-/** Something that `pawl dev` can make happen, so that one sees what follows. */
+/** An accident that `pawl dev` can cause, so that one sees its consequences. */
 export interface DevControl {
   readonly id: string;
-  /** On its button. */
+  /** The text of its button. */
   readonly title: string;
-  /** What happens, and where to look. */
+  /** What happens, and where to see it. */
   readonly about: string;
-  /** The part of the dashboard where it can be seen, such as `locks`. */
+  /** The part of the dashboard that shows it, such as `locks`. */
   readonly look: string;
-  /** What the button says when `isOn`. */
+  /** The text of the button while `isOn`. */
   readonly undo?: string | undefined;
   isOn?(): boolean;
-  /** @returns what was done, in a sentence */
+  /** @returns a sentence that says what was done */
   run(): Promise<string>;
 }

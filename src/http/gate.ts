@@ -7,7 +7,7 @@ import { Tarpit } from './auth/tarpit.ts';
 import type { HttpSettings } from './options.ts';
 import { HttpRefusal } from './protocol/failure.ts';
 
-/** Which callers come in, how often, from which site, and with which permission. */
+/** Decides which callers may enter, how often, from which site, and with which permission. */
 export class Gate {
   readonly #auth: Authenticator;
   readonly #settings: HttpSettings;
@@ -62,7 +62,7 @@ export class Gate {
     this.#tarpit.stop();
   }
 
-  /** What is refused for want of a permission is worth a line in the audit, where it would have changed something. */
+  /** A refusal for lack of a permission gets a line in the audit if the request would have changed something. */
   async #require(permission: Permission, who: Principal, request: Request, peer: Peer): Promise<void> {
     if (who.permissions.has(permission)) return;
     const isReadOnly = this.#settings.readOnly && changes(permission);

@@ -34,16 +34,16 @@ export type { Program } from './program.ts';
 export type { ErrorBody, HttpCode } from './protocol/failure.ts';
 
 /**
- * Gives a handler for requests: an API over everything that is in the engine's database, and a dashboard that uses it. Nothing is
- * sent to the database before a request comes. Without `auth` it lets no caller in: everything except `/healthz` and `/readyz` is answered
- * 401.
+ * Creates a handler for requests: an API for all content of the engine's database, and a dashboard that uses the API. Sends
+ * nothing to the database before the first request. Without `auth` it lets no caller in: every request except `/healthz` and
+ * `/readyz` is answered 401.
  *
  * ```ts
  * const pawl = createHttp(engine, { basePath: '/pawl', auth: { tokens: [{ name: 'ci', token, role: 'operator' }] } });
  * app.use('/pawl', nodeListener(pawl)); // Express; see docs/http.md for the others
  * ```
  *
- * On a table of DynamoDB it serves the queues there; what needs Postgres is answered 501, with the reason.
+ * On a table of DynamoDB it serves the queues of the table. A request that needs Postgres is answered 501, with the reason.
  * @throws InvalidInput
  */
 export function createHttp(engine: PostgresEngine | DynamoEngine, options: HttpOptions = {}): HttpHandler {

@@ -4,16 +4,16 @@ import { type OptionPath, refusal } from '../base/options/refusal.ts';
 const PLACES = ['job', 'actor', 'lock', 'queue'] as const;
 const NAMES = ['id', 'queue', 'kind', 'key', 'trace', 'from', 'to', 'type', 'state', 'namespace', 'name'];
 
-/** A way out of the dashboard: to where logs, traces, or the customers of an application are. */
+/** A link from the dashboard to another program: to logs, traces, or the customers of an application. */
 export interface LinkOptions {
   /** Such as `Logs`. At most 40 characters. */
   readonly title: string;
-  /** On whose pages it stands. */
+  /** The kind of pages that show it. */
   readonly of: (typeof PLACES)[number];
   /**
-   * http or https, with what is known in braces: of a job `{id}`, `{queue}`, `{kind}`, `{key}`, `{trace}`, and `{from}` and `{to}`, its
-   * first and last moment; of an actor `{id}`, `{type}`, `{state}`, `{key}`, `{from}`, `{to}`; of a lock `{namespace}` and `{name}`; of a
-   * queue `{name}`. Where one of them is not known, the link is not shown.
+   * An http or https address, with values in braces. Of a job: `{id}`, `{queue}`, `{kind}`, `{key}`, `{trace}`, and `{from}` and
+   * `{to}`, its first and last moment. Of an actor: `{id}`, `{type}`, `{state}`, `{key}`, `{from}`, `{to}`. Of a lock:
+   * `{namespace}` and `{name}`. Of a queue: `{name}`. If one of the values is unknown, the link is not shown.
    */
   readonly url: string;
 }
@@ -29,7 +29,7 @@ const url: Check<string> = custom('an address', (value: unknown, place: OptionPa
   throw refusal(place, value, 'an address that begins with https:// or http://');
 });
 
-/** @throws InvalidInput  an address that is none, or that asks for a value that does not exist */
+/** @throws InvalidInput  a text that is no address, or that names a value that does not exist */
 export const links: Check<readonly LinkOptions[]> = list(
   object({ title: text({ min: 1, max: 40 }), of: oneOf(PLACES), url }),
   { default: [] },

@@ -28,16 +28,17 @@ import { type Program, programShape } from './program.ts';
 
 /** A caller that shows a secret with every request: `Authorization: Bearer …`. */
 export interface TokenOptions {
-  /** As the audit names it. */
+  /** The name of the caller in the audit. */
   readonly name: string;
   /** At least 16 characters. */
   readonly token: string;
-  /** Either this or permissions. */
+  /** Pass either this or permissions. */
   readonly role?: Role | undefined;
   readonly permissions?: readonly Permission[] | undefined;
   /**
-   * Whether an address may hold it, `/?token=…`, which is answered with a cookie: for what a program makes anew at each start and
-   * prints for the person before it. Addresses end up in histories and in the logs of proxies. Default false.
+   * True: an address may contain the token, `/?token=…`; the answer then sets a cookie. It is for a token that a program makes
+   * anew at each start and prints for the person in front of it, because addresses end up in browser histories and in the logs of
+   * proxies. Default false.
    */
   readonly inUrl?: boolean | undefined;
 }
@@ -45,26 +46,26 @@ export interface TokenOptions {
 /** A person who logs in on the dashboard. */
 export interface UserOptions {
   readonly name: string;
-  /** What `hashPassword()` or `pawl dashboard hash` made of the password. */
+  /** The output of `hashPassword()` or `pawl dashboard hash` for the password. */
   readonly password: string;
-  /** Either this or permissions. */
+  /** Pass either this or permissions. */
   readonly role?: Role | undefined;
   readonly permissions?: readonly Permission[] | undefined;
 }
 
-/** Tokens of an identity provider, checked by the package jose. They must say who it is (`sub`) and until when (`exp`). */
+/** Tokens of an identity provider, checked by the package jose. They must have a subject (`sub`) and an end (`exp`). */
 export interface JwtOptions {
-  /** Where the provider publishes its keys: https, or http on this machine. Either this or `secret`. */
+  /** The address of the provider's keys: https, or http on this machine. Pass either this or `secret`. */
   readonly jwks?: string | undefined;
   /** A shared secret, for HS256. */
   readonly secret?: string | undefined;
   readonly issuer: string;
   readonly audience: string;
-  /** The claim that names a role of ours. Default `role`. */
+  /** The claim that names one of Pawl's roles. Default `role`. */
   readonly roleClaim?: string | undefined;
-  /** The longest time since a token was issued (`iat`), whatever its `exp` says. Default: none. */
+  /** The longest time since a token was issued (`iat`), whatever its `exp` says. Default: no limit. */
   readonly maxAge?: Duration | undefined;
-  /** How far the clocks of the provider and of this machine may be apart. Default `'30s'`. */
+  /** The largest difference between the clocks of the provider and of this machine. Default `'30s'`. */
   readonly clockTolerance?: Duration | undefined;
   /** How long to wait for the provider's keys. Default `'5s'`. */
   readonly timeout?: Duration | undefined;
@@ -75,18 +76,20 @@ export interface AuthOptions {
   readonly users?: readonly UserOptions[] | undefined;
   readonly jwt?: JwtOptions | undefined;
   /**
-   * Your own rule: the identity of the caller, `undefined` for a stranger (401), or a Response of your own, such as a redirect.
-   * Anything else is a stranger, too. A stream asks it again every minute, so that it goes by the headers alone.
+   * Your own rule. It returns the identity of the caller, `undefined` for a stranger (401), or a Response of your own, such as a
+   * redirect. Any other value means a stranger, too. A stream calls it again every minute, with only the headers.
    */
   readonly authorize?: Authorize | undefined;
-  /** Signs the cookies of sessions. Default: a random one, so logins end with the process and hold for no other. */
+  /**
+   * Signs the cookies of sessions. Default: a random secret, so logins end with the process and are valid for no other process.
+   */
   readonly secret?: string | undefined;
   /** How long a login lasts. Default `'12h'`. */
   readonly session?: Duration | undefined;
   /**
-   * Everybody whose connection comes from the loopback interface is this, without a word. That is every user and every program of
-   * this machine, and **everybody at all** behind a reverse proxy, `ssh -R` or `kubectl port-forward` on it: nginx with its defaults
-   * cannot be told from a browser here. Default: no right at all.
+   * Every caller whose connection comes from the loopback interface gets this role, without credentials. That is every user and
+   * every program of this machine, and **everybody at all** if a reverse proxy, `ssh -R` or `kubectl port-forward` runs on it:
+   * nginx with its defaults cannot be told from a browser here. Default: no right at all.
    */
   readonly dangerouslyTrustLoopback?: Role | undefined;
 }
@@ -98,51 +101,53 @@ export type Authorize = (
 export interface RedactOptions {
   /** Values under these keys, at any depth and in any case, are shown as "[redacted]". */
   readonly keys?: readonly string[] | undefined;
-  /** Or your own: gets a copy, gives what may be seen. */
+  /** Or your own function: it gets a copy of the payload, and returns the part that may be shown. */
   readonly payload?: ((payload: unknown, of: { readonly queue: string; readonly kind: string }) => unknown) | undefined;
   /**
-   * The same for errors and other texts that may quote a payload. By default values of `keys` are taken out of them where they
-   * stand as `key: value`; and with a `payload` of your own no such text is shown.
+   * The same for errors and other texts that may quote a payload. By default, values of `keys` are removed from them if they are
+   * written as `key: value`. With a `payload` of your own, and without this function, no such text is shown.
    */
   readonly error?: ((text: string, of: { readonly queue: string; readonly kind: string }) => string) | undefined;
   /**
-   * Whether words can be searched for in payloads and errors anyway. Such a search finds out what is hidden, letter by letter.
-   * Default false.
+   * True: a search finds words in payloads and errors anyway. Such a search can find out hidden values, letter by letter. Default
+   * false.
    */
   readonly search?: boolean | undefined;
 }
 
 export interface HttpOptions {
-  /** Where it is mounted, such as `/pawl`. Default: at the root. */
+  /** The path of the mount point, such as `/pawl`. Default: the root. */
   readonly basePath?: string | undefined;
   readonly auth?: AuthOptions | undefined;
-  /** Refuses everything that changes something, to every caller. Default false. */
+  /** Refuses every request that changes something, for every caller. Default false. */
   readonly readOnly?: boolean | undefined;
   readonly redact?: RedactOptions | undefined;
   /** Serve the dashboard. Default true. */
   readonly dashboard?: boolean | undefined;
   /** Shown in the dashboard, so that people do not take production for the test system. At most 40 characters. */
   readonly title?: string | undefined;
-  /** Ways out of the dashboard's pages, such as to the logs of a job. */
+  /** Links from the dashboard's pages to other programs, such as to the logs of a job. */
   readonly links?: readonly LinkOptions[] | undefined;
   /** How long one statement of a request may take. Default `'5s'`. */
   readonly statementTimeout?: Duration | undefined;
-  /** How often the database is asked for the live picture while anybody watches. Default `'2s'`. */
+  /** How often the database is read for the live picture while somebody watches. Default `'2s'`. */
   readonly live?: Duration | undefined;
   /** The longest body. Default 1 MiB. */
   readonly bodyLimit?: number | undefined;
   /**
-   * What `createFiles()` made, one for each namespace whose bytes can be read, written and swept here. Without it versions are
-   * shown from the database alone.
+   * Results of `createFiles()`, one for each namespace whose bytes can be read, written and swept here. Without it, versions are
+   * shown from the database only.
    */
   readonly files?: Files | readonly Files[] | undefined;
-  /** What `createCapture()` made, with its projections: so that they can be planned, installed and reconciled here. */
+  /** Results of `createCapture()`, with their projections, which can then be planned, installed and reconciled here. */
   readonly captures?: readonly Capture[] | undefined;
-  /** What `createActors()` made: so that a turn can be run by hand here, in this process. */
+  /** Results of `createActors()`; a turn can then be run by hand here, in this process. */
   readonly actors?: Actors | readonly Actors[] | undefined;
-  /** What `createQueue()` made: so that what is enqueued here is checked by the schemas of its kinds, and refused by field. */
+  /**
+   * Results of `createQueue()`. The schemas of their kinds then check jobs that are enqueued here, and a refusal names the field.
+   */
   readonly queues?: readonly Queue[] | undefined;
-  /** The longest file that can be sent here. Default 1 GiB. */
+  /** The longest file that can be uploaded here. Default 1 GiB. */
   readonly uploadLimit?: number | undefined;
   /** Requests of one caller: 200 at once and 50 each second by default. */
   readonly rate?: { readonly burst?: number | undefined; readonly perSecond?: number | undefined } | undefined;
@@ -150,7 +155,7 @@ export interface HttpOptions {
   readonly streams?: { readonly perCaller?: number | undefined; readonly most?: number | undefined } | undefined;
   /** How long the audit is kept. Default `'365d'`. */
   readonly audit?: Duration | undefined;
-  /** For `pawl dev`: accidents to cause, and what its examples are made of. Asked for each request. */
+  /** For `pawl dev`: accidents to cause, and the parts of its examples. Called for each request. */
   readonly dev?: (() => DevStage) | undefined;
 }
 
@@ -214,7 +219,7 @@ const grantShape = {
 
 const hash = custom('what hashPassword() gives', (value: unknown, place: OptionPath) => {
   if (typeof value !== 'string' || !isPasswordHash(value)) {
-    // It may be the password itself, which no message should repeat.
+    // The value may be the password itself, which no message should repeat.
     const words = 'what hashPassword() gives, not the password itself; the value is not shown';
     throw new InvalidInput(`${place.field} must be ${words}`, { field: place.field });
   }
@@ -223,7 +228,7 @@ const hash = custom('what hashPassword() gives', (value: unknown, place: OptionP
 
 const keysUrl = custom('a URL of https', (value: unknown, place: OptionPath) => {
   const given = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined;
-  // Anything on the way of an http request can answer with keys of its own.
+  // With http, any machine on the way can answer with keys of its own.
   const isSafe = given?.protocol === 'https:' || (given?.protocol === 'http:' && isThisMachine(given));
   if (typeof value !== 'string' || !isSafe) throw refusal(place, value, 'a URL of https, or of http on this machine');
   return value;
@@ -239,7 +244,7 @@ const basePath = custom(
   { default: '' },
 );
 
-/** What a header can carry behind `Bearer`: a token with a space would never be known. */
+/** The characters that a header can carry after `Bearer`: a token with a space would never be recognised. */
 const TOKEN = [/^[!-~]+$/, 'one word of visible ASCII'] as const;
 
 const shape = {
@@ -300,7 +305,7 @@ const shape = {
   dev: optional(func<NonNullable<HttpOptions['dev']>>()),
 };
 
-/** @throws InvalidInput  an option that cannot be, or ways to get in that contradict each other */
+/** @throws InvalidInput  an option is impossible, or two ways to log in contradict each other */
 export function readHttpOptions(options: HttpOptions): HttpSettings {
   const given = checkOptions('createHttp', options, shape);
   const jwt = given.auth?.jwt;

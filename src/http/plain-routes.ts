@@ -1,7 +1,7 @@
 import type { Peer } from './auth/peer.ts';
 import type { Permission, Principal } from './auth/permission.ts';
 
-/** A request to one of them. */
+/** A request to a plain route. */
 export interface PlainCall {
   readonly request: Request;
   readonly peer: Peer;
@@ -18,14 +18,14 @@ interface GuardedRoute {
 interface OpenRoute {
   readonly method: 'GET' | 'POST';
   readonly path: string;
-  /** Open to anybody. */
+  /** Undefined: the route is open to everybody. */
   readonly permission: undefined;
   readonly run: (work: PlainWork, call: PlainCall) => Response | Promise<Response>;
 }
 
 export type PlainRoute = GuardedRoute | OpenRoute;
 
-/** What they do. */
+/** The work of the plain routes. */
 export interface PlainWork {
   ready(): Promise<Response>;
   metrics(): Promise<Response>;
@@ -36,7 +36,10 @@ export interface PlainWork {
   logOut(call: PlainCall): Promise<Response>;
 }
 
-/** For monitors, the document of the API, the stream of the dashboard, and to log in: what the document itself does not name. */
+/**
+ * Routes that the OpenAPI document does not name: for monitors, for the document itself, for the dashboard's stream, and to log
+ * in.
+ */
 export const PLAIN_ROUTES: readonly PlainRoute[] = [
   { method: 'GET', path: '/healthz', permission: undefined, run: () => Response.json({ status: 'ok' }) },
   { method: 'GET', path: '/readyz', permission: undefined, run: (work) => work.ready() },

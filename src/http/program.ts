@@ -8,8 +8,8 @@ import type { Files } from '../files/index.ts';
 import type { Queue } from '../queue/index.ts';
 
 /**
- * What of the user's program a server was given. The database knows what is there; what it does not know is the program's:
- * schemas, declarations, handlers of turns, bytes.
+ * The parts of the user's program that a server was given. The database has the rows. Only the program has schemas, declarations,
+ * bodies of turns, and bytes.
  */
 export interface Program {
   readonly files: readonly Files[];

@@ -22,10 +22,10 @@ import { HttpRefusal } from './protocol/failure.ts';
 import { Redaction } from './redaction/redaction.ts';
 import type { HttpStore } from './store/store.ts';
 
-/** How queues are declared changes with deployments; what is in them is in the live picture. */
+/** Declarations of queues change only with deployments; the live picture has the content of queues. */
 const RECORDS_MS = 5000;
 
-/** Everything the routes work with. What only reads goes through an engine that limits every statement. */
+/** The objects that the routes use. Reads go through an engine that limits every statement. */
 export class Services {
   readonly settings: HttpSettings;
   readonly engine: PostgresEngine;
@@ -69,7 +69,7 @@ export class Services {
     this.redaction = new Redaction(settings.redact, engine.options.logger);
     const { logger } = engine.options;
     const parts = { store: this.store.bulk, admin: queues, logger, onChange: () => this.live.expire() };
-    // On a table no action on what a search finds is ever left by another process.
+    // On a table, another process never leaves a bulk action behind.
     this.bulk = new BulkActions(parts, settings.readOnly || this.table !== undefined);
     this.#writers = {
       queues,
@@ -84,12 +84,12 @@ export class Services {
     };
   }
 
-  /** What this caller can change: the only way for a route to change anything. */
+  /** The changes that this caller can make: the only way for a route to change anything. */
   effectsOf(who: Principal): Effects {
     return new Effects(this.#writers, who);
   }
 
-  /** The queues as they are declared, of a moment ago unless one of these names is missing there. */
+  /** The declared queues, read a moment ago; read again if one of these names is missing. */
   async records(names: readonly string[]): Promise<QueueRecord[]> {
     if (this.#records !== undefined && performance.now() - this.#records.at < RECORDS_MS) {
       const known = new Set((await this.#records.list.catch(() => [])).map(({ name }) => name));
@@ -99,18 +99,18 @@ export class Services {
     return this.#records.list;
   }
 
-  /** Something was changed here: the next request sees it. */
+  /** Called after a change: the next request sees it. */
   expire(): void {
     this.#records = undefined;
     this.live.expire();
   }
 
-  /** The locks of a namespace, to look at. */
+  /** The locks of a namespace, for reading. */
   locks(namespace: string): Locks {
     return createLocks(this.bounded, { namespace });
   }
 
-  /** What was given of the program, by now. */
+  /** The current parts of the user's program. */
   get program(): Program {
     const { files, captures, actors, queues, dev } = this.settings;
     const stage = dev?.();
@@ -149,7 +149,10 @@ export class Services {
     return this.program.files.some((one) => one.namespace === namespace);
   }
 
-  /** The files of a namespace, with their bytes. @throws HttpRefusal  not_supported: this server was not given its store */
+  /**
+   * The files of a namespace, with their bytes.
+   * @throws HttpRefusal  not_supported: this server does not have the store of the namespace
+   */
   #openFiles(namespace: string): Files {
     const found = this.program.files.find((one) => one.namespace === namespace);
     if (found !== undefined) return found;
@@ -157,7 +160,7 @@ export class Services {
     throw new HttpRefusal('not_supported', `this server was given no content store for ${of}: createHttp({ files })`);
   }
 
-  /** A capture as the program declares it, where that was given to this server. */
+  /** A capture as the program declares it, if this server was given the declaration. */
   declared(entity: string): Capture | undefined {
     return this.program.captures.find((one) => one.entity === entity);
   }
@@ -173,7 +176,7 @@ export class Services {
   }
 }
 
-/** Has the fields of a move checked by the program of its type, where this server has that. */
+/** If this server has the program of an actor's type, the program checks the fields of a move. */
 class ActorOperator extends ActorAdmin {
   readonly #programOf: (type: string) => Actors | undefined;
 

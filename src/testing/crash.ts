@@ -1,7 +1,10 @@
 import { faults } from '../base/fault.ts';
 import { STUB_POINTS } from './stub.ts';
 
-/** The places of a turn at which a process can die and leave something else behind; where bodies go wrong most often, first. */
+/**
+ * The points of a turn at which a dying process leaves different states behind. The points at which bodies most often fail come
+ * first.
+ */
 export const POINTS: readonly string[] = [
   ...STUB_POINTS,
   'actor.after_claim',
@@ -12,12 +15,12 @@ export const POINTS: readonly string[] = [
   'actor.after_commit',
 ];
 
-/** The crash when a scenario comes to a point for the n-th time. */
+/** Crashes the process when a scenario comes to a point for the n-th time. */
 export class Crash {
   readonly #point: string;
   readonly #nth: number;
   #disarm = (): void => {};
-  /** Whether the scenario came so far. */
+  /** True: the scenario has reached the point. */
   hasHappened = false;
 
   constructor(point: string, nth: number) {
@@ -29,7 +32,7 @@ export class Crash {
     return `at ${this.#point}, time ${this.#nth}`;
   }
 
-  /** @param die  ends the process: what stands at the point never goes on */
+  /** @param die  ends the process: code that waits at the point never goes on */
   arm(die: () => void): void {
     const act = (): Promise<never> => {
       this.hasHappened = true;

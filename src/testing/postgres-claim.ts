@@ -20,8 +20,8 @@ const SET_MARK = statement('world.mark', `comment on schema pawl is '${MARK}'`, 
 const DROP_MARK = statement('world.unmark', 'comment on schema pawl is null', { prepare: false });
 
 /**
- * A world's right to a database that was given to it. It has that where there is nothing of anybody else; a mark in the schema
- * says so from then on, so that what a world left whose process was killed can be told from what a service has.
+ * A world's right to use a database that it was given. The world has the right if the database has nothing of another program.
+ * From then on a mark in the schema says so. It tells the remains of a killed world from the data of a service.
  */
 export class DatabaseClaim {
   readonly #engine: PostgresEngine;
@@ -30,7 +30,7 @@ export class DatabaseClaim {
     this.#engine = engine;
   }
 
-  /** Looks, and touches nothing. @throws Conflict  somebody else has actors there, or runs some */
+  /** Only reads. @throws Conflict  another program has actors in the database, or runs some */
   async check(): Promise<void> {
     const { database, migrated, marked } = await this.#look();
     if (marked || !migrated) return;
@@ -41,13 +41,13 @@ export class DatabaseClaim {
     );
   }
 
-  /** From here on what is there is the world's. */
+  /** From now on, the content of the schema belongs to the world. */
   async take(): Promise<void> {
     await this.check();
     await this.#engine.query(SET_MARK);
   }
 
-  /** Leaves the database as it was found; unless another world has done so meanwhile. */
+  /** Restores the former state of the database, unless another world has done so meanwhile. */
   async giveBack(): Promise<void> {
     if (!(await this.#look()).marked) return;
     await new PostgresWorld(this.#engine).clear();

@@ -3,7 +3,7 @@ import { only, type PostgresEngine, statement } from '../engine/postgres/index.t
 
 const CLEAR = statement(
   'world.clear',
-  // Not by truncate, which makes thirty new files: a scenario leaves a few rows, and is run many times.
+  // Not by truncate, which makes thirty new files: a scenario leaves few rows, and runs many times.
   `
 with inbox as (delete from pawl.actor_inbox), message as (delete from pawl.actor_message),
   question as (delete from pawl.actor_question), field as (delete from pawl.actor_field), effect as (delete from pawl.actor_effect),
@@ -53,7 +53,7 @@ const EXPIRE = statement(
   `update pawl.actor_worker set expires_at = clock_timestamp() - interval '1 s'`,
 );
 const RESCUE = statement('world.rescue', 'select pawl.actor_rescue()');
-// Those of dead processes: no session holds their locks.
+// Databases of dead processes: no session holds their locks.
 const FREE = statement(
   'world.free',
   'update pawl.actor_instance a set wake_at = clock_timestamp() where a.tx_worker is not null',
@@ -71,7 +71,7 @@ order by a.id`,
 
 const LOOK_MS = 2;
 
-/** An actor, as far as it has to be the same after every crash. */
+/** The part of an actor that has to be the same after every crash. */
 export interface WorldActor {
   readonly id: string;
   readonly parent: string | null;
@@ -94,26 +94,27 @@ export class PostgresWorld {
     this.#engine = engine;
   }
 
-  /** Removes every actor. Only where a {@link Claim} says that they are the world's. */
+  /** Removes every actor. Call it only if a {@link Claim} says that the actors are the world's. */
   async clear(): Promise<void> {
     await this.#engine.query(CLEAR);
   }
 
-  /** Moves all that is to come so much nearer. */
+  /** Moves all times in the future closer by this duration. */
   async shift(ms: number): Promise<void> {
     await this.#engine.query(SHIFT, [ms]);
   }
 
-  /** What is still to be done, in words. What a process lost is tried again now: its back-off is none of the scenario. */
+  /** The remaining work, in words. Turns that a process lost are tried again now: their backoff is no part of the scenario. */
   async restless(): Promise<string | undefined> {
     const [row] = await this.#engine.query<{ what: string | null }>(RESTLESS);
     return row?.what ?? undefined;
   }
 
-  /** The processes that ran turns are dead, and their leases over. */
+  /** Rescues the actors of processes that are dead; their leases end. */
   async rescue(patienceMs: number): Promise<void> {
     const begun = moment();
-    // What a dying connection still has locked is stepped over, and its worker's row stays until then; a heartbeat may be among it.
+    // Rows that a dying connection still locks are skipped, and the row of its worker stays until then; its heartbeat may hold
+    // that lock.
     for (let left = Infinity; left > 0 && waitedFor(begun) < patienceMs; await sleep(LOOK_MS)) {
       await this.#engine.query(EXPIRE);
       await this.#engine.query(RESCUE);

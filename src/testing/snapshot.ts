@@ -1,8 +1,9 @@
 import type { WorldActor } from './postgres.ts';
 
 /**
- * All actors as text that is the same for two runs that ended alike. Ids differ from run to run; each is shown as its place:
- * `server.2` is the second server that was created, `formation.1/server.2` the second one of the first formation.
+ * All actors as text, which is the same for two runs with the same result. Ids differ from run to run, so the text shows each
+ * actor by its place: `server.2` is the second server that was created, `formation.1/server.2` the second one of the first
+ * formation.
  */
 export function snapshot(actors: readonly WorldActor[]): string {
   const names = new Map<string, string>();

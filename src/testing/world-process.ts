@@ -6,10 +6,13 @@ import type { Crash } from './crash.ts';
 import type { PostgresWorld } from './postgres.ts';
 
 const LOOK_MS = 10;
-/** A process dies when it is told to, and then at once; a database that stands still for seconds is no reason. */
+/**
+ * A process dies only when the world ends it, and then at once; the lease is long so that a database that stops for seconds ends
+ * none.
+ */
 const LEASE = '1m';
 
-/** The process that runs turns in a world: it dies at the crash, and another one takes its place. */
+/** The process that runs turns in a world. It dies at the crash, and another one takes its place. */
 export class WorldProcess {
   readonly #connect: () => PostgresEngine;
   readonly #actors: readonly AnyActorDefinition[];
@@ -37,7 +40,7 @@ export class WorldProcess {
     this.#crash?.arm(() => this.#die());
   }
 
-  /** Waits until nothing runs and nothing is due; boots another process when this one has died. */
+  /** Waits until no turn runs and none is due. If this process has died, starts another one. */
   async settle(patienceMs: number): Promise<void> {
     const begun = moment();
     for (;;) {
@@ -66,7 +69,7 @@ export class WorldProcess {
     await dispatcher.started;
   }
 
-  /** Its connections break at once, as they do when a process is killed; its timers and promises come to nothing. */
+  /** Breaks its connections at once, as for a killed process; its timers and promises have no effect. */
   #die(): void {
     this.#isDead = true;
     this.#crash?.disarm();

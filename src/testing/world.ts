@@ -9,36 +9,36 @@ import { snapshot } from './snapshot.ts';
 import { WorldProcess } from './world-process.ts';
 
 export interface WorldOptions {
-  /** What lives in it. */
+  /** The types of actors in the world. */
   readonly actors: readonly AnyActorDefinition[];
   /**
-   * A database for tests: what the world makes there is removed when it is closed. One that has actors of somebody else is refused
-   * with `Conflict`, and left as it is. Default: an embedded one of its own.
+   * A database for tests. Everything that the world makes in it is removed when the world is closed. If it has actors of another
+   * program, it is refused with `Conflict`, and left as it is. Default: an embedded database of its own.
    */
   readonly url?: string | undefined;
   /**
-   * `'everywhere'`: the scenario is run again and again, each time with a crash at the next point at which a process can
-   * die (before and after each claim, commit and stub), and has to end in the same state as without one.
+   * `'everywhere'`: the scenario runs again and again. Each run crashes at the next point at which a process can die (before and
+   * after each claim, commit and stub), and has to end in the same state as the run without a crash.
    */
   readonly crash?: 'everywhere' | undefined;
-  /** How long the actors may take to come to rest. Default `'20s'`. */
+  /** The longest time until no actor runs or is due. Default `'20s'`. */
   readonly patience?: Duration | undefined;
 }
 
-/** What a scenario does with its world. */
+/** The argument of a scenario. */
 export interface Scene {
-  /** To create, raise, send and look. Turns are run by a dispatcher next to it. */
+  /** To create, raise, send and read. A dispatcher runs the turns. */
   readonly actors: Actors;
-  /** Waits until no turn runs and none is due. @throws TimedOut  says which actor is not at rest */
+  /** Waits until no turn runs and none is due. @throws TimedOut  names the actor that runs or is due */
   readonly settle: () => Promise<void>;
-  /** Lets time pass: naps, `every`, back-offs and deadlines come so much nearer, at once. Then as `settle()`. */
+  /** Lets time pass: naps, `every`, backoffs and deadlines move closer by this time, at once. Then waits like `settle()`. */
   readonly advance: (time: Duration) => Promise<void>;
 }
 
 export interface WorldReport {
-  /** How often the scenario was run. */
+  /** How often the scenario ran. */
   readonly runs: number;
-  /** Crashes, by the point at which they happened. */
+  /** The number of crashes at each point. */
   readonly crashes: Readonly<Record<string, number>>;
 }
 
@@ -54,7 +54,10 @@ const shape = {
 
 const scenarioShape = { scenario: func<(scene: Scene) => Promise<void>>() };
 
-/** A place to test actors in: real ones, on a real Postgres, with a clock that can be moved and crashes at will. */
+/**
+ * An environment for tests of actors: real actors on a real Postgres, with a clock that you can move and crashes that you can
+ * cause.
+ */
 export function world(options: WorldOptions): World {
   return new World(checkOptions('world', options, shape));
 }
@@ -66,7 +69,7 @@ interface WorldParts {
   readonly patience: number;
 }
 
-/** Runs scenarios; `await using w = world({ actors })` closes it by itself. */
+/** Runs scenarios; `await using w = world({ actors })` closes it at the end of the block. */
 export class World implements AsyncDisposable {
   readonly #actors: readonly AnyActorDefinition[];
   readonly #crashes: boolean;
@@ -83,9 +86,9 @@ export class World implements AsyncDisposable {
   }
 
   /**
-   * Runs a scenario, and with `crash: 'everywhere'` once more for every point at which it can crash.
-   * @throws Conflict  the database has actors of somebody else; nothing was touched
-   * @throws Error  of the scenario, or saying after which crash it ended otherwise, and how
+   * Runs a scenario; with `crash: 'everywhere'`, once more for every point at which it can crash.
+   * @throws Conflict  the database has actors of another program; nothing was changed
+   * @throws Error  of the scenario; or one that says after which crash the result differed, and how
    */
   async run(scenario: (scene: Scene) => Promise<void>): Promise<WorldReport> {
     checkOptions('world.run', { scenario }, scenarioShape);
@@ -101,7 +104,7 @@ export class World implements AsyncDisposable {
     return { runs, crashes };
   }
 
-  /** @returns whether the scenario came to that point */
+  /** @returns true if the scenario came to that point */
   async #crash(scenario: (scene: Scene) => Promise<void>, crash: Crash, clean: string): Promise<boolean> {
     const after = await this.#play(scenario, crash).catch((cause: unknown) => {
       throw new Error(`the scenario failed when it crashed ${crash.where}: ${String(cause)}`, { cause });
@@ -116,7 +119,7 @@ export class World implements AsyncDisposable {
     await this.close();
   }
 
-  /** Removes what it made, and closes what it opened. */
+  /** Removes everything that it made, and closes everything that it opened. */
   async close(): Promise<void> {
     const home = await this.#home?.catch(() => undefined);
     this.#home = undefined;
@@ -151,11 +154,11 @@ export class World implements AsyncDisposable {
   }
 }
 
-/** Where a world is. */
+/** The database of a world. */
 interface Home {
   readonly engine: PostgresEngine;
   readonly url: string;
-  /** Of a database that was given. */
+  /** The claim of a database that was given. */
   readonly claim: DatabaseClaim | undefined;
   stop(): Promise<void>;
 }
@@ -194,9 +197,9 @@ async function startServer(): Promise<{ url: string; stop(): Promise<void> }> {
 
 const silent = (): void => {};
 
-/** A process that dies says nothing more, and lets go of its connections at once. */
+/** A dying process logs nothing more, and closes its connections at once. */
 const QUIET: PostgresOptions = {
-  // A new connection has every function to plan anew, and each crash costs all of them.
+  // A new connection has to plan every function anew, and each crash costs all connections.
   max: 4,
   stopTimeoutMs: 0,
   connectTimeoutMs: 5000,

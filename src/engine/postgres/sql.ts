@@ -9,20 +9,23 @@ export interface Statement {
   readonly text: string;
   /** `false` for text that differs from call to call: a prepared statement's name must always mean the same text. */
   readonly prepare: boolean;
-  /** Read by Pawl's own parsers, not by those that the program has set: see `types.ts`. */
+  /** True: Pawl's own parsers read the answer, and not the parsers that the program has set: see `types.ts`. */
   readonly isOwn?: boolean | undefined;
-  /** Holds SQL or names of the program's, and names nothing of Pawl's schema: it is sent as it is, whatever that is called. */
+  /**
+   * True: the text contains SQL or names of the program's, and no name of Pawl's schema. It is sent unchanged, whatever the
+   * schema is called.
+   */
   readonly isVerbatim?: boolean | undefined;
 }
 
 export interface StatementOptions {
   readonly prepare?: boolean | undefined;
-  /** `false` for one that answers with rows of the program's own. */
+  /** `false` for a statement that answers with rows of the program's own. */
   readonly isOwn?: boolean | undefined;
   readonly isVerbatim?: boolean | undefined;
 }
 
-/** Of a statement that holds names or SQL of the program's: it differs from call to call, and nothing in it is a name of Pawl's. */
+/** For a statement with names or SQL of the program's: its text differs from call to call, and contains no name of Pawl's. */
 export const VERBATIM: StatementOptions = { prepare: false, isVerbatim: true };
 
 /** `statement('queue.claim', 'select …')`: lower case, one clause a line, values as $1, $2… */
@@ -45,7 +48,7 @@ export function id(...parts: string[]): string {
   return parts.map((part) => `"${part.replaceAll('"', '""')}"`).join('.');
 }
 
-/** The row of a statement that always answers one. */
+/** The row of a statement that always answers with one row. */
 export function only<Row>(rows: readonly Row[]): Row {
   const [row] = rows;
   if (row === undefined) throw new Error('the database returned no row where there is always one');
