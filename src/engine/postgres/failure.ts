@@ -193,7 +193,8 @@ function readOnly(error: Error): ConnectionFailed {
 function byOwnFunction(error: Error, code: string): PawlError {
   switch (code) {
     case 'PW001': {
-      const field = textField(error, 'column');
+      // As in duplicateKey, postgres.js has a name of its own for it.
+      const field = textField(error, 'column') ?? textField(error, 'column_name');
       return new InvalidInput(error.message, { cause: error, ...(field !== undefined && { field }) });
     }
     case 'PW002':
@@ -245,11 +246,21 @@ const UNREACHABLE = new Set([
   'ENOENT',
 ]);
 
-const BROKEN = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ECONNABORTED', 'ERR_STREAM_DESTROYED']);
+/** The last two are of postgres.js, through which a caller's own transaction may come. */
+const BROKEN = new Set([
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'ECONNABORTED',
+  'ERR_STREAM_DESTROYED',
+  'CONNECTION_CLOSED',
+  'CONNECTION_DESTROYED',
+]);
 
 /** node-postgres has no codes for its own failures: these are its texts, checked against pg 8.23. */
 const NEVER_SENT =
-  /not queryable|timeout exceeded when trying to connect|due to connection timeout|before secure TLS|timeout expired/i;
+  /timeout exceeded when trying to connect|due to connection timeout|before secure TLS|timeout expired/i;
+const BROKE_BEFORE = /not queryable/i;
 const TWO_TEXTS = /^Prepared statements must be unique - '(.*)' was used for a different statement$/;
 const NO_TLS = /server does not support SSL/i;
 const LOST = /Connection terminated|Query read timeout|Connection ended|Socket closed|read ECONN|write EPIPE/i;
@@ -278,6 +289,12 @@ function byDriver(error: Error, code: string | undefined): unknown {
         outcome: 'nothing_written',
       },
     );
+  }
+  if (BROKE_BEFORE.test(error.message)) {
+    return new ConnectionFailed(`the connection had broken before the statement was sent: ${error.message}`, {
+      cause: error,
+      outcome: 'nothing_written',
+    });
   }
   const twice = TWO_TEXTS.exec(error.message)?.[1];
   if (twice !== undefined) {

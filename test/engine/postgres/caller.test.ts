@@ -6,7 +6,7 @@ import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import postgresJs from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { DuplicateKey, InvalidInput } from '../../../src/base/errors.ts';
+import { ConnectionFailed, DuplicateKey, InvalidInput, LeaseLost } from '../../../src/base/errors.ts';
 import {
   callInTransaction as call,
   type PostgresEngine,
@@ -16,6 +16,7 @@ import {
 } from '../../../src/engine/postgres/index.ts';
 import { WRITE_TO_BOTH_IN } from '../../../src/engine/postgres/server/citus.ts';
 import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
 
 const callInTransaction = (tx: unknown, text: string, value: string): Promise<Record<string, unknown>[]> =>
   call(tx, new SchemaName('pawl'), { text, value });
@@ -66,7 +67,9 @@ afterAll(async () => {
 
 /** A pool calls itself ended while its connections still say goodbye: removing the database then breaks one, without a listener. */
 function newPool(): pg.Pool {
-  return new pg.Pool({ connectionString: database.url }).on('error', () => {});
+  const newOne = new pg.Pool({ connectionString: database.url }).on('error', () => {});
+  // One that a test breaks tells it by an event, too.
+  return newOne.on('connect', (client) => client.on('error', () => {}));
 }
 
 const libraries: Library[] = [
@@ -165,6 +168,80 @@ describe.each(libraries)('a call in a transaction of $name', (library) => {
   });
 });
 
+/** Not of postgres.js: after a lost connection it throws at the next call, where no caller can catch it. */
+describe.each(libraries.filter(({ name }) => !name.includes('postgres.js')))(
+  'a call in a transaction of $name',
+  (library) => {
+    test('whose connection had broken says so, and blames no pool', async () => {
+      let failed: unknown;
+      const broken = library.inTransaction(async (tx) => {
+        const [row] = await callInTransaction(tx, 'select pg_backend_pid() as pid, $1 as given', 'x');
+        await engine.query(statement('test.end', 'select pg_terminate_backend($1)'), [row?.['pid']]);
+        await until('a call is not sent', async () => {
+          failed = await callInTransaction(tx, 'select $1 as given', 'x').catch((cause: unknown) => cause);
+          return failed instanceof ConnectionFailed && failed.outcome === 'nothing_written';
+        });
+        throw failed;
+      });
+      await expect(broken).rejects.toThrow();
+      expect(failed).toHaveProperty('message', expect.stringMatching(/connection .*(broken|lost)/));
+      expect(failed).toHaveProperty('message', expect.not.stringMatching(/pool/));
+    });
+  },
+);
+
+/** Refusals of the two engines that prisma has had, as 7.10 with @prisma/adapter-pg and 6.19 told them. */
+const OF_PRISMA = [
+  {
+    engine: 'a driver adapter',
+    metaOf: (originalCode: string, originalMessage: string): object => ({
+      driverAdapterError: {
+        name: 'DriverAdapterError',
+        cause: {
+          originalCode,
+          originalMessage,
+          kind: 'postgres',
+          column: 'kind',
+          constraint: { index: 'called_pkey' },
+        },
+      },
+    }),
+    constraint: 'called_pkey',
+    field: 'kind',
+  },
+  {
+    engine: 'its own engine',
+    metaOf: (code: string, message: string): object => ({ code, message: `ERROR: ${message}` }),
+    constraint: undefined,
+    field: undefined,
+  },
+];
+
+describe.each(OF_PRISMA)('a call in a transaction of prisma with $engine', ({ metaOf, constraint, field }) => {
+  const refused = (code: string): Promise<unknown> => {
+    const error = Object.assign(new Error('Invalid `prisma.$queryRawUnsafe()` invocation'), {
+      code: 'P2010',
+      meta: metaOf(code, 'what the server said'),
+    });
+    return callInTransaction({ $queryRawUnsafe: () => Promise.reject(error) }, CALL, '{}').catch(
+      (cause: unknown) => cause,
+    );
+  };
+
+  test('fails with an error of ours, too', async () => {
+    const lost = await refused('PW004');
+    expect(lost).toBeInstanceOf(LeaseLost);
+    expect(lost).toHaveProperty('message', 'what the server said');
+    const invalid = await refused('PW001');
+    expect(invalid).toBeInstanceOf(InvalidInput);
+    expect(invalid).toHaveProperty('field', field);
+    const duplicate = await refused('23505');
+    expect(duplicate).toBeInstanceOf(DuplicateKey);
+    expect(duplicate).toHaveProperty('constraint', constraint);
+    expect(await refused('25P02')).toMatchObject({ name: 'DatabaseError', sqlState: '25P02' });
+  });
+});
+
 describe('a call', () => {
   test('through a pg client outside a transaction is refused', async () => {
     const client = await pool.connect();
@@ -182,6 +259,13 @@ describe('a call', () => {
     await session.run('commit');
     session.release();
     expect(await stored()).toEqual([{ key: 'g' }]);
+  });
+
+  test('through a connection of postgres.js that breaks meanwhile is a ConnectionFailed', async () => {
+    // What 3.4.9 answers. It then throws where no caller can catch it, so no real connection is broken here.
+    const closed = Object.assign(new Error('write CONNECTION_CLOSED 127.0.0.1:5432'), { code: 'CONNECTION_CLOSED' });
+    const tx = Object.assign(() => {}, { unsafe: () => Promise.reject(closed), savepoint: () => {} });
+    await expect(callInTransaction(tx, CALL, '{}')).rejects.toBeInstanceOf(ConnectionFailed);
   });
 
   test('in a drizzle transaction sees what drizzle wrote there before', async () => {

@@ -1,4 +1,4 @@
-import { InvalidInput } from '../../../base/errors.ts';
+import { ConnectionFailed, InvalidInput } from '../../../base/errors.ts';
 import { type Check, custom, optional } from '../../../base/options/options.ts';
 import { failure } from '../failure.ts';
 import type { SchemaName } from '../schema/name.ts';
@@ -95,11 +95,11 @@ function toRows(result: unknown): Row[] {
   return rows as Row[];
 }
 
-/** drizzle, typeorm and mikro-orm wrap the driver's error in one of theirs; the SQLSTATE is further down. */
+/** drizzle, typeorm and mikro-orm wrap the driver's error in one of theirs: what the server or the connection said is further down. */
 function driverError(error: unknown): unknown {
   let current = error;
   for (let depth = 0; depth < 5 && current instanceof Error; depth += 1) {
-    if (typeof Reflect.get(current, 'severity') === 'string') {
+    if (typeof Reflect.get(current, 'severity') === 'string' || failure(current) instanceof ConnectionFailed) {
       return current;
     }
     current = current.cause ?? field(current, 'driverError') ?? field(current, 'previous');
@@ -107,14 +107,19 @@ function driverError(error: unknown): unknown {
   return prismaError(error) ?? error;
 }
 
-/** prisma tells the SQLSTATE in a record of its driver adapter. */
+/**
+ * prisma tells the SQLSTATE in a record of its driver adapter. With its own engine, which is what version 6 and those before have
+ * unless they are told otherwise, it tells it in `meta` itself.
+ */
 function prismaError(error: unknown): Error | undefined {
-  const record = field(field(field(error, 'meta'), 'driverAdapterError'), 'cause');
-  const code = field(record, 'originalCode');
-  const message = field(record, 'originalMessage');
-  return typeof code === 'string' && typeof message === 'string'
-    ? Object.assign(new Error(message, { cause: error }), { code, severity: 'ERROR' })
-    : undefined;
+  const meta = field(error, 'meta');
+  const record = field(field(meta, 'driverAdapterError'), 'cause');
+  const code = field(record, 'originalCode') ?? field(meta, 'code');
+  const message = field(record, 'originalMessage') ?? field(meta, 'message');
+  if (typeof code !== 'string' || typeof message !== 'string') return undefined;
+  const told = new Error(message.replace(/^ERROR: /, ''), { cause: error });
+  const constraint = field(field(record, 'constraint'), 'index');
+  return Object.assign(told, { code, severity: 'ERROR', column: field(record, 'column'), constraint });
 }
 
 function field(holder: unknown, name: string): unknown {
