@@ -1,17 +1,17 @@
--- Groups: at most queue_definition.per_group jobs of a group are admitted at a time, over all processes, and no more than its rate has room for, if
--- the queue has one: see rate.sql.
+-- Groups: at most queue_definition.per_group jobs of a group are admitted at a time, over all processes. If the queue has a rate, no more jobs of a
+-- group are admitted than the rate has room for: see rate.sql.
 --
--- A job of a group waits in queue_grouped until it is admitted: it gets a place, which is a row of queue_place, and is ready from then on like
--- any other job. Claims know no groups. It keeps its place until it has ended, or is tried again later: a crash of its worker changes nothing
--- about that. Whatever adds a job that waits, or gives a place back, inserts a note in the same transaction, and locks nothing. Only
--- queue_admit makes places, one at a time in each shard, and it looks at the groups of the notes alone: where a note is seen, its cause is seen.
--- So there are never more places than that, and none stays free while a job waits. No transaction waits for another one.
+-- A job of a group waits in queue_grouped until it is admitted. From then on it has a place, which is a row of queue_place, and is ready like any
+-- other job: claims know no groups. It keeps its place until it ends, or waits for a retry; a crash of its worker changes nothing about that. A
+-- transaction that adds a waiting job, or gives a place back, inserts a note, and locks nothing. Only queue_admit makes places, one call at a time in
+-- each shard, and it checks the groups of the notes alone: if it sees a note, it sees the cause of the note. So there are never more places than
+-- the limit, and none stays free while a job waits. No transaction waits for another one.
 
--- Admits jobs of the groups of which there are notes: a thousand about, or a hundred where enough is ready anyway, so that places are not
--- counted again and again while no claim takes what is admitted. Enough are 200 rows, whatever their jobs: with 16 for the limit, jobs whose ids
--- have gaps were admitted by hundreds, and a drain took twice as long. Each enqueue and settlement leaves a note of each group, so notes are
--- taken away twice as many as groups are looked at. Of most groups no job may wait, or all places be taken; so where nothing is
--- ready, more notes are looked at. The caller has the lock of the empty key, which no job has. Answers how many were admitted.
+-- Admits jobs of the groups that have notes: about a thousand jobs, or a hundred if enough is ready anyway, so that places are not counted again and
+-- again while no claim takes the admitted jobs. Enough are 200 rows, or 1,000 jobs: with a limit of 16 rows, jobs whose ids have gaps were admitted by
+-- hundreds, and a drain took twice as long. Each enqueue and settlement leaves a note of each group, so the call removes twice as many notes as it
+-- checks groups. In most groups no job may wait, or all places may be taken, so if nothing is ready, it checks more notes. The caller has the lock of
+-- the empty key, which no job has. Answers how many jobs were admitted.
 create or replace function pawl.queue_admit(p_queue smallint, p_shard smallint, p_now timestamptz default clock_timestamp()) returns bigint
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -44,7 +44,7 @@ begin
     )
     select array_agg(c.group_name order by c.group_name) into v_groups from chosen c;
     exit when v_groups is null;
-    -- Behind the notes: limits that change do so in one commit with notes of all groups, which are looked at by the new ones then.
+    -- Read after the notes: a change of the limits is committed together with notes of all groups, which are then checked by the new limits.
     select d.per_group, d.rate_limit, pawl.queue_rate_step(d.rate_limit, d.rate_per) as step into v_queue
     from pawl.queue_definition d where d.id = p_queue;
     v_rooms := case when v_queue.rate_limit is not null then
@@ -59,10 +59,9 @@ begin
   return v_admitted;
 end $$;
 
--- Admits jobs of these groups, p_each of a group at most, those first that are first by priority and id. p_rooms: how many their rate has room for;
--- null where there is none. A group in which more can be admitted gets a
--- new note: because of p_each, or because somebody changes by hand what waits. Plain jobs of one enqueue with consecutive ids become runs,
--- of whichever groups they are. Answers how many.
+-- Admits jobs of these groups, p_each of a group at most, in the order of priority and id. p_rooms: how many the rate of each group has room for; null
+-- without a rate. If more jobs of a group can be admitted, the group gets a new note: because of p_each, or because another transaction changes
+-- waiting jobs by hand. Plain jobs of one enqueue with consecutive ids become runs, whatever their groups. Answers how many jobs.
 create or replace function pawl.queue_admit_groups(
   p_queue smallint, p_shard smallint, p_groups text[], p_places int, p_each int, p_rooms int[]
 ) returns bigint
@@ -84,13 +83,13 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
     insert into pawl.queue_place (id, shard, queue, group_name) select g.id, p_shard, p_queue, g.group_name from gone g
   ), permit as (
     insert into pawl.queue_permit (id, shard, queue, group_name) select g.id, p_shard, p_queue, g.group_name from gone g where p_rooms is not null
-  ), stands as (  -- for all places of the queue in this shard: see queue_ended
+  ), stands as (  -- one row for all places of the queue in this shard: see queue_ended
     insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding)
     select p_shard, -1, 0, p_queue, '{[0,1)}' where exists (select 1 from picked p where p.n > 0) on conflict do nothing
   ), again as (
     insert into pawl.queue_group_note (shard, queue, group_name)
     select p_shard, p_queue, p.name from picked p
-    where p.taken + p.n < p_places and (p.room is null or p.n < p.room) and (p.n >= p_each or exists (  -- after p_each it is not asked whether there is one more: that costs as much as a note
+    where p.taken + p.n < p_places and (p.room is null or p.n < p.room) and (p.n >= p_each or exists (  -- after p_each the next one is not searched for: that costs as much as a note
       select 1 from pawl.queue_grouped g where g.shard = p_shard and g.queue = p_queue and g.group_name = p.name
       order by g.priority, g.id offset p.n limit 1))
   ), placed as (
@@ -105,7 +104,7 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   select count(*) from gone
 $$;
 
--- These jobs of groups wait for places from now on. p_attempts and p_losts: what they have spent; null for none.
+-- Lets these jobs of groups wait for places. p_attempts and p_losts: what they have spent; null for none.
 create or replace function pawl.queue_line_up(
   p_queue smallint, p_shard smallint, p_ids bigint[], p_attempts smallint[] default null, p_losts smallint[] default null
 ) returns void
@@ -124,7 +123,7 @@ language sql /* planner: loop */ as $$
   insert into pawl.queue_group_note (shard, queue, group_name) select distinct p_shard, p_queue, l.group_name from line l
 $$;
 
--- These jobs need the places no more that they have. Answers their queues: others may be admitted there now.
+-- Gives back the places of these jobs, which no longer need them. Answers the queues in which others may be admitted now.
 create or replace function pawl.queue_leave_places(p_shard smallint, p_ids int8multirange) returns smallint[]
 language sql /* planner: loop */ as $$
   with gone as (
@@ -136,8 +135,8 @@ language sql /* planner: loop */ as $$
   select coalesce(array_agg(distinct n.queue), '{}') from noted n
 $$;
 
--- Gives back the places of jobs that something other than Pawl has deleted: nothing else would ever say that such a job is over, and a
--- group whose places are all of that sort would stand still.
+-- Gives back the places of jobs that something other than Pawl has deleted. Nothing else would ever end such a job, and a group whose places all
+-- belong to such jobs would stand still.
 create or replace function pawl.queue_sweep_places(p_queue smallint, p_limit int) returns void
 language sql /* planner: loop */ as $$
   with gone as (
@@ -152,7 +151,7 @@ language sql /* planner: loop */ as $$
   select pawl.queue_wake(n.queue) from noted n limit 1
 $$;
 
--- Of failed jobs those that are tried again later give their places back. Answers as queue_leave_places.
+-- Gives back the places of failed jobs that wait for a retry. Answers as queue_leave_places.
 create or replace function pawl.queue_leave_delayed(p_shard smallint, p_fail json) returns smallint[]
 language sql /* planner: loop */ as $$
   select pawl.queue_leave_places(p_shard, range_agg(int8range(d.id, d.id + 1)))
@@ -163,7 +162,7 @@ language sql /* planner: loop */ as $$
     where d.shard = p_shard and d.id >= lower(s.span) and d.id < upper(s.span) and d.group_name is not null offset 0) d
 $$;
 
--- What was asked for a job, without its group, which has a column of its own; null when nothing is left.
+-- The options of a job without its group, which has a column of its own; null when nothing is left.
 create or replace function pawl.queue_without_group(p_options json) returns json
 language sql immutable as $$
   select case when p_options ->> 'group' is null then nullif(p_options::text, 'null')::json

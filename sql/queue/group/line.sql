@@ -1,6 +1,6 @@
--- What a queue says about its groups, and why a job of one waits.
+-- What a queue says about its groups, and why a job of a group waits.
 
--- The limit of a queue that had one and declares none any more: its groups are admitted without.
+-- The limit of a queue that once declared a limit, and no longer does: its groups are admitted without one.
 create or replace function pawl.queue_unlimited() returns int
 language sql immutable set search_path = pg_catalog, pg_temp as $$ select 2147483647 $$;
 
@@ -34,8 +34,8 @@ language sql immutable as $$
   select coalesce(p_queue.per_group, pawl.queue_unlimited()) < pawl.queue_unlimited() or p_queue.rate_limit is not null
 $$;
 
--- The limits of a queue change: more jobs may be admitted. One that falls takes no place back; none is given until enough have been. What
--- has begun counts on, by the new rate: no claim admits jobs meanwhile, which would reckon with the old one.
+-- Changes the limits of a queue: more jobs may be admitted. If a limit falls, no place is taken back, and none is given until enough have been given
+-- back. Runs that have begun still count, by the new rate. Meanwhile no claim admits jobs, since it would use the old rate.
 create or replace function pawl.queue_change_limits(p_queue smallint, p_places int, p_rate_limit int, p_rate_per interval) returns void
 language plpgsql /* planner: loop */ as $$
 begin
@@ -64,8 +64,8 @@ begin
   end if;
 end $$;
 
--- What keeps a job of a group from being admitted: {name, places, taken, holders: the first of the jobs that have them, ahead: how many are
--- admitted before it, rate: {limit, perMs, until: when it has room for it}}. Every count is bounded.
+-- What keeps a job of a group from being admitted: {name, places, taken, holders: the first of the jobs that have places, ahead: how many are admitted
+-- before it, rate: {limit, perMs, until: when it has room for this job}}. Every count is bounded.
 create or replace function pawl.queue_explain_group(p_queue smallint, p_shard smallint, p_group text, p_priority smallint, p_id bigint) returns json
 language sql stable /* planner: probe */ as $$
   select json_build_object('name', p_group, 'places', nullif(d.per_group, pawl.queue_unlimited()), 'taken', (

@@ -1,25 +1,27 @@
--- Rates: of a group at most queue_definition.rate_limit runs begin within rate_per, and then one each step of rate_per / rate_limit.
+-- Rates: at most queue_definition.rate_limit runs of a group begin within rate_per, and then one each step of rate_per / rate_limit.
 --
--- This is the generic cell rate algorithm (GCRA), by the database's clock. All that it remembers of a group is a time, the theoretical arrival
--- time: each run that begins moves it on by a step, from the present at least. A run may begin while that time is not further ahead than
--- the limit allows. So any time T has at most rate_limit + ceil(T / step) begins.
+-- This is the generic cell rate algorithm (GCRA), by the database's clock. It remembers one time of a group, the theoretical arrival time. Each run
+-- that begins moves that time on by a step, from the present at least. A run may begin while that time is not further ahead than the limit allows.
+-- So any time T has at most rate_limit + ceil(T / step) begins.
 --
--- A job is admitted before it is claimed, and has a permit from then on (queue_permit). As long as that is not used, its run is reckoned as one that
--- begins now: however late a worker comes for what was admitted, no more of it waits than may begin at once. The claim writes down
--- when it used the permit; the next time that queue_admit looks at the group it counts it, and removes it. A permit whose job is in no place any more was
--- used by a transaction that is over (hold: 'transaction'), or never; it counts as used at that time, which is later than the truth, and never too early.
+-- A job is admitted before it is claimed, and has a permit from then on (queue_permit). While the permit is unused, its run counts as one that begins
+-- now: however late a worker claims admitted jobs, no more of them wait than may begin at once. The claim notes when it used the permit. When
+-- queue_admit next checks the group, it counts the permit, and removes it. If the job of a permit no longer has a place, the permit was used by a
+-- transaction that is over (hold: 'transaction'), or never. It then counts as used at that moment, which is later than the truth, and never too early.
 --
--- Only queue_admit makes, counts and removes permits, one at a time in each shard. Claims update those of their own jobs. So no transaction waits for another one.
+-- Only queue_admit makes, counts and removes permits, one call at a time in each shard. Claims update the permits of their own jobs. So no transaction
+-- waits for another one.
 
--- How far a run moves the theoretical arrival time. Rounded up: never more than the limit begin.
+-- How far a run moves the theoretical arrival time. Rounded up, so that never more runs begin than the limit.
 create or replace function pawl.queue_rate_step(p_limit int, p_per interval) returns interval
 language sql immutable as $$
   select ceil(extract(epoch from p_per) * 1000000 / p_limit)::double precision * interval '1 microsecond'
 $$;
 
--- The theoretical arrival time of a group with all that has begun; what queue_rate has of it (kept); and how many permits are unused. Both times are
--- null where nothing is known. A time that is further ahead than the limit allows was written by a clock that has been set back, or under
--- another rate: it becomes the last one that is allowed. Claims and queue_admit may read the clock in another order than they commit: hence the second.
+-- The theoretical arrival time of a group, with all runs that have begun; the time that queue_rate has (kept); and how many permits are unused. Both
+-- times are null if nothing is known. A time that is further ahead than the limit allows was written by a clock that has been set back, or under
+-- another rate: it becomes the last time that is allowed. One second more is allowed, since claims and queue_admit may read the clock in another
+-- order than they commit.
 create or replace function pawl.queue_rate_of(
   p_queue smallint, p_shard smallint, p_group text, p_now timestamptz, p_limit int, p_step interval, out tat timestamptz, out kept timestamptz, out unused bigint
 )
@@ -40,21 +42,21 @@ language sql stable /* planner: loop */ as $$
   from moved m
 $$;
 
--- How many runs may be admitted besides those with unused permits.
+-- How many runs may be admitted in addition to those with unused permits.
 create or replace function pawl.queue_rate_room(p_tat timestamptz, p_unused bigint, p_now timestamptz, p_limit int, p_step interval) returns int
 language sql immutable as $$
   select greatest(0, p_limit - p_unused - ceil(greatest(extract(epoch from p_tat - p_now), 0) / extract(epoch from p_step)))::int
 $$;
 
--- When there is room for one more, where p_ahead others are admitted before it.
+-- When there is room for one more run, if p_ahead others are admitted before it.
 create or replace function pawl.queue_rate_due(p_tat timestamptz, p_unused bigint, p_ahead bigint, p_now timestamptz, p_limit int, p_step interval)
 returns timestamptz
 language sql immutable as $$
   select greatest(p_tat, p_now) + (p_unused + p_ahead + 1 - p_limit) * p_step
 $$;
 
--- Counts which runs of these groups have begun, and answers how many more of each may be admitted. One statement: it counts the permits that
--- it removes, and no others.
+-- Counts which runs of these groups have begun, and answers how many more of each may be admitted. It is one statement, so that it counts exactly the
+-- permits that it removes.
 create or replace function pawl.queue_count_runs(
   p_queue smallint, p_shard smallint, p_groups text[], p_now timestamptz, p_limit int, p_step interval
 ) returns int[]
@@ -73,8 +75,8 @@ language sql /* planner: loop */ as $$
   select array_agg(pawl.queue_rate_room(s.tat, s.unused, p_now, p_limit, p_step) order by s.ord) from state s
 $$;
 
--- Says of these groups when they are to be looked at again, where a job waits and the rate has no room. Should that be too early, since a permit
--- is used later, it is said anew then.
+-- Notes when these groups are to be checked again, if a job waits and the rate has no room. If that is too early, because a permit is used later, that
+-- check notes a new time.
 create or replace function pawl.queue_set_rates_due(
   p_queue smallint, p_shard smallint, p_groups text[], p_now timestamptz, p_limit int, p_step interval
 ) returns void
@@ -90,7 +92,7 @@ language sql /* planner: loop */ as $$
   on conflict (shard, queue, group_name) do update set due_at = excluded.due_at where r.due_at is distinct from excluded.due_at
 $$;
 
--- Whether a group is to be looked at by its rate: it is due, or so late that the clock has been set back since.
+-- Whether a group is to be checked because of its rate: it is due, or due so late that the clock has been set back since.
 create or replace function pawl.queue_is_rate_due(p_queue smallint, p_shard smallint, p_now timestamptz, p_per interval) returns boolean
 language plpgsql stable /* planner: probe */ as $$
 begin
@@ -98,7 +100,7 @@ begin
     or exists (select 1 from pawl.queue_rate r where r.shard = p_shard and r.queue = p_queue and r.due_at > p_now + p_per + interval '1 second');
 end $$;
 
--- Notes these groups, a thousand at most.
+-- Inserts notes of these groups, a thousand at most of each of the two sorts.
 create or replace function pawl.queue_note_rates_due(p_queue smallint, p_shard smallint, p_now timestamptz, p_per interval) returns void
 language sql /* planner: loop */ as $$
   with due as (
@@ -112,14 +114,14 @@ language sql /* planner: loop */ as $$
   insert into pawl.queue_group_note (shard, queue, group_name) select p_shard, p_queue, d.group_name from due d
 $$;
 
--- Claims have taken these jobs: p_ns from each of p_firsts on.
+-- Notes that claims have taken these jobs: p_ns from each of p_firsts on.
 create or replace function pawl.queue_use_permits(p_shard smallint, p_firsts bigint[], p_ns int[], p_now timestamptz) returns void
 language sql /* planner: loop */ as $$
   update pawl.queue_permit t set used_at = p_now from unnest(p_firsts, p_ns) u (first, n)
   where t.shard = p_shard and t.id >= u.first and t.id < u.first + u.n and t.used_at is null
 $$;
 
--- How many ms until something of a queue with a rate is due: a delayed job, or a group. Null: nothing will be.
+-- How many ms until something in a queue with a rate is due: a delayed job, or a group. Null: nothing will be due.
 create or replace function pawl.queue_next_due(p_queue smallint, p_shard smallint) returns numeric
 language plpgsql /* planner: probe */ as $$
 begin
@@ -138,7 +140,7 @@ language sql stable as $$
   cross join lateral (select pawl.queue_rate_due(r.tat, r.unused, p_ahead, n.now, p_limit, n.step) as due_at) d
 $$;
 
--- Removes what says nothing any more: of groups that have not used their rate for a while, and of queues without one.
+-- Removes rows that say nothing any more: of groups that have not used their rate for a minute, and of queues without a rate.
 create or replace function pawl.queue_prune_rates(p_queue smallint, p_limit int) returns void
 language sql /* planner: loop */ as $$
   with permit as (

@@ -1,6 +1,6 @@
--- Batches: jobs that are counted together, and callbacks that are enqueued when the last of them has ended. A batch is a watch. While it
--- is open, those who add to it and those who settle its jobs share its latch and do not wait for each other; sealing takes it alone. So
--- a settlement that saw the batch open is committed when the seal looks for what is outstanding.
+-- Batches: jobs that are counted together, and callbacks that are enqueued when the last of them has ended. A batch is a watch. While it is open,
+-- transactions that add to it and transactions that settle its jobs share its latch, and do not wait for each other; sealing takes the latch alone. So
+-- a settlement that saw the batch open is committed when the seal checks which jobs are outstanding.
 
 -- Makes a batch: {queue, callbacks, parent}. parent: the batch of which it is a member, and which waits for it.
 create or replace function pawl.queue_batch_new(p_request jsonb) returns bigint
@@ -21,8 +21,8 @@ begin
   return v_id;
 end $$;
 
--- A batch has to be open, and stays so until the caller's transaction ends. The lock of the row is for a transaction with an old
--- snapshot, which fails by it if the batch was sealed meanwhile.
+-- Fails unless a batch is open, and keeps it open until the caller's transaction ends. The lock of the row is for a transaction with an old snapshot:
+-- if the batch was sealed meanwhile, the lock makes it fail.
 create or replace function pawl.queue_batch_join(p_batch bigint) returns void
 language plpgsql /* planner: probe */ as $$
 declare
@@ -52,8 +52,8 @@ begin
   return v_ids;
 end $$;
 
--- Makes an open batch for a caller without the declaration of its queue: {queue, parent?, onComplete?, onError?, onDone?}. A callback is checked by
--- enqueuing it, which is taken back.
+-- Makes an open batch for a caller without the declaration of its queue: {queue, parent?, onComplete?, onError?, onDone?}. It checks a callback by
+-- enqueuing it, and rolls that back.
 create or replace function pawl.queue_batch_make(p_request jsonb) returns bigint
 language plpgsql as $$
 declare
@@ -81,8 +81,8 @@ begin
   return pawl.queue_batch_new(jsonb_build_object('queue', p_request -> 'queue', 'parent', p_request -> 'parent', 'callbacks', v_callbacks));
 end $$;
 
--- Makes jobs members of an open batch, which the caller has joined: what pawl.enqueue() has answered. A unique job that was there already
--- does not become one.
+-- Makes jobs members of an open batch, which the caller has joined. p_answer: what pawl.enqueue() answered. A unique job that existed already does not
+-- become a member.
 create or replace function pawl.queue_batch_members(p_batch bigint, p_answer jsonb) returns void
 language plpgsql /* planner: loop */ as $$
 begin
@@ -95,7 +95,7 @@ begin
   group by j.shard, j.id / 256;
 end $$;
 
--- From here on nothing is added: what is outstanding is all there is to wait for. Does nothing to a batch that is sealed.
+-- Seals a batch: from here on no job is added, so it waits for the outstanding jobs alone. Does nothing to a batch that is sealed.
 create or replace function pawl.queue_batch_seal(p_batch bigint) returns void
 language plpgsql /* planner: probe */ as $$
 declare
@@ -113,7 +113,7 @@ begin
   perform pawl.queue_ended(s.shard, array[s.ids], true) from unnest(v_over.shards, v_over.sets) s (shard, ids);
 end $$;
 
--- Those of these batches that are over now: sealed, and nothing outstanding. Enqueues their callbacks.
+-- Which of these batches are over now: sealed, and with nothing outstanding. Enqueues their callbacks.
 create or replace function pawl.queue_batches_over(p_watches bigint[]) returns bigint[]
 language plpgsql /* planner: loop */ as $$
 declare
@@ -140,7 +140,7 @@ begin
   return v_over;
 end $$;
 
--- Enqueues the callbacks of a batch that is over. Answers why that failed, which must not keep its last job from being settled.
+-- Enqueues the callbacks of a batch that is over. Answers why that failed, if it did: a failure must not keep the batch's last job from being settled.
 create or replace function pawl.queue_batch_call(p_batch pawl.queue_watch, p_total bigint, p_errors bigint, p_cancels bigint) returns text
 language plpgsql as $$
 declare
@@ -158,8 +158,8 @@ exception when others then
   return format('%s was not enqueued: %s', v_name, sqlerrm);
 end $$;
 
--- How far a batch is: {queue, total, outstanding, errors, cancelled, sealedAt, doneAt, problem}; null when there is none. Members are
--- jobs and batches; errors and cancelled count those that have ended.
+-- The progress of a batch: {queue, total, outstanding, errors, cancelled, sealedAt, doneAt, problem}; null if it does not exist. Members are jobs and
+-- batches; errors and cancelled count members that have ended.
 create or replace function pawl.queue_batch_progress(p_batch bigint) returns json
 language sql stable /* planner: loop */ as $$
   select json_build_object('queue', d.name, 'total', coalesce(p.total, 0) + coalesce(b.total, 0), 'outstanding', coalesce(p.outstanding, 0),

@@ -1,15 +1,15 @@
--- Jobs that come after others, when they may run, or end without that. Until then they are delayed until pawl.queue_never(): plain ones as
--- runs. Those of a run are of one watch, or of the watches of one pack, so two settlements want one run only if one of the two has
--- waited for the other before, or what they come after has failed.
+-- Jobs that come after others: when they may run, or end without having run. Until then they are delayed until pawl.queue_never(), plain jobs as runs.
+-- The jobs of a run are of one watch, or of the watches of one pack. So two settlements need the same run only if one of them has waited for the
+-- other before, or a job has failed that these jobs come after.
 
--- The jobs that come after others by these watches, by shard, in the order in which shards are dealt with.
+-- The jobs that wait by these watches, by shard, in the order in which shards are dealt with.
 create or replace function pawl.queue_children_of(p_watches bigint[]) returns table (shard smallint, ids int8multirange)
 language sql stable /* planner: loop */ as $$
   select c.shard, range_agg(int8range(c.first, c.first + c.n))
   from unnest(p_watches) w (id) cross join lateral (select c.* from pawl.queue_child c where c.watch = w.id offset 0) c group by c.shard order by c.shard
 $$;
 
--- These watches are over without anything that keeps their jobs from running: they may run. Answers their queues.
+-- These watches are over, and nothing keeps their jobs from running: lets the jobs run. Answers their queues.
 create or replace function pawl.queue_free(p_watches bigint[]) returns smallint[]
 language plpgsql /* planner: loop */ as $$
 declare
@@ -22,7 +22,7 @@ begin
   return v_queues;
 end $$;
 
--- The same of some of their jobs, of one shard.
+-- The same for some of their jobs, of one shard.
 create or replace function pawl.queue_free_jobs(p_shard smallint, p_ids int8multirange, p_watches bigint[]) returns smallint[]
 language plpgsql as $$
 declare
@@ -34,8 +34,8 @@ begin
   return v_freed.queues;
 end $$;
 
--- A job that somebody changes by hand just now is passed over: that transaction may stay open for as long as it likes, and what it leaves is
--- not visible here. The next queue_look comes back for those of these watches, which are over.
+-- Makes the next queue_look return to these watches, which are over, for a job that was passed over. Such a job is being changed by hand: that
+-- transaction may stay open for as long as it likes, and what it leaves is not visible here.
 create or replace function pawl.queue_come_back(p_watches bigint[]) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.queue_watch w set check_at = clock_timestamp() + least(5000, 10 * 3 ^ least(w.checks, 10)) * interval '1 millisecond',
@@ -43,15 +43,15 @@ language sql set search_path = pg_catalog, pg_temp as $$
   select pg_notify('pawl_queue', 'look')
 $$;
 
--- Takes those of these jobs that wait for others, as pieces of their runs, and whether one was passed over. Those that were cancelled meanwhile
--- are not there.
+-- Takes those of these jobs that wait for others, as pieces of their runs. Jobs that were cancelled meanwhile are not among them. Also answers whether
+-- a job was passed over.
 create or replace function pawl.queue_take_children(p_shard smallint, p_ids int8multirange, out taken pawl.queue_delayed[], out passed boolean)
 language sql /* planner: loop */ as $$
   with mine as materialized (
     select distinct d.tid from unnest(p_ids) s (span) cross join lateral (
       select d.ctid as tid from pawl.queue_delayed d
       where d.shard = p_shard and d.id < upper(s.span) and d.id + d.n > lower(s.span) and d.run_at = pawl.queue_never()
-        -- The run that has the first of them, or where there is none, that job.
+        -- From the run on that has the first of them, or from that job on if there is no such run.
         and d.id >= coalesce((
           select b.id from pawl.queue_delayed b where b.shard = p_shard and b.id <= lower(s.span) and b.id > lower(s.span) - 256
           order by b.id desc limit 1), lower(s.span)) offset 0) d
@@ -72,9 +72,9 @@ language sql /* planner: loop */ as $$
   from run r cross join lateral unnest(r.ids * p_ids) s (span)
 $$;
 
--- These jobs may run, or are delayed as they were asked to be; those of groups are due at once, and are admitted then. Plain
--- jobs of one enqueue with consecutive ids become runs, though each had a watch of its own: as when they are ready from the beginning. A run
--- of more than 32 stays as it is, so that none is longer than 256. Answers their queues, and whether a job was passed over.
+-- Makes these jobs ready, or delays them as they were asked to be; jobs of groups are due at once, and are admitted then. Plain jobs of one enqueue
+-- with consecutive ids become runs, though each had a watch of its own, as if they had been ready from the beginning. A run of more than 32 jobs
+-- stays as it is, so that none is longer than 256. Answers their queues, and whether a job was passed over.
 create or replace function pawl.queue_free_children(p_shard smallint, p_ids int8multirange, out queues smallint[], out passed boolean)
 language sql /* planner: loop */ as $$
   with taken as materialized (
@@ -100,7 +100,7 @@ language sql /* planner: loop */ as $$
   select coalesce((select array_agg(distinct c.queue) from child c), '{}'), (select t.passed from taken t)
 $$;
 
--- The jobs of these watches end without having run. One that is the head of its key makes way for the next. Answers them by shard, and
+-- Ends the jobs of these watches without having run them. If one is the head of its key, the next job takes its place. Answers the jobs by shard, and
 -- whether a job was passed over.
 create or replace function pawl.queue_end_children(
   p_watches bigint[], p_status text, out shards smallint[], out sets int8multirange[], out passed boolean

@@ -1,9 +1,9 @@
--- Dead letters: a job that has a kind for them, by its own options or by its kind's on_error, and ends in error leaves a job of that kind, in
--- the transaction that ends it.
+-- Dead letters: if a job has a kind for them, by its own options or by its kind's on_error, and ends in error, the transaction that ends it enqueues a
+-- job of that kind.
 
--- Jobs of a shard (null: of any) have just ended in error, in this transaction: enqueues a dead letter for each that is to have one.
--- Its payload is {job, queue, kind, key, attempts, error, payload, isPayloadOmitted}. A payload of more than 64 kB, as it is stored, is
--- left out, and so is what goes beyond 16 MB in all: it is with the job that is named. The letter has the key of that job.
+-- Jobs of a shard (null: of any) have just ended in error, in this transaction: enqueues a dead letter for each that has a kind for it. The letter's
+-- payload is {job, queue, kind, key, attempts, error, payload, isPayloadOmitted}. A payload of more than 64 kB, as it is stored, is left out, and so
+-- are payloads beyond 16 MB in all: the job that the letter names still has it. The letter has the key of that job.
 create or replace function pawl.queue_dead_letters(p_shard smallint, p_ids bigint[]) returns void
 language plpgsql /* planner: loop */ as $$
 declare
@@ -35,7 +35,7 @@ begin
     group by d.queue, d.shard) l;
 end $$;
 
--- Jobs that name the kind of their dead letters themselves: refused where it could not be one, by the same rules as those of a kind's onError.
+-- For jobs that name the kind of their dead letters themselves: refuses a kind that could not be one, by the rules of a kind's onError.
 create or replace function pawl.queue_note_letters(p_shard smallint, p_ids bigint[]) returns void
 language plpgsql /* planner: probe */ as $$
 declare
@@ -61,9 +61,9 @@ begin
   where j.shard = p_shard and j.id = any (p_ids) and not exists (select 1 from pawl.queue_own_letter o where o.queue = j.queue);
 end $$;
 
--- Puts the job of a dead letter back to work, and ends the letter: one that waits is cancelled, in the same transaction. The request names
--- the letter, as pawl.retry() does its job. Answers {"id", "status": "new", "letter"}. PW001: it is no dead letter; PW003: the letter is in
--- progress, or its job is not in error any more.
+-- Puts the job of a dead letter back to work, and ends the letter, in the same transaction: a letter that waits is cancelled. The request names the
+-- letter, as pawl.retry() does its job. Answers {"id", "status": "new", "letter"}. PW001: it is no dead letter; PW003: the letter is in progress, or
+-- its job is not in error any more.
 create or replace function pawl.redrive(request jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -93,7 +93,7 @@ begin
   return pawl.retry(jsonb_build_object('id', v_letter.payload ->> 'job')) || jsonb_build_object('letter', v_id::text);
 end $$;
 
--- Whether a job has this kind for its dead letters by its own options.
+-- Whether a job's own options name this kind for its dead letters.
 create or replace function pawl.queue_names_letter(p_id bigint, p_kind text) returns boolean
 language sql stable /* planner: probe */ as $$
   select exists (

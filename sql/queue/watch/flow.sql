@@ -2,12 +2,12 @@
 
 -- Adds the jobs of a flow: {groups: [{queue, shard, n, kinds, priorities, keys, runAt, delays, after, jobs, batches, afterError, afterCancel}, …]},
 -- then the payloads and the options of each group, in arrays: [flow, [[payload, …], …], [[options, …] or null, …]]. The jobs of a group come
--- after the same others: the places of nodes of the groups before it (after), other jobs and batches. kinds are names. Answers the ids.
+-- after the same others: nodes of the groups before it, by their places (after), other jobs and batches. kinds are names. Answers the ids.
 create or replace function pawl.queue_add_flow(p_flow json) returns bigint[]
 language plpgsql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 declare
-  v_now timestamptz := clock_timestamp();  -- of all jobs: those that become ready together are one run
-  v_first bigint[] := '{}';  -- the ids of jobs that come after nothing
+  v_now timestamptz := clock_timestamp();  -- one for all jobs: those that become ready together are one run
+  v_first bigint[] := '{}';  -- the ids of the jobs that come after nothing
   v_rest bigint[];
   v_ids bigint[];
   v_shards smallint[];
@@ -49,7 +49,7 @@ begin
   return v_ids;
 end $$;
 
--- All queues and kinds of a flow are there. Raises PW002.
+-- Raises PW002 unless all queues and kinds of a flow exist.
 create or replace function pawl.queue_check_flow(p_flow json, p_groups pawl.queue_flow_group[]) returns void
 language plpgsql stable as $$
 declare
@@ -67,7 +67,7 @@ begin
   end if;
 end $$;
 
--- The groups of a flow, taken apart once: 10,000 take 230 ms. The queue is null where there is none.
+-- The groups of a flow, parsed once: 10,000 take 230 ms. The queue is null if it does not exist.
 create or replace function pawl.queue_flow_groups(p_flow json) returns pawl.queue_flow_group[]
 language sql stable /* planner: loop */ as $$
   select array_agg(row(g.ord, g.queue, g.is_keyed, g.shard, g.n, g.kinds, g.priorities, g.keys, g."runAt", g.delays, g.after, g.jobs, g.batches,
@@ -88,8 +88,8 @@ language sql stable /* planner: loop */ as $$
     window w as (order by e.ord rows unbounded preceding)) g
 $$;
 
--- Writes the jobs of a flow that wait until what they come after has ended: runs where they are plain, as when they are ready. A run is of
--- one group, or of one pack. p_ids: theirs; p_packs: see queue_flow_packs.
+-- Writes the jobs of a flow that wait until the jobs before them have ended: plain jobs as runs, as when they are ready. A run is of one group, or of
+-- one pack. p_ids: the ids of these jobs; p_packs: see queue_flow_packs.
 create or replace function pawl.queue_add_waiting(p_groups pawl.queue_flow_group[], p_ids bigint[], p_now timestamptz, p_packs bigint[]) returns void
 language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   with node as materialized (
@@ -121,9 +121,9 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   where g.options is not null and not g.is_first group by g.shard
 $$;
 
--- Lets those groups of a flow wait that come after nodes of it alone: none of those can have ended, and no settlement can have missed
--- it. All at once: one by one, 9,500 groups of one job took 2.5 s. p_ids: of all jobs that wait; p_nodes and p_shards: of all nodes; p_packs: see
--- queue_flow_packs.
+-- Writes the watches of the groups of a flow that only come after nodes of the same flow: none of those can have ended, and no settlement can have
+-- missed these watches. All at once: one by one, 9,500 groups of one job took 2.5 s. p_ids: of all jobs that wait; p_nodes and p_shards: of all nodes;
+-- p_packs: see queue_flow_packs.
 create or replace function pawl.queue_await_inside(
   p_groups pawl.queue_flow_group[], p_ids bigint[], p_nodes bigint[], p_shards smallint[], p_packs bigint[]
 ) returns void

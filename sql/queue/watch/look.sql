@@ -1,28 +1,27 @@
--- Looking again at what a watch may have missed, or could not do at once without waiting for somebody else. See watch.sql.
+-- Checking again for ends that a watch may have missed, or that could not be dealt with at once without waiting for another transaction. See watch.sql.
 
--- These jobs are looked at by the next queue_look: those that have ended are dealt with then, and those that wait for a watch that is
--- over are let go.
+-- Leaves these jobs to the next queue_look. It deals with the jobs that have ended by then, and lets jobs go that wait for a watch that is over.
 create or replace function pawl.queue_look_again(p_shard smallint, p_ids int8multirange) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.queue_watch (sort, shard, parents, check_at) values ('again', p_shard, p_ids, clock_timestamp());
   select pg_notify('pawl_queue', 'look')
 $$;
 
--- The same in a moment, when another transaction has likely ended.
+-- The same, 10 ms later, when the other transaction has likely ended.
 create or replace function pawl.queue_look_later(p_shard smallint, p_ids int8multirange) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.queue_watch (sort, shard, parents, check_at) values ('again', p_shard, p_ids, clock_timestamp() + interval '10 milliseconds');
   select pg_notify('pawl_queue', 'look')
 $$;
 
--- Looks whether jobs have ended that new watches wait for: their settlements may have probed before the watch was committed. Only
--- when every transaction is over that ran while it was committed, nothing can have been missed. The same for jobs that are to be looked
--- at again; and watches that are over come back for jobs that were passed over. Answers how many milliseconds to rest before the
--- next poll; null when there is none. As a rule this reads an empty index.
+-- Checks whether jobs have ended that new watches wait for: their settlements may have probed before the watch was committed. Nothing can have been
+-- missed once every transaction is over that ran while the watch was committed. Does the same for jobs that queue_look_again left to it, and returns
+-- to watches that are over and of which a job was passed over. Answers how many ms to wait before the next check; null if none is due. As a rule
+-- this reads an empty index.
 create or replace function pawl.queue_look(p_limit int) returns double precision
 language plpgsql /* planner: loop */ as $$
 declare
-  v_snapshot pg_snapshot := pg_current_snapshot();  -- before what is read: a later one says more than that is good for
+  v_snapshot pg_snapshot := pg_current_snapshot();  -- taken before the reads: a later one would allow for more than they have seen
   v_watches bigint[];
   v_over bigint[];
   v_ended record;

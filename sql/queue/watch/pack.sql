@@ -1,10 +1,10 @@
--- Packs: one part of up to 32 watches of a flow, each of which waits for a few jobs of the same bucket and of the shard of its own jobs. What all of
--- them wait for is outstanding together, so a settlement touches a row for 32 jobs that it frees, and their delayed jobs are runs. One failure
--- among what they wait for takes a pack apart, into the parts that its watches would have by themselves. Elements whose
--- parents are no longer outstanding have been dealt with.
+-- Packs: one part of up to 32 watches of a flow. Each of these waits for a few jobs of the same bucket, and of the shard of its own jobs. The part has
+-- the outstanding jobs of all of them. So a settlement touches one row for 32 jobs that it frees, and their delayed jobs are runs. If one of the jobs
+-- fails that they wait for, the pack is split into the parts that its watches would have by themselves. An element whose parents are no longer
+-- outstanding has been dealt with.
 
--- Which pack each group of a flow is in; null: in none. p_ids, p_nodes, p_shards: see queue_await_inside. A pack of one would be a part
--- with more in it.
+-- Which pack each group of a flow is in; null: in none. p_ids, p_nodes, p_shards: see queue_await_inside. A pack of one watch would only be a larger
+-- part.
 create or replace function pawl.queue_flow_packs(p_groups pawl.queue_flow_group[], p_ids bigint[], p_nodes bigint[], p_shards smallint[]) returns bigint[]
 language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
   select array_agg(case when p.fits and p.size > 1 then p.pack end order by p.nth) from (
@@ -14,15 +14,15 @@ language sql /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
       from unnest(p_groups) g
       cross join lateral (
         select min(p_nodes[a.nth + 1]) / 256 as bucket,
-          -- Their ids follow one another, unless somebody else enqueued meanwhile.
+          -- Their ids follow one another, unless another transaction enqueued meanwhile.
           coalesce(g.is_inside and count(*) <= 16 and p_ids[g.rests + g.n] - p_ids[g.rests + 1] = g.n - 1
             and max(p_nodes[a.nth + 1]) / 256 = min(p_nodes[a.nth + 1]) / 256 and bool_and(p_shards[a.nth + 1] = g.shard), false) as fits
         from unnest(g.after) a (nth)) e) p
     window pack as (partition by p.fits, p.queue, p.shard, p.bucket, p.slice)) p
 $$;
 
--- Those of these parts that are locked then: all of watches of their own, which the caller has locked, and the packs that no other transaction has. A pack
--- is not waited for: it stands for 32 watches, with most of which the other transaction has nothing to do.
+-- Which of these parts are locked after this call: parts of single watches, which the caller has locked, and packs that no other transaction has
+-- locked. It does not wait for a pack: a pack stands for 32 watches, and the other transaction needs few of these.
 create or replace function pawl.queue_lock_packs(
   p_shard smallint, p_ended int8multirange, p_buckets bigint[], p_watches bigint[], p_firsts bigint[], out buckets bigint[], out watches bigint[], out firsts bigint[]
 )
@@ -33,8 +33,8 @@ language sql /* planner: loop */ as $$
     for update of w skip locked) l
 $$;
 
--- Takes the packs apart that wait for one of these jobs, all of which have ended in this transaction and not as their watches may expect, among
--- the parts of which all has ended in it, and those that are locked. Answers whether there is one.
+-- Splits the packs that wait for one of these jobs, which have all ended in this transaction, in error or as cancelled. Only packs among the parts of
+-- which all jobs have ended in it, and among the locked parts. Answers whether there is one.
 create or replace function pawl.queue_unpack(p_shard smallint, p_failed int8multirange, p_wholes tid[], p_locked bigint[]) returns boolean
 language plpgsql /* planner: loop */ as $$
 begin
@@ -56,8 +56,8 @@ begin
   return found;
 end $$;
 
--- What queue_ended does, for a job that ends by hand. p_is_open: in a transaction that a user may leave open; then nothing of a watch is touched
--- before the commit, since settlements of other jobs need the same rows. A pack is not touched by hand at all: it would be taken apart.
+-- As queue_ended, for a job that ends by hand. p_is_open: in a transaction that a user may leave open; then nothing of a watch is touched before the
+-- commit, since settlements of other jobs need the same rows. A pack is never touched by hand: it would be split.
 create or replace function pawl.queue_ended_by_hand(p_shard smallint, p_id bigint, p_is_open boolean) returns void
 language plpgsql /* planner: loop */ as $$
 declare
@@ -72,8 +72,8 @@ begin
   end if;
 end $$;
 
--- What a watch of jobs that come after others still waits for: the parts of its own, and its share in that of its pack. As a watch is in one of
--- the two, it is over when there is neither.
+-- What a watch of jobs that come after others still waits for: its own parts, or its share of its pack. A watch has one of the two, and is over when
+-- it has neither.
 create or replace function pawl.queue_outstanding(p_watch bigint) returns setof int8multirange
 language sql stable /* planner: loop */ as $$
   select p.outstanding from pawl.queue_watch_part p where p.watch = p_watch

@@ -1,8 +1,9 @@
--- Ends of jobs that no worker has brought about: cancelled or completed by hand, expired, ended since what they come after did, settled by
--- the caller that had claimed them, or rescued by one that has no worker. One worker whose program listens for ends tells each of them, and says
--- so: until then it stays, for another one if that one dies, or never had the answer. Where none listens, nothing is written.
+-- Ends of jobs that no worker has caused: a job was cancelled or completed by hand, expired, ended because jobs that it comes after did, was settled by
+-- the caller that had claimed it, or was rescued by a process without a worker. One worker whose program listens for ends reports each of them, and
+-- confirms that. Until then the end stays noted, for another worker if that one dies, or never gets the answer. If no worker listens, nothing is
+-- written.
 
--- Jobs of a shard have just ended, in this transaction.
+-- Notes jobs of a shard that have just ended, in this transaction.
 create or replace function pawl.queue_note_untold(p_shard smallint, p_ids bigint[]) returns void
 language plpgsql /* planner: loop */ as $$
 begin
@@ -16,8 +17,8 @@ begin
   on conflict (queue, id) do update set taken_at = null;  -- it has ended once more
 end $$;
 
--- Takes those of a queue for the caller to tell, that no worker took in the last 10 s: as many as queue_describe_ended describes, in the form of that with
--- "takenAt"; null when there is none. One that is new again is not described, and goes.
+-- Takes noted jobs of a queue for the caller to report, those that no worker took in the last 10 s: as many as queue_describe_ended describes.
+-- Answers in the form of that function, with "takenAt"; null if there is none. A job that is new again is not described, and its note goes.
 create or replace function pawl.queue_lend_untold(p_queue smallint) returns json
 language plpgsql /* planner: probe */ as $$
 declare
@@ -36,13 +37,13 @@ begin
   v_ended := pawl.queue_describe_ended(p_queue, v_ids);
   v_told := array(select (j.job ->> 'id')::bigint from json_array_elements(case when json_typeof(v_ended -> 'jobs') = 'array' then v_ended -> 'jobs' end) j (job));
   update pawl.queue_untold u set taken_at = v_now where u.queue = p_queue and u.id = any (v_told);
-  -- What is too much for one answer comes behind what is described.
+  -- Notes behind the last described job stay: these jobs did not fit into this answer.
   delete from pawl.queue_untold u where u.queue = p_queue and u.id = any (v_ids) and u.id <> all (v_told)
     and (v_told = '{}' or u.id < v_told[cardinality(v_told)]);
   return json_build_object('jobs', case when v_told = '{}' then '[]' else v_ended -> 'jobs' end, 'takenAt', v_now);
 end $$;
 
--- The caller has told these, which it took at that time. One that has ended again since stays.
+-- The caller has reported these jobs, which it took at that time. The note of a job that has ended again since stays.
 create or replace function pawl.queue_end_untold(p_queue smallint, p_ids bigint[], p_taken_at timestamptz) returns void
 language sql /* planner: probe */ as $$
   delete from pawl.queue_untold u where u.ctid = any (array(

@@ -1,15 +1,15 @@
--- The watch: a row that says who waits for which jobs. What ends jobs probes it once, after its own writes: as a rule that is an
--- index of an empty table. What is found is dealt with in the same transaction.
+-- The watch: a row that says who waits for which jobs. A transaction that ends jobs probes for watches once, after its own writes. As a rule it
+-- reads the index of an empty table. The same transaction deals with the watches that it finds.
 --
--- A settlement that has probed and is not yet committed does not see a watch that is committed meanwhile, and the watch does not see
--- the end. So a watch is looked at again, until no transaction is left that could have missed it.
+-- A settlement that has probed and is not yet committed does not see a watch that is committed meanwhile, and the watch does not see the end of
+-- the jobs. So new watches are checked again, until no transaction is left that could have missed them.
 --
 -- Rows are locked last, parts before watches; parts by bucket, watch and first job.
 
--- Jobs of a shard have ended, in this transaction. Those of groups give their places back, and who waits for a job is told. Answers the
--- queues in which there may be something to claim now. Jobs that end
--- since others did are dealt with like those, by a loop: a chain of a thousand jobs would not fit on the stack. p_briefly: this
--- transaction has locked watches before. Only who holds none waits for parts, or else two would wait for each other.
+-- Deals with the watches of jobs of a shard that have ended, in this transaction: jobs of groups give their places back, and the waiters of jobs are
+-- notified. Answers the queues in which there may be something to claim now. If jobs end because others did, a loop deals with them in the same
+-- way: a chain of a thousand jobs would not fit on the stack. p_briefly: this transaction has locked watches before. Only a transaction that has
+-- locked none waits for parts; otherwise two would wait for each other.
 create or replace function pawl.queue_ended(p_shard smallint, p_ids int8multirange[], p_briefly boolean default false) returns smallint[]
 language plpgsql /* planner: loop */ as $$
 declare
@@ -26,10 +26,10 @@ begin
   while v_done < cardinality(v_sets) loop
     v_done := v_done + 1;
     continue when v_sets[v_done] is null;
-    -- Where there are places of groups, each settlement comes by here.
+    -- If there are places of groups, each settlement gets here, though no job may be watched.
     continue when not exists (select 1 from pawl.queue_watch_part w where w.shard = v_shards[v_done] and w.bucket >= 0);
     if current_setting('transaction_isolation') <> 'read committed' then
-      -- Its snapshot may be older than the ends of other jobs: it would not see that nothing is left.
+      -- The snapshot may be older than the ends of other jobs: it would not show that none is left.
       perform pawl.queue_look_again(v_shards[v_done], v_sets[v_done]);
       continue;
     elsif v_done > 1 or p_briefly then
@@ -52,7 +52,7 @@ begin
   return v_queues;
 end $$;
 
--- The same as queue_ended_step, unless that waits for a lock. A part is locked for the time of a commit; deadlocks are looked for later.
+-- As queue_ended_step, unless that waits for a lock. A part is locked for the time of a commit; the server searches for deadlocks later.
 create or replace function pawl.queue_ended_briefly(
   p_shard smallint, p_ended int8multirange, out queues smallint[], out shards smallint[], out sets int8multirange[]
 )
@@ -60,7 +60,7 @@ language sql set lock_timeout = '20ms' as $$
   select s.queues, s.shards, s.sets from pawl.queue_ended_step(p_shard, p_ended) s
 $$;
 
--- Takes these jobs out of what is waited for. Answers the queues of jobs that may run now, and jobs that have ended by it, by shard.
+-- Takes these jobs out of the parts that wait for them. Answers the queues of jobs that may run now, and the jobs that end because of it, by shard.
 create or replace function pawl.queue_ended_step(
   p_shard smallint, p_ended int8multirange, out queues smallint[], out shards smallint[], out sets int8multirange[]
 )
@@ -112,9 +112,8 @@ begin
     select e.errors, e.cancels into v_errors, v_cancels from pawl.queue_ended_badly(p_shard, p_ended) e;
     exit when not v_packs or isempty(v_errors) and isempty(v_cancels) or not pawl.queue_unpack(p_shard, v_errors + v_cancels, v_wholes, v_watches);
   end loop;
-  -- A new statement: it sees the rows as they were when they were locked. A part of which all has ended now is of no other settlement any
-  -- more, so it is removed without that. In their order, as all
-  -- parts are locked.
+  -- A new statement: it sees the rows as they were when they were locked. If all jobs of a part have ended now, no other settlement needs the part
+  -- any more, so it is removed without such a lock, in the order in which all parts are locked.
   with whole as (
     delete from pawl.queue_watch_part w using unnest(v_wholes) with ordinality u (tid, ord) where w.ctid = u.tid and w.outstanding <@ p_ended
     returning w.*
@@ -143,7 +142,7 @@ begin
     insert into pawl.queue_batch_part (batch, shard, members, errors, cancels)
     select p.watch, p.shard, p.members, p.errors, p.cancels from past p where p.members is not null
   ), watch as materialized (
-    -- Free: all parts that it ever had are removed here, so no other settlement has an interest in it, either.
+    -- Free: all parts that the watch ever had are removed here, so no other settlement needs the watch, either.
     select p.watch, min(p.only_of) as only_of, sum(p.errors) as errors, sum(p.cancels) as cancels,
       min(p.only_of) is not null and count(*) = min(p.parts) and sum(p.errors) = 0 and sum(p.cancels) = 0 as is_free
     from past p group by p.watch
@@ -179,7 +178,7 @@ begin
   end loop;
 end $$;
 
--- Which of these jobs, or batches, have ended in error, and which as cancelled. In the caller's plan.
+-- Which of these jobs, or batches (shard -1), ended in error, and which as cancelled. It becomes a part of the caller's plan.
 create or replace function pawl.queue_ended_badly(p_shard smallint, p_ended int8multirange) returns table (errors int8multirange, cancels int8multirange)
 language sql stable as $$
   select coalesce(range_agg(int8range(d.id, d.id + 1)) filter (where d.status = 'error'), '{}'),
@@ -191,9 +190,9 @@ language sql stable as $$
     where p_shard = -1 and w.id >= lower(s.span) and w.id < upper(s.span) offset 0) d
 $$;
 
--- All that is watched of these jobs is waited for by processes, as with run(): their parts go, and they are told. The statement of
--- queue_ended_step does that, too, but it takes part in five tables: a settlement of one such job took 615 us then, and takes 335 (180
--- where no process waits for it). With the settings of the caller.
+-- For jobs that only processes wait for, as with run(): removes their parts, and notifies the processes. The statement of queue_ended_step does
+-- that, too, but has five tables: with it, a settlement of one such job took 615 us, and takes 335 us this way (180 us if no process waits for the
+-- job). Runs under the planner settings of its caller.
 create or replace function pawl.queue_tell_whole(p_shard smallint, p_ended int8multirange, p_parts tid[]) returns void
 language plpgsql as $$
 declare
@@ -209,10 +208,10 @@ begin
   end if;
 end $$;
 
--- Parts of these watches are gone, with so many jobs in error and cancelled. A watch of which no part is left is over: one transaction
--- finds that, since it has the lock of the watch's row when it looks. What waited for it runs, or ends in error or as cancelled.
--- Watches are locked last to first. One of which a settlement removes all parts does not come by here, unless a job of it failed: nothing of
--- the watch is locked or written: 12 of the 42 us that a freed job took. Answers as queue_ended_step.
+-- These watches have lost parts, with so many jobs in error and cancelled. A watch of which no part is left is over: one transaction finds that,
+-- since it has the lock of the watch's row when it checks. The jobs that waited for the watch run, or end in error or as cancelled. Watches are
+-- locked last to first. If a settlement removes all parts of a watch, and no job failed, it does not call this: it neither locks nor writes the
+-- watch, which were 12 of the 42 us that a freed job took. Answers as queue_ended_step.
 create or replace function pawl.queue_over(
   p_watches bigint[], p_errors bigint[], p_cancels bigint[], out queues smallint[], out shards smallint[], out sets int8multirange[]
 )
@@ -250,7 +249,7 @@ begin
   end if;
 end $$;
 
--- Watches of jobs that come after others are over: from now on their history ages. p_queues: those of the jobs that waited.
+-- Notes that watches of jobs that come after others are over: from now on their history ages. p_queues: the queues of the jobs that waited.
 create or replace function pawl.queue_note_over(p_watches bigint[], p_queues smallint[]) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.queue_watch_over (over_at, queue, watches)
@@ -259,8 +258,8 @@ language sql set search_path = pg_catalog, pg_temp as $$
   group by u.queue, u.pack
 $$;
 
--- These watches are over, and their rows are locked: the jobs that waited for them run, or end in error or as cancelled. Answers as
--- queue_ended_step.
+-- These watches are over, and the caller has locked their rows: lets the jobs run that waited for them, or ends them in error or as cancelled.
+-- Answers as queue_ended_step.
 create or replace function pawl.queue_let_go(
   p_watches bigint[], out queues smallint[], out shards smallint[], out sets int8multirange[]
 )
@@ -292,7 +291,7 @@ begin
   end loop;
 end $$;
 
--- The jobs and batches that a request to pawl.enqueue() comes after, checked: ids, and {"batch": id}.
+-- Reads and checks the jobs and batches that a request to pawl.enqueue() comes after: ids, and {"batch": id}.
 create or replace function pawl.queue_after(request jsonb, out ids bigint[], out batches bigint[])
 language plpgsql stable as $$
 declare
@@ -320,13 +319,13 @@ begin
   end if;
 end $$;
 
--- When a job runs that comes after others: the end of the times that a caller may name.
+-- The run_at of a job that waits for others: the end of the times that a caller may name.
 create or replace function pawl.queue_never() returns timestamptz
 language sql immutable as $$ select timestamptz '10000-01-01 00:00:00+00' $$;
 
--- Jobs that were enqueued in this transaction, delayed until pawl.queue_never(), come after others: runs of consecutive ids. p_fresh:
--- those of the others that are of this transaction, too, so that none can have ended. What has ended counts at once. Answers the queues
--- of those that may run now.
+-- Makes jobs of this transaction, which are delayed until pawl.queue_never(), come after others. p_firsts, p_ns: the jobs, as runs of consecutive
+-- ids; p_fresh: the others that are of this transaction, too, so that none of these can have ended. Others that have ended count at once. Answers
+-- the queues of the jobs that may run now.
 create or replace function pawl.queue_await(
   p_queue smallint, p_shard smallint, p_firsts bigint[], p_ns int[], p_parents bigint[], p_batches bigint[], p_after_error text, p_after_cancel text, p_fresh int8multirange
 ) returns smallint[]
@@ -377,16 +376,16 @@ begin
     perform pawl.queue_ended(s.shard, array[s.ids], true) from unnest(v_over.shards, v_over.sets) s (shard, ids);
     return v_over.queues;
   end if;
-  -- With the commit: a settlement that has probed before does not see this watch.
+  -- Sent with the commit: a settlement that has probed before does not see this watch.
   if exists (select 1 from pawl.queue_watch w where w.id = v_watch and w.check_at is not null) then
     perform pg_notify('pawl_queue', 'look');
   end if;
   return '{}';
 end $$;
 
--- What queue_ended does, for one job that completes in a transaction of its own, as each job does under the hold 'transaction'. One setting: more
--- of them would cost more than the probe. Answers the id, so that it can stand among the values of the receipt: as what that statement
--- returns, it cost 20 us more, since Postgres keeps a returned row before it sends it.
+-- As queue_ended, for one job that completes in a transaction of its own, as each job with hold 'transaction' does. It has one setting: more would
+-- cost more than the probe. It answers the id, so that it can be among the values of the receipt. Among the columns that that statement returns, it
+-- cost 20 us more, since Postgres keeps a returned row before it sends it.
 create or replace function pawl.queue_ended_alone(p_shard smallint, p_id bigint, p_queue smallint) returns bigint
 language plpgsql set enable_seqscan = off as $$
 begin
@@ -396,15 +395,15 @@ begin
   return p_id;
 end $$;
 
--- False where no process has waited for a job since the last vacuum: then no probe is needed. The size of a file shows a row before its commit.
--- Volatile as what it calls: so that Postgres puts its body in its place. Declared stable, it is a call that is planned with each statement.
+-- False if no process has waited for a job since the last vacuum: then no probe is needed. The size of the file shows a row before its commit. It is
+-- volatile, as the function that it calls, so that Postgres inlines it. Declared stable, it is a call that is planned with each statement.
 create or replace function pawl.queue_has_watches() returns boolean
 language sql volatile as $$
   select pg_catalog.pg_relation_size('pawl.queue_watch_part'::pg_catalog.regclass) operator(pg_catalog.>) 0::bigint
 $$;
 
--- Notifies the processes that wait for jobs which have just ended: [[id, status, result], …]. A result that makes the notification
--- longer than it may be is left out, and then read by the waiter; so is everything of a job that is not complete.
+-- Notifies the processes that wait for jobs which have just ended: [[id, status, result], …]. A result that would make the notification too long is
+-- left out, and the waiter reads it. The waiter also reads everything about a job that is not complete.
 create or replace function pawl.queue_tell(p_shard smallint, p_watches bigint[], p_ids bigint[]) returns void
 language sql /* planner: loop */ as $$
   with line as materialized (
@@ -420,7 +419,7 @@ language sql /* planner: loop */ as $$
         select coalesce(o.result, s.result)::text from pawl.queue_output o
         left join pawl.queue_output s on s.shard = o.shard and s.id = o.result_of
         where o.shard = p_shard and o.id = u.id), 'null') as result offset 0) r
-  ), packed as (  -- 8,000 bytes are the most; a line has 3,600, so a pack that begins below 3,700 fits
+  ), packed as (  -- 8,000 bytes are the limit; a line has up to 3,600, so a pack that begins below 3,700 fits
     select l.channel, string_agg(l.text, ',' order by l.id) as texts from (
       select l.*, (sum(octet_length(l.text) + 1) over (partition by l.channel order by l.id)) / 3700 as pack from line l) l
     group by l.channel, l.pack
@@ -428,10 +427,10 @@ language sql /* planner: loop */ as $$
   select pg_notify(p.channel, '[' || p.texts || ']') from packed p
 $$;
 
--- A process waits for jobs. p_new: from now on; p_old: it has been waiting for them; p_gone: not any more. Answers [[id, queue, status],
--- …]: all of p_new, and those of p_old that have ended. The status is null until then; a job that there is not has a null queue, too. A
--- settlement that is under way may be missed by this look, so p_new is asked for as p_old a moment later. Nothing of it is flushed: a
--- crash ends the connection that listens, too.
+-- A process waits for jobs. p_new: from now on; p_old: it waits for these already; p_gone: it no longer waits for these. Answers [[id, queue, status],
+-- …]: all of p_new, and those of p_old that have ended. The status is null until a job has ended; of a job that does not exist, the queue is null,
+-- too. This call may miss a settlement that is under way, so the process names p_new again a moment later, as p_old. Nothing of it is flushed: a
+-- crash also ends the connection that listens.
 create or replace function pawl.queue_wait(
   p_channel text, p_lease double precision, p_new bigint[], p_old bigint[], p_gone bigint[]
 ) returns json
@@ -446,7 +445,7 @@ begin
     perform set_config('synchronous_commit', 'off', true);
   end if;
   update pawl.queue_watch w set expires_at = clock_timestamp() + p_lease * interval '1 millisecond' where w.channel = p_channel returning w.id into v_watch;
-  if v_watch is null then  -- the first time, or it was taken for dead
+  if v_watch is null then  -- the first call of the process, or it was taken for dead
     insert into pawl.queue_watch as w (sort, channel, expires_at)
     values ('process', p_channel, clock_timestamp() + p_lease * interval '1 millisecond')
     on conflict (channel) where channel is not null do update set expires_at = excluded.expires_at returning w.id into v_watch;
@@ -458,7 +457,7 @@ begin
   from unnest(v_new) u (id) cross join lateral (select pawl.queue_shard_of(u.id) as shard offset 0) s
   where s.shard is not null
   on conflict do nothing;
-  -- A new statement: what ended before the parts were written is seen by it.
+  -- A new statement: it sees the jobs that ended before the parts were written.
   select json_agg(json_build_array(j.id, j.queue, j.status)) filter (where j.is_new or j.queue is null or j.status is not null),
     array_agg(j.id) filter (where j.queue is null or j.status is not null)
   into v_answer, v_over
@@ -475,9 +474,9 @@ begin
   return coalesce(v_answer, '[]');
 end $$;
 
--- As queue_add_alone, of a job that the process of this channel waits for. The wait is committed together with the job, so no settlement
--- misses it, and the process need not look again. Answers also isAwaited: false where the process has no watch any more, so that it has to
--- wait as for another job.
+-- As queue_add_alone, for a job that the process of this channel waits for. The wait is committed together with the job, so no settlement misses
+-- it, and the process need not ask again. Also answers isAwaited: false if the process has no watch any more, so that it has to wait as for any
+-- other job.
 create or replace function pawl.queue_add_awaited(
   p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_payload json, p_key text, p_run_at timestamptz,
   p_options json, p_delay double precision, p_channel text
@@ -487,13 +486,13 @@ declare
   v_answer text := pawl.queue_add_alone(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, p_run_at, p_options, p_delay);
   v_id bigint := v_answer::json ->> 'id';
 begin
-  -- Where the watch is removed just now the part is left, until its job ends.
+  -- If the watch is just being removed, the part stays until its job ends.
   insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding)
   select p_shard, v_id / 256, w.id, v_id, int8multirange(int8range(v_id, v_id + 1)) from pawl.queue_watch w where w.channel = p_channel;
   return left(v_answer, -1) || ',"isAwaited":' || found || '}';
 end $$;
 
--- A process does not wait any more.
+-- Ends all waits of a process.
 create or replace function pawl.queue_wait_end(p_channel text) returns void
 language plpgsql /* planner: probe */ as $$
 begin
@@ -501,7 +500,7 @@ begin
   delete from pawl.queue_watch w where w.channel = p_channel;
 end $$;
 
--- Removes what processes that died have left. As a rule this reads an empty table.
+-- Removes the watches of processes that died. As a rule this reads an empty table.
 create or replace function pawl.queue_sweep_watches() returns integer
 language plpgsql /* planner: probe */ as $$
 declare
@@ -516,7 +515,7 @@ begin
   return cardinality(v_watches);
 end $$;
 
--- The watch of a job that comes after others; null for another.
+-- The watch of a job that comes after others; null for any other job.
 create or replace function pawl.queue_watch_of(p_shard smallint, p_id bigint) returns bigint
 language sql stable as $$
   select c.watch from (
@@ -531,7 +530,7 @@ language sql stable /* planner: loop */ as $$
   from (select pawl.queue_watch_of(p_shard, p_id) as id offset 0) w cross join lateral pawl.queue_outstanding(w.id) p (outstanding)
 $$;
 
--- The jobs that a job comes after, by id: [{id, queue, kind, status, result, error}, …]. Those whose history is over are left out.
+-- The jobs that a job comes after, by id: [{id, queue, kind, status, result, error}, …]. Jobs whose history is over are left out.
 create or replace function pawl.queue_parents(p_shard smallint, p_id bigint) returns json
 language sql stable /* planner: loop */ as $$
   select coalesce(json_agg(json_build_object('id', v.id::text, 'queue', v.queue, 'kind', v.kind, 'key', v.key, 'status', v.status,
