@@ -1,10 +1,10 @@
--- Pull: a program claims jobs by a call, in any language, and says by another one what became of them. Each call is a worker of its own,
--- whose row is the lease of what it claimed: it is renewed by hand, and rescued like that of any other worker.
+-- Pull: a program in any language claims jobs by one call, and reports their outcome by another. Each claiming call is a worker of its own, whose row
+-- is the lease of the jobs that it claimed. The lease is renewed by hand, and rescued like that of any other worker.
 
--- Claims up to p_limit jobs of one shard for p_lease_ms, under a new worker, or under p_worker, which has claimed for the same call and holds
--- something yet: what is claimed by one call has one lease. Answers {worker, expiresAt: ms, kinds: {id: name}, answer: as
--- queue_claim does, hasLost: a lease is over, or a job that is to be cancelled is no longer under the worker that it was under, so that the
--- chores of workers may change what there is}; without a worker where nothing was claimed.
+-- Claims up to p_limit jobs of one shard for p_lease_ms, under a new worker, or under p_worker, which has claimed for the same call and still holds
+-- something, so that the jobs of one call have one lease. Answers {worker, expiresAt: ms, kinds: {id: name}, answer: as queue_claim does, hasLost};
+-- without a worker if nothing was claimed. hasLost: a lease is over, or a job that is to be cancelled is no longer under the worker that it was under,
+-- so the chores of workers may have something to do.
 create or replace function pawl.queue_pull(
   p_queue smallint, p_shard smallint, p_limit int, p_lease_ms double precision, p_host text, p_pid int, p_worker bigint default null
 ) returns json
@@ -13,7 +13,7 @@ declare
   v_now timestamptz := clock_timestamp();
   v_lease interval := p_lease_ms * interval '1 millisecond';
   v_lost boolean := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.expires_at < v_now)
-    or exists (  -- a wish to cancel a job that was settled just then; as a rule the table is empty
+    or exists (  -- a request to cancel a job that was settled just then; as a rule the table is empty
       select 1 from pawl.queue_cancel c cross join lateral (select j.queue from pawl.queue_job j where j.shard = c.shard and j.id = c.id offset 0) j
       where j.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = c.worker));
   v_worker bigint;
@@ -27,13 +27,13 @@ declare
 begin
   if not exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue)
     and not exists (select 1 from pawl.queue_delayed d where d.shard = p_shard and d.queue = p_queue and d.run_at <= v_now)
-    and not exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue)  -- else the claim admits some
+    and not exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue)  -- with a note, the claim admits some
     and not exists (
       select 1 from pawl.queue_definition d
       where d.id = p_queue and d.rate_limit is not null and pawl.queue_is_rate_due(p_queue, p_shard, v_now, d.rate_per)) then
     return json_build_object('hasLost', v_lost);
   end if;
-  perform pawl.queue_expire(p_queue, 1000);  -- what is claimed here has begun
+  perform pawl.queue_expire(p_queue, 1000);  -- before the claim: a claimed job has begun
   update pawl.queue_definition d set removed_at = null where d.id = p_queue and d.removed_at is not null;
   if p_worker is not null then
     select w.id, w.expires_at into v_worker, v_until from pawl.queue_worker w
@@ -45,10 +45,10 @@ begin
     insert into pawl.queue_worker (queue, host, pid, concurrency, lease, expires_at, hold, wants_notify)
     values (p_queue, p_host, p_pid, p_limit, v_lease, v_until, 'lease', false) returning id into v_worker;
   end if;
-  loop  -- jobs of keys that are busy are moved out of the way, a thousand at a time
+  loop  -- the claim parks jobs of busy keys, a thousand at a time
     v_answer := pawl.queue_claim(p_queue, p_shard, v_worker, p_limit, p_limit, 1000, 1, v_priority, v_after)::json;
     exit when (v_answer ->> 'seen')::int = 0 or exists (select 1 from pawl.queue_running r where r.worker = v_worker and r.id <> all (v_held));
-    -- It tries p_limit keys at a time. Where these were busy, it comes by the same place again, and sees fewer jobs there.
+    -- It tries p_limit keys at a time. If these were busy, it reads from the same place again, and finds fewer jobs there.
     v_vain := case when (v_answer -> 'last' ->> 'priority', v_answer -> 'last' ->> 'id') = (v_priority::text, v_after::text)
       and (v_answer ->> 'seen')::int >= v_seen then v_vain + 1 else 0 end;
     exit when v_vain > 20;
@@ -64,8 +64,8 @@ begin
     'kinds', (select json_object_agg(k.id, k.name) from pawl.queue_kind k where k.queue = p_queue));
 end $$;
 
--- The claims of a pulled unit: {shard, worker, claim, job, process}; more than one of a unit that coalesces. Locks their rows, and raises
--- PW004 where it is no longer held.
+-- The claims of a pulled unit: {shard, worker, claim, job, process}; a unit that coalesces may have several. Locks their rows, and raises PW004 if the
+-- unit is no longer held.
 create or replace function pawl.queue_pulled(p_unit json) returns setof pawl.queue_running
 language plpgsql /* planner: probe */ as $$
 declare
@@ -84,10 +84,10 @@ begin
 end $$;
 
 -- Settles a pulled unit: {shard, worker, claim, job, process, to: complete | retry | error | release, wait: ms, reason, error, isGuarded, part}.
--- A job that is to be retried and has no attempt left ends in error. One that somebody has cancelled does not run again: it ends as cancelled unless
--- it is complete, and the others of its unit are given back. part: the number of the paused part that it is set aside for: where that
--- was resumed meanwhile, no worker may live that brings it back, so it does not wait. Answers {to: the outcome, of several that of those that
--- ended}, or {guarded: true}: an open transaction guards it, and nothing was written.
+-- A job that is to be retried and has no attempt left ends in error. A job that was cancelled does not run again: it ends as cancelled unless it is
+-- complete, and the other jobs of its unit are given back. part: the number of the paused part for which the job is set aside. If that part was
+-- resumed meanwhile, the job does not wait, since no worker may live that brings it back. Answers {to: the outcome; of several, that of the jobs that
+-- ended}, or {guarded: true}: an open transaction guards the unit, and nothing was written.
 create or replace function pawl.queue_settle_pulled(p_unit json, p_result json default null) returns json
 language plpgsql /* planner: probe */ as $$
 declare
@@ -162,7 +162,7 @@ begin
   return json_build_object('to', v_to);
 end $$;
 
--- Renews the lease of what was claimed together with this unit. Answers {expiresAt: ms, isCancelled: one of its jobs is to be cancelled, reason}.
+-- Renews the lease of the jobs that were claimed together with this unit. Answers {expiresAt: ms, isCancelled: one of its jobs is to be cancelled, reason}.
 create or replace function pawl.queue_extend(p_unit json, p_lease_ms double precision) returns json
 language plpgsql as $$
 declare

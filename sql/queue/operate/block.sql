@@ -1,10 +1,10 @@
 -- Keys that stop at an error (keyOnError: 'block'): the later jobs of such a key wait until the job that failed is retried or skipped.
 --
--- A key that is blocked counts as busy, under an epoch that no claim has: no owner gives it up, and whatever is ready of it is parked, as
--- with any busy key. So claims, enqueues and settlements know nothing of it.
+-- A blocked key counts as busy, under an epoch that no claim has: no owner gives it up, and claims park its ready jobs, as with any busy key. So claims,
+-- enqueues and settlements know nothing of blocked keys.
 
--- Attempts at jobs of a shard (null: of any) have just ended in error, in this transaction, which owns their keys. Stops these keys where
--- their queue asks for it. Answers whether it has stopped one.
+-- Attempts at jobs of a shard (null: of any) have just ended in error, in this transaction, which owns their keys: stops the keys whose queue asks for
+-- that. Answers whether it has stopped one.
 create or replace function pawl.queue_block_keys(p_shard smallint, p_ids bigint[]) returns boolean
 language plpgsql /* planner: loop */ as $$
 declare
@@ -29,8 +29,8 @@ begin
   return v_blocks;
 end $$;
 
--- Stops one key. What was to come next of it steps back: one that waits for its next attempt is parked, and one that was enqueued for
--- later waits for its time alone.
+-- Stops one key, and its head steps back: a head that is ready, or waits for its next attempt, is parked. A head that was enqueued for later only waits
+-- for its time.
 create or replace function pawl.queue_block_key(p_queue smallint, p_shard smallint, p_key text, p_jobs int8multirange) returns void
 language plpgsql /* planner: probe */ as $$
 declare
@@ -54,7 +54,7 @@ begin
   update pawl.queue_delayed d set epoch = null where d.shard = p_shard and d.queue = p_queue and d.key = p_key and d.epoch = v_was;
 end $$;
 
--- A job is not to block its key any more: when no other job does, the key goes on. Answers whether it blocked it. The caller has the key.
+-- A job no longer blocks its key: if no other job does, the key continues. Answers whether the job blocked it. The caller has locked the key.
 create or replace function pawl.queue_unblock_key(p_queue smallint, p_shard smallint, p_key text, p_id bigint) returns boolean
 language plpgsql /* planner: probe */ as $$
 declare
@@ -74,8 +74,8 @@ begin
   return true;
 end $$;
 
--- Skips a job that blocks its key: it stays in error, and the key goes on past it. Answers "error", or "busy". Raises PW003 where it blocks
--- no key. Locks and waits are those of operate.sql.
+-- Skips a job that blocks its key: the job stays in error, and the key continues past it. Answers "error", or "busy". Raises PW003 if the job blocks no
+-- key. Locks and waits are those of operate.sql.
 create or replace function pawl.queue_skip_job(p_queue text, p_id bigint) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
@@ -109,7 +109,7 @@ language sql stable /* planner: loop */ as $$
     where j.shard = p_shard and j.id = p_id)
 $$;
 
--- Raises PW003 where a job blocks its key: without it, nothing says how the key is to go on. p_change: what is not to be done to it.
+-- Raises PW003 if a job blocks its key: without the job, nothing says how the key continues. p_change: what must not be done to the job.
 create or replace function pawl.queue_refuse_blocker(p_shard smallint, p_id bigint, p_change text) returns void
 language plpgsql stable as $$
 begin

@@ -1,12 +1,12 @@
--- What people and programs change by hand, as SQL: pawl.update, pawl.cancel, pawl.retry, pawl.finish, pawl.skip and pawl.erase, each for one job, which is
--- named by its id or by its key. In whatever transaction calls them.
+-- Changes by hand, as SQL, for people and programs: pawl.update, pawl.cancel, pawl.retry, pawl.finish, pawl.skip and pawl.erase. Each changes one job,
+-- in the caller's transaction.
 --
--- The job is {"id": "42"}, or {"queue", "key"} with an optional "kind": the newest job of the key that has not ended, and when all
--- have ended, the newest of all. Each answers {"id", "status"}. PW001: bad input; PW002: no such job; PW003: its status does not allow
--- it; 55P03: for 2 s another transaction has held the job, or a job of its key, and nothing was changed.
+-- The job is named by {"id": "42"}, or by {"queue", "key"} with an optional "kind": then it is the newest job of the key that has not ended, or if all
+-- have ended, the newest of all. Each answers {"id", "status"}. PW001: bad input; PW002: no such job; PW003: its status does not allow the change;
+-- 55P03: for 2 s another transaction has held the job, or a job of its key, and nothing was changed.
 
--- Changes a job that waits: payload, runAt (ISO 8601) or delay (an interval), priority, and the options of a job that job_options.sql
--- lists, except schedule. PW003 once it has begun or ended.
+-- Changes a waiting job: payload, runAt (ISO 8601) or delay (an interval), priority, and the options of a job that job_options.sql lists, except
+-- schedule. PW003 once the job has begun or ended.
 create or replace function pawl.update(request jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -31,28 +31,28 @@ begin
   end loop;
 end $$;
 
--- Cancels a job, with a "reason" if one is given. "in-progress": its worker was told to stop it. PW003 when it has ended otherwise.
+-- Cancels a job, with a "reason" if one is given. "in-progress": its worker was asked to stop it. PW003 if it has ended otherwise.
 create or replace function pawl.cancel(request jsonb) returns jsonb
 language sql as $$ select pawl.queue_change('cancel', request, true) $$;
 
--- A job that ended in error or was cancelled is new again; one that is delayed, or waits for its next attempt, is due now.
+-- Makes a job new again that ended in error or was cancelled. A job that is delayed, or waits for its next attempt, becomes due now.
 create or replace function pawl.retry(request jsonb) returns jsonb
 language sql as $$ select pawl.queue_change('retry', request, true) $$;
 
--- Completes a job that waits or has ended otherwise, with a "result" if one is given: see finish.sql. The status answered is "complete".
+-- Completes a job that waits or has ended otherwise, with a "result" if one is given: see finish.sql. Answers the status "complete".
 create or replace function pawl.finish(request jsonb) returns jsonb
 language sql as $$ select pawl.queue_change('finish', request, true) $$;
 
--- Skips a job that blocks its key: see block.sql. The status answered is "error". PW003 where it blocks none.
+-- Skips a job that blocks its key: see block.sql. Answers the status "error". PW003 if it blocks none.
 create or replace function pawl.skip(request jsonb) returns jsonb
 language sql as $$ select pawl.queue_change('skip', request, true) $$;
 
--- Erases a job that waits or has ended: see erase.sql. PW003 while it is in progress. The status answered is "erased".
+-- Erases a job that waits or has ended: see erase.sql. PW003 while it is in progress. Answers the status "erased".
 create or replace function pawl.erase(request jsonb) returns jsonb
 language sql as $$ select pawl.queue_change('erase', request, true) $$;
 
--- One of the five changes above, tried again for 2 s while another transaction has the job, or a job of its key. p_is_open: the transaction may
--- stay open after it, so what comes after a job that ends is decided when it has committed: see queue_ended_by_hand.
+-- One of the five changes above, tried again for 2 s while another transaction has the job, or a job of its key. p_is_open: the transaction may stay
+-- open after the change, so the jobs that come after an ended job are dealt with after its commit: see queue_ended_by_hand.
 create or replace function pawl.queue_change(p_change text, p_request jsonb, p_is_open boolean) returns jsonb
 language plpgsql as $$
 declare
@@ -86,7 +86,8 @@ begin
   end loop;
 end $$;
 
--- A claim has a job for milliseconds, but one that stays open (hold: 'transaction') for as long as it likes, as a transaction of a user.
+-- Waits 25 ms before another try, and fails after 2 s. A claim has a job for milliseconds, but a claim that stays open (hold: 'transaction') has it for
+-- as long as it likes, as a transaction of a user does.
 create or replace function pawl.queue_await_others(p_id bigint, p_begun timestamptz) returns void
 language plpgsql as $$
 begin
@@ -96,7 +97,7 @@ begin
   perform pg_sleep(0.025);
 end $$;
 
--- Where the job is kept that a request names.
+-- The shard and the id of the job that a request names.
 create or replace function pawl.queue_pick(p_request jsonb, out shard smallint, out id bigint)
 language plpgsql stable as $$
 begin
@@ -104,7 +105,7 @@ begin
   shard := pawl.queue_find(p_request ->> 'queue', id);
 end $$;
 
--- The id of the job that a request names. p_fields: what else the request may have.
+-- The id of the job that a request names. p_fields: the other fields that the request may have.
 create or replace function pawl.queue_named(p_call text, p_request jsonb, p_fields text[]) returns bigint
 language plpgsql stable as $$
 declare
@@ -132,8 +133,8 @@ begin
   return (p_request ->> 'id')::bigint;
 end $$;
 
--- The newest job of a key, and of a kind if one is given, that has not ended; when all have ended, the newest of all. Raises PW002
--- when there is none. In a queue where a key is only a label, the newest hundred of the key are looked at.
+-- The newest job of a key, and of a kind if one is given, that has not ended; if all have ended, the newest of all. Raises PW002 if there is none. In a
+-- queue where a key is only a label, only the newest hundred of the key are checked.
 create or replace function pawl.queue_of_key(p_queue text, p_key text, p_kind text) returns bigint
 language plpgsql stable /* planner: loop */ as $$
 declare
@@ -164,7 +165,7 @@ begin
       where r.shard = v_shard and r.queue = v_queue and j.key = p_key and j.kind = any (v_kinds);
     end if;
   end if;
-  if not v_keyed or (v_id is null and v_grouped) then  -- what waits for a place of its group is in no order of its key yet
+  if not v_keyed or (v_id is null and v_grouped) then  -- a job that waits for a place of its group is not yet in the order of its key
     select j.id into v_id from (
       select j.id from pawl.queue_job j
       where j.shard = v_shard and j.queue = v_queue and j.key = p_key and j.kind = any (v_kinds) order by j.id desc limit 100) j

@@ -1,9 +1,9 @@
 -- Cancelling a job by hand. Locks and waits are those of operate.sql.
 
--- Cancels a job. Answers its status now: "cancelled", or "in-progress" when its worker was told to stop it and has not
--- yet; or "busy": somebody is at the job just now, come back. A job that is to be cancelled while it runs is cancelled even
--- if that attempt fails and the job becomes new again; if the attempt completes first, it is complete.
--- p_expires: only a job that has not begun, and no worker is told: see queue_expire. p_is_open: see queue_change.
+-- Cancels a job. Answers its status now: "cancelled"; "in-progress" if its worker was asked to stop it and has not yet; or "busy" if another transaction
+-- has locked the job: call again. A job that is to be cancelled while it runs is cancelled even if that attempt fails and the job becomes new again; if
+-- the attempt completes first, the job is complete. p_expires: only cancels a job that has not begun, and asks no worker: see queue_expire. p_is_open:
+-- see queue_change.
 create or replace function pawl.queue_cancel_job(
   p_queue text, p_id bigint, p_reason text, p_expires boolean default false, p_is_open boolean default false
 ) returns text
@@ -21,7 +21,7 @@ begin
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
   v_key_name := case when v_job.keyed then v_job.key end;
 
-  -- A unit whose claim stays open cannot be seen here; its worker reports it once it has been running for a moment.
+  -- A unit whose claim stays open is not visible here; its worker reports it once it has been running for a moment.
   select w.id into v_worker from pawl.queue_worker w
   where w.queue = v_job.queue and w.hold = 'transaction' and p_id = any (w.holding) and w.expires_at > clock_timestamp();
   if found then
@@ -68,7 +68,7 @@ exception when lock_not_available then
   return 'busy';
 end $$;
 
--- Tells the worker of a running job to stop it: its next heartbeat brings the row, and the notification asks for one now.
+-- Asks the worker of a running job to stop it: its next heartbeat answers the row, and the notification makes it send one now.
 create or replace function pawl.queue_ask_cancel(p_queue smallint, p_shard smallint, p_id bigint, p_worker bigint, p_reason text) returns void
 language plpgsql as $$
 begin
@@ -77,9 +77,9 @@ begin
   perform pg_notify('pawl_queue', 'cancel ' || p_queue);
 end $$;
 
--- Requests to cancel a job that is no longer under the worker that was notified: a job that came back is cancelled now, or its
--- next worker is notified; one that is settled leaves nothing behind. Jobs that have expired end. As a rule this costs two probes of
--- empty tables.
+-- Deals with requests to cancel a job that is no longer under the worker that was notified: a job that came back is cancelled now, or its next worker is
+-- notified; the request for a settled job is removed. Also ends jobs that have expired, and forgets ends that no worker reports. As a rule this costs a
+-- few probes of empty tables.
 create or replace function pawl.queue_sweep_cancels(p_queue smallint) returns integer
 language plpgsql
 set enable_seqscan = off set jit = off as $$
@@ -97,21 +97,21 @@ begin
     cross join lateral pawl.queue_job_place(j.shard, j.id, j.queue, j.kind, j.priority, j.key, j.group_name) l
     where j.queue = p_queue and (l.place <> 'running' or l.worker is distinct from c.worker)
       and not exists (select 1 from pawl.queue_worker w where w.id = c.worker and c.id = any (w.holding))
-    order by random() limit 100  -- those that somebody is at would else be the first each time
+    order by random() limit 100  -- otherwise jobs that are locked come first each time
   loop
     continue when v_wish.key = any (v_stuck);
     begin
       if v_wish.status in ('new', 'in-progress') then
         if pawl.queue_cancel_job(null, v_wish.id, v_wish.reason) = 'busy' then
           v_stuck := v_stuck || v_wish.key;
-          exit when cardinality(v_stuck) = 3;  -- each was waited for
+          exit when cardinality(v_stuck) = 3;  -- the call has waited for each
           continue;
         end if;
       else
         delete from pawl.queue_cancel c where c.shard = v_wish.shard and c.id = v_wish.id;
       end if;
       v_swept := v_swept + 1;
-    exception when sqlstate 'PW003' then  -- it was settled between the two looks; the next sweep sees that
+    exception when sqlstate 'PW003' then  -- the job was settled between the two reads; the next sweep sees that
     end;
   end loop;
   delete from pawl.queue_cancel c where not exists (select 1 from pawl.queue_job j where j.shard = c.shard and j.id = c.id);

@@ -1,9 +1,8 @@
--- Erasing: what a job says goes at once, and not when its history is over. Locks and waits are those of operate.sql.
+-- Erasing: the content of a job goes at once, and not when its history is over. Locks and waits are those of operate.sql.
 
--- Erases one job: its payload, result, progress, errors, tags and history, and its words in the index. One that waits is cancelled
--- first, so that those who wait for it are told. Raises PW003 while it is in progress. Answers "erased", or "busy". What is left is its id
--- in the receipts, which say how many jobs were settled when. A result that a unit has in common stays with its other jobs.
--- p_is_open: see queue_change.
+-- Erases one job: its payload, result, progress, errors, tags and history, and its words in the index. A waiting job is cancelled first, so that its
+-- waiters are notified. Raises PW003 while the job is in progress. Answers "erased", or "busy". The job's id stays in the receipts, which say how many
+-- jobs were settled when. A result that the jobs of a unit share stays with the other jobs. p_is_open: see queue_change.
 create or replace function pawl.queue_erase_job(p_queue text, p_id bigint, p_is_open boolean default false) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
@@ -16,7 +15,7 @@ begin
       return v_status;
     end if;
   end if;
-  -- Of two at once the second finds no job. A retry by hand that is first has taken the dead row away, and the job is new below.
+  -- Of two calls at once, the second finds no job. If a retry by hand was first, it has removed the dead row, and the job is new below.
   perform from pawl.queue_job j where j.shard = v_shard and j.id = p_id for update;
   perform pawl.queue_refuse_blocker(v_shard, p_id, 'erased');
   delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id;
@@ -38,7 +37,7 @@ exception when lock_not_available then
   return 'busy';
 end $$;
 
--- Removes the output of a job. A result that it keeps for its unit goes to the next job of that.
+-- Removes the output of a job. If the job keeps the result of its unit, the unit's next job gets it.
 create or replace function pawl.queue_erase_output(p_shard smallint, p_id bigint) returns void
 language plpgsql /* planner: probe */ as $$
 declare
@@ -58,7 +57,7 @@ begin
   where o.shard = p_shard and o.id = any (v_others);
 end $$;
 
--- Removes the moves of a job: rows of its own, and its place in rows of runs. An error that it keeps for others goes to the first of them.
+-- Removes the moves of a job: its own rows, and its part of rows of runs. If it keeps an error for other jobs, the first of these gets the error.
 create or replace function pawl.queue_erase_moves(p_shard smallint, p_id bigint) returns void
 language plpgsql /* planner: probe */ as $$
 declare
@@ -92,7 +91,8 @@ begin
   end loop;
 end $$;
 
--- Erases, cancels, retries or moves several jobs, each for itself; p_to and p_to_kind: where to. p_reason: of a cancel. Answers {done, refused: their status does not allow it, busy}.
+-- Erases, cancels, retries or moves several jobs, each by itself. p_to, p_to_kind: where a move goes; p_reason: of a cancel. Answers {done, refused: their
+-- status does not allow it, busy}.
 create or replace function pawl.queue_change_many(
   p_queue text, p_action text, p_ids bigint[], p_to text default null, p_to_kind text default null, p_reason text default null
 ) returns json

@@ -1,10 +1,10 @@
--- Completing a job by hand: somebody has done what it was to do. Locks and waits are those of operate.sql.
+-- Completing a job by hand: its work was done without a worker. Locks and waits are those of operate.sql.
 --
--- The receipt of such a job names worker 0, which no worker is; its history has one move, by hand, and no claim.
+-- The receipt of such a job names worker 0, an id that no worker has; its history has one move, by hand, and no claim.
 
--- A job that waits, ended in error or was cancelled is complete now, with a result. What comes after a job that waited may run; what came after
--- one that had ended was decided then. A job that blocks its key lets it go on. Answers "complete", or "busy". Raises PW003 when the job is in
--- progress or complete. p_is_open: see queue_change.
+-- Completes a job that waits, ended in error or was cancelled, with a result. If the job waited, the jobs that come after it may run now; if it had
+-- ended, that was decided at its end. If it blocks its key, the key continues. Answers "complete", or "busy". Raises PW003 if the job is in progress or
+-- complete. p_is_open: see queue_change.
 create or replace function pawl.queue_finish_job(p_queue text, p_id bigint, p_result json, p_is_open boolean default false) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare

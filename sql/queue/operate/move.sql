@@ -1,9 +1,9 @@
 -- Moving a job to another queue. Locks and waits are those of operate.sql.
 
--- A job that waits, ended in error or was cancelled becomes a new job of another queue, of a kind with the same name or of p_to_kind: with its id, key,
--- payload, time, priority, options and history, and with all attempts before it. Answers "new", or "busy". PW001: that queue has no such
--- kind, or the kind does not take it; PW003: its status does not allow it, it comes after jobs that have not ended, or it would have to change
--- its shard while somebody waits for it. PW001, too, where the kind of its own dead letter (onError) is not there.
+-- Moves a job that waits, ended in error or was cancelled to another queue. There it is a new job, of a kind with the same name or of p_to_kind: with its
+-- id, key, payload, time, priority, options and history, and with all attempts before it. Answers "new", or "busy". PW001: that queue has no such kind,
+-- the kind does not take the job, or the kind of the job's own dead letter (onError) does not exist there; PW003: the job's status does not allow it, the
+-- job comes after jobs that have not ended, or its shard would change while a batch, a job or a process waits for it.
 create or replace function pawl.queue_move_job(p_queue text, p_id bigint, p_to text, p_to_kind text) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
@@ -82,7 +82,7 @@ exception when lock_not_available then
   return 'busy';
 end $$;
 
--- Where a job is to go, and whether the kind there takes it.
+-- The queue, kind and shard to which a job goes. Fails if the kind there does not take the job.
 create or replace function pawl.queue_move_to(
   p_queue text, p_kind text, p_key text, p_group text, p_shard smallint, out queue smallint, out kind smallint, out shard smallint, out keyed boolean, out is_unique boolean
 )
@@ -112,7 +112,7 @@ begin
   shard := case when v_shards = 1 then 0 when coalesce(p_group, p_key) is not null then pawl.queue_shard(coalesce(p_group, p_key), v_shards) else p_shard % v_shards end;
 end $$;
 
--- Gives a job that is in no place another queue, and takes the rows along that are kept next to it.
+-- Gives a job that its caller has taken out of its table another queue, and moves the rows that belong to it.
 create or replace function pawl.queue_carry_over(p_shard smallint, p_id bigint, p_queue smallint, p_to smallint, p_kind smallint, p_unique boolean) returns void
 language plpgsql /* planner: probe */ as $$
 begin
@@ -142,7 +142,7 @@ exception when unique_violation then
   raise exception 'job % cannot be moved: its kind there is unique, and has a job of its key', p_id using errcode = 'PW003';
 end $$;
 
--- The same as the other functions of by_hand.sql: {"id"} or {"queue", "key"}, "to" (a queue) and "toKind". Answers {"id", "status": "new"}.
+-- As the other functions of by_hand.sql: {"id"} or {"queue", "key"}, "to" (a queue) and "toKind". Answers {"id", "status": "new"}.
 create or replace function pawl.move(request jsonb) returns jsonb
 language plpgsql as $$
 declare

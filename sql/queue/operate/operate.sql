@@ -1,8 +1,8 @@
 -- Operating by hand: pause and resume a queue, run a job again. Cancelling is in cancel.sql.
 --
--- A change of a job with a key first takes the key's advisory lock, which claims only try, and then the key's row, which
--- an owner that gives the key up takes too: meanwhile no job of the key is claimed, parked or made its head. Every wait is
--- bounded; "busy" asks the caller to come back, because a claim that stays open (hold: 'transaction') may take long.
+-- A change of a job with a key first takes the key's advisory lock, which claims only try, and then the key's row, which an owner that gives the key
+-- up locks, too. Meanwhile no job of the key is claimed, parked or made its head. Every wait is bounded. "busy" asks the caller to call again, because a
+-- claim that stays open (hold: 'transaction') may take long.
 
 create or replace function pawl.queue_pause(p_name text) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
@@ -21,9 +21,8 @@ begin
   end if;
 end $$;
 
--- A job that ended in error or was cancelled becomes new again, with all its attempts before it. A job of a key takes its
--- place in the key's order among those that have not been tried yet. A job that is delayed, or waits for its next attempt, is due now.
--- Answers "new", or "busy".
+-- Makes a job that ended in error or was cancelled new again, with all its attempts before it. A job of a key takes its place in the key's order among
+-- the jobs that have not been tried yet. A job that is delayed, or waits for its next attempt, becomes due now. Answers "new", or "busy".
 create or replace function pawl.queue_retry_job(p_queue text, p_id bigint) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
@@ -47,12 +46,12 @@ begin
   end if;
   perform pawl.queue_win_again(v_shard, p_id);
   if exists (select 1 from pawl.queue_outstanding(pawl.queue_watch_of(v_shard, p_id))) then
-    -- It has been cancelled before those that it comes after had ended. What ends the last of them just now does not see it.
+    -- It was cancelled before the jobs that it comes after had ended. A transaction that just ends the last of these does not see it.
     perform pawl.queue_look_again(v_shard, int8multirange(int8range(p_id, p_id + 1)));
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
     values (pawl.queue_never(), p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name, v_job.group_name);
   elsif v_job.run_at > clock_timestamp() then
-    -- It takes its place in the key when it is due, like any other.
+    -- When it is due, it takes its place in the key like any other job.
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
     values (v_job.run_at, p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name, v_job.group_name);
   elsif v_job.group_name is not null then
@@ -64,7 +63,7 @@ begin
     insert into pawl.queue_parked (id, shard, queue, priority, kind, key)
     values (p_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_key_name);
     if not v_key.held then
-      -- A later job that has not been tried waits at the key's head: it steps back, and the key's order decides anew.
+      -- A later job that has not been tried is the key's head: it steps back, and the key's order decides anew.
       with head as (
         delete from pawl.queue_ready r
         where r.shard = v_shard and r.queue = v_job.queue and r.key = v_key_name and r.epoch = v_key.epoch and r.id > p_id and r.attempt = 0
@@ -77,7 +76,7 @@ begin
       end if;
     end if;
   end if;
-  -- A person who runs it again wants it to run.
+  -- A person who runs the job again wants it to run, so it does not expire any more.
   update pawl.queue_job j set options = nullif(j.options::jsonb - 'expiresAt', '{}')::json
   where j.shard = v_shard and j.id = p_id and j.options ->> 'expiresAt' is not null;
   insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason)
@@ -90,7 +89,7 @@ exception when lock_not_available then
   return 'busy';
 end $$;
 
--- Where a job is, and its priority at that moment: an update may change it between two statements. Raises PW002 when its history has
+-- Which table has a job, and the job's priority at that moment: an update may change it between two statements. Raises PW002 if the job's history has
 -- just ended.
 create or replace function pawl.queue_locate(p_queue text, p_shard smallint, p_id bigint, out place text, out status text, out attempt smallint, out worker bigint, out priority smallint)
 language plpgsql stable as $$
@@ -103,7 +102,7 @@ begin
   end if;
 end $$;
 
--- Takes a key for a change by hand. Answers whether somebody works on it, and the epoch; both null when the key is free.
+-- Locks a key for a change by hand. Answers whether the key is held, and its epoch; both are null if the key is free.
 create or replace function pawl.queue_lock_key(p_queue smallint, p_shard smallint, p_key text, out held boolean, out epoch bigint)
 language plpgsql as $$
 begin
@@ -115,7 +114,7 @@ begin
   where k.shard = p_shard and k.queue = p_queue and k.key = p_key for update;
 end $$;
 
--- The head of a waiting key was taken away: raises the next one, or frees the key. The caller has seized the key.
+-- The head of a waiting key was taken away: raises the next job of the key, or frees the key. The caller has locked the key.
 create or replace function pawl.queue_promote_head(p_queue smallint, p_shard smallint, p_key text, p_epoch bigint) returns void
 language plpgsql as $$
 begin
@@ -123,8 +122,8 @@ begin
   perform pawl.queue_release_keys(p_queue, p_shard, array[p_key], array[p_epoch]);
 end $$;
 
--- A job of a key went away: the next one takes its place if it was the head of a waiting key, or if it was the last ready
--- one of a free key (an enqueue of many jobs of one key parks most of them). The caller has seized the key.
+-- A job of a key was taken away. The next job takes its place if it was the head of a waiting key, or the last ready job of a free key (an enqueue of
+-- many jobs of one key parks most of them). The caller has locked the key.
 create or replace function pawl.queue_replace_head(p_queue smallint, p_shard smallint, p_key text, p_held boolean, p_epoch bigint, p_was bigint) returns void
 language plpgsql /* planner: probe */ as $$
 declare
@@ -143,8 +142,8 @@ begin
   perform pawl.queue_promote_head(p_queue, p_shard, p_key, v_epoch);
 end $$;
 
--- Takes a job out of where it waits. taken: false when it is not there, any more or yet: between two statements an unkeyed job may move.
--- The caller has the key, if there is one. run_at and epoch are those of the row it had there.
+-- Takes a job out of the table in which it waits. taken: false if it is not there any more, or not yet: a job without a key may move between two
+-- statements. run_at and epoch are those of the row that it had. The caller has locked the key, if there is one.
 create or replace function pawl.queue_take_waiting(
   p_place text, p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_key text, p_id bigint,
   out taken boolean, out attempt smallint, out lost smallint, out epoch bigint, out run_at timestamptz
@@ -172,7 +171,7 @@ begin
   end case;
 end $$;
 
--- Takes one job out of the ready run it is part of.
+-- Takes one job out of its ready run.
 create or replace function pawl.queue_take_ready(
   p_queue smallint, p_shard smallint, p_priority smallint, p_id bigint,
   out taken boolean, out attempt smallint, out lost smallint, out epoch bigint
@@ -205,7 +204,7 @@ begin
   end if;
 end $$;
 
--- Takes one job out of the delayed run it is part of.
+-- Takes one job out of its delayed run.
 create or replace function pawl.queue_take_delayed(
   p_shard smallint, p_id bigint, out taken boolean, out attempt smallint, out lost smallint, out epoch bigint, out run_at timestamptz
 )

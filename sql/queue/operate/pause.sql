@@ -1,11 +1,11 @@
--- Pausing a part of a queue: the jobs of a kind, of a key, with a tag, or those that have all that is named.
+-- Pausing a part of a queue: the jobs of a kind, of a key, with a tag, or the jobs that have all that is named.
 --
--- Claims take such jobs like any other, and answer which parts are paused, as read after the jobs were: whatever is enqueued after a pause
--- has been committed is claimed by a statement that has read it. The worker gives them back uncharged, delayed for as long as the number of
--- their part says (queue_set_aside_at), and they lie there until that part is resumed. A job with a key is the delayed head of its key
--- meanwhile, so that the order of the key is kept. Where no part is paused, a claim reads one more column of a row that it reads anyway.
+-- Claims take such jobs like any others, and answer which parts are paused. They read that after the jobs: so if a job is enqueued after the commit of a
+-- pause, its claim has read the pause. The worker gives such a job back uncharged, delayed to a time that the number of its part decides
+-- (queue_set_aside_at). The job stays there until that part is resumed. Meanwhile a job with a key is the delayed head of its key, so that the order of
+-- the key is kept. If no part is paused, a claim reads one more column of a row that it reads anyway.
 
--- Pauses a part of a queue; does nothing where it is paused. Of two at once the second waits for the first.
+-- Pauses a part of a queue; does nothing if it is paused already. Of two calls at once, the second waits for the first.
 create or replace function pawl.queue_pause_part(p_name text, p_kind text, p_key text, p_tag text) returns void
 language plpgsql as $$
 declare
@@ -23,7 +23,7 @@ begin
   elsif jsonb_array_length(v_parts) >= 100 then
     raise exception 'queue "%" has 100 paused parts, and no more are possible: resume some, or pause all of it', p_name using errcode = 'PW003';
   end if;
-  -- A number that was not in use for long: what was set aside under it before is certainly back.
+  -- A number that was not used for long: jobs that were set aside under it before are certainly back.
   update pawl.queue_definition d set paused_parts = (v_parts || jsonb_build_object(
     'nth', (
       select n from generate_series(0, 139) n where n not in (select p.nth from jsonb_to_recordset(v_parts) p (nth int))
@@ -32,8 +32,8 @@ begin
   where d.id = v_queue;
 end $$;
 
--- Ends the pause of a part, and makes p_most of the jobs due that were set aside for it. Answers how many that were: the caller comes again
--- until there are none. If it does not, the rescues of the workers do.
+-- Ends the pause of a part, and makes p_most of the jobs due that were set aside for it. Answers how many these were: the caller calls again until there
+-- are none. If it does not, the rescues of the workers make the others due.
 create or replace function pawl.queue_resume_part(p_name text, p_kind text, p_key text, p_tag text, p_most int) returns bigint
 language plpgsql as $$
 declare
@@ -54,8 +54,8 @@ begin
   return v_back;
 end $$;
 
--- Makes jobs due that were set aside for a part that is no longer paused, p_most of each part and shard. Also called by each rescue: a
--- worker may set a job aside just after its part was resumed. Without such jobs it costs one probe of an index for each shard.
+-- Makes jobs due that were set aside for a part that is no longer paused, p_most of each part and shard. Each rescue calls this, too, since a worker may
+-- set a job aside just after its part was resumed. Without such jobs it costs one probe of an index for each shard.
 create or replace function pawl.queue_bring_back(p_queue smallint, p_most int) returns bigint
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -84,8 +84,8 @@ begin
   return v_back;
 end $$;
 
--- From when to when jobs are delayed that were set aside for the nth paused part: for a hundred years from here. No caller can name such a
--- time, and none of JavaScript's reaches it.
+-- Jobs that were set aside for the nth paused part are delayed to a time of the hundred years from here. No caller can name such a time, and no date of
+-- JavaScript reaches it.
 create or replace function pawl.queue_set_aside_at(p_nth int) returns timestamptz
 language sql immutable as $$ select timestamptz '280000-01-01 00:00:00+00' + p_nth * interval '100 years' $$;
 

@@ -1,7 +1,7 @@
--- Removing a queue that no program uses any more, with all that it has: in steps that are each committed, so that no other queue waits for it.
+-- Removing a queue that no program uses any more, with everything in it. Each step is committed by itself, so that no other queue waits for it.
 --
--- What is left is one row of queue_definition, and its kinds: a program that runs knows the queue by its id, and an enqueue does not look
--- the id up. What such a program enqueues brings the queue back, and so does a program that declares it; nothing gets lost.
+-- One row of queue_definition stays, and its kinds: a running program knows the queue by its id, and an enqueue does not look the id up. If such a
+-- program enqueues a job, the queue comes back, and so it does if a program declares it; nothing gets lost.
 
 -- Whether a queue was removed, and has not come back since.
 create or replace function pawl.queue_is_gone(p_queue pawl.queue_definition) returns boolean
@@ -11,7 +11,7 @@ language sql stable set enable_seqscan = off as $$
     and not pawl.queue_has_waiting(p_queue.id)
 $$;
 
--- Whether a queue has a job that waits or is in progress. Jobs that are parked have one of their key before them.
+-- Whether a queue has a job that waits or is in progress.
 create or replace function pawl.queue_has_waiting(p_queue smallint) returns boolean
 language sql stable set enable_seqscan = off as $$
   select exists (
@@ -22,8 +22,8 @@ language sql stable set enable_seqscan = off as $$
     or exists (select 1 from pawl.queue_grouped g where g.queue = p_queue)
 $$;
 
--- Begins, or goes on after a process that has not ended it. Refused with PW003 while a worker lives, a job waits or runs, or a batch is open;
--- p_force pauses the queue instead. Answers {queue: its id, workers: those that live, batches: those that are open}.
+-- Begins a removal, or continues after a process that has not finished it. Refused with PW003 while a worker lives, a job waits or runs, or a batch is
+-- open; p_force pauses the queue instead. Answers {queue: its id, workers: the live ones, batches: the open ones}.
 create or replace function pawl.queue_remove_begin(p_queue text, p_force boolean) returns json
 language plpgsql as $$
 declare
@@ -50,8 +50,8 @@ begin
   return json_build_object('queue', v_queue, 'workers', v_workers::text[], 'batches', v_batches::text[]);
 end $$;
 
--- Removes at most about p_limit jobs that have ended, and as many lines of history; p_force: jobs that wait are cancelled before. A job that another
--- transaction holds is left for the next step. Answers {cancelled, jobs, moves}.
+-- Removes about p_limit ended jobs at most, and as many rows of history. p_force: cancels waiting jobs before that. A job that another transaction holds
+-- is left to the next step. Answers {cancelled, jobs, moves}.
 create or replace function pawl.queue_remove_step(p_queue smallint, p_force boolean, p_limit int) returns json
 language plpgsql /* planner: loop */ as $$
 declare
@@ -69,7 +69,7 @@ begin
   return json_build_object('cancelled', v_cancelled, 'jobs', v_jobs, 'moves', v_moves);
 end $$;
 
--- Cancels jobs that wait, of all keys at once: no key has a next job then. Who waits for them is told.
+-- Cancels waiting jobs, of all keys at once, so that no key has a next job. Their waiters are notified.
 create or replace function pawl.queue_cancel_some(p_queue smallint, p_limit int) returns int
 language plpgsql /* planner: loop */ as $$
 declare
@@ -92,7 +92,7 @@ begin
     ), gone_delayed as (
       delete from pawl.queue_delayed d where d.ctid = any (array(select x.tid from delayed x where x.before < p_limit)) returning d.shard, d.id, d.n, d.kind, d.attempt
     ), gone_parked as (
-      -- With the row of its key, which a worker that gives the key up locks first: otherwise the key's next head could be a job that is gone.
+      -- With the row of its key, which a worker that gives the key up locks first: otherwise the key's next head could be a deleted job.
       delete from pawl.queue_parked p where p.ctid = any (array(
         select q.tid from (
           select q.ctid as tid, q.shard, q.key from pawl.queue_parked q where q.queue = p_queue limit p_limit for update skip locked) q
@@ -119,7 +119,7 @@ begin
   return v_count;
 end $$;
 
--- Removes jobs that have ended, with all that is theirs, however old they are. Answers how many there were.
+-- Removes ended jobs, however old they are, with all their rows. Answers how many.
 create or replace function pawl.queue_remove_some(p_queue smallint, p_limit int) returns int
 language plpgsql /* planner: loop */ as $$
 declare
@@ -150,7 +150,7 @@ begin
   )
   select array_agg(e.shard order by e.shard, e.id), array_agg(e.id order by e.shard, e.id) into v_shards, v_ids from ended e;
   if v_ids is null then
-    -- Jobs that are unique for ever outlive what says that they are complete.
+    -- Jobs that are unique for ever outlive the receipts that say that they are complete.
     select array_agg(o.shard order by o.shard, o.id), array_agg(o.id order by o.shard, o.id) into v_shards, v_ids from (
       (select u.shard, u.job as id from pawl.queue_unique u where u.queue = p_queue and coalesce(pawl.queue_status(u.shard, u.job), 'complete') = 'complete' limit p_limit)
       union
@@ -162,7 +162,8 @@ begin
   return pawl.queue_remove_jobs(v_shards, v_ids);
 end $$;
 
--- Keys that jobs in error block go on: these jobs are about to be removed. A key that somebody has just now stays blocked, and its jobs stay.
+-- Lets keys continue that jobs in error block, since these jobs are about to be removed. A key that another transaction has locked stays blocked, and its
+-- jobs stay.
 create or replace function pawl.queue_unblock_all(p_queue smallint, p_limit int) returns void
 language plpgsql /* planner: loop */ as $$
 declare
@@ -178,7 +179,7 @@ begin
   end loop;
 end $$;
 
--- Removes these jobs, which are in no place any more. Answers how many there were: one that was retried by hand is not there twice.
+-- Removes these jobs, which no table says the place of any more. Answers how many: a job that was retried by hand counts once.
 create or replace function pawl.queue_remove_jobs(p_shards smallint[], p_ids bigint[]) returns int
 language sql /* planner: loop */ as $$
   with gone as materialized (
@@ -199,9 +200,8 @@ language sql /* planner: loop */ as $$
   select count(*)::int from job
 $$;
 
--- Ends a removal, when no job is left: schedules, subscriptions, batches, and the rows of workers that are gone. Answers {schedules,
--- subscriptions, batches}; null when jobs are left, where p_force says that they go, too, and PW003 where not. The lock keeps new workers out
--- until this is committed.
+-- Ends a removal when no job is left: removes schedules, subscriptions, batches, and the rows of dead workers. Answers {schedules, subscriptions,
+-- batches}. If jobs are left: null with p_force, since these jobs go, too, and PW003 without. The lock keeps new workers out until this is committed.
 create or replace function pawl.queue_remove_end(p_queue smallint, p_force boolean) returns json
 language plpgsql /* planner: probe */ as $$
 declare
@@ -225,7 +225,7 @@ begin
   delete from pawl.queue_schedule_run r where r.queue = p_queue;
   delete from pawl.queue_subscription s where s.queue = p_queue;
   get diagnostics v_subscriptions = row_count;
-  -- Jobs of it that came after others have been cancelled: nothing waits by these watches any more. Parts first, in the order of watch.sql.
+  -- The queue's jobs that came after others have been cancelled, so nothing waits by these watches any more. Parts first, in the order of watch.sql.
   perform from pawl.queue_watch_part p
   where p.watch in (select unnest(array[w.id, w.pack]) from pawl.queue_watch w where w.queue = p_queue and w.sort = 'after')
   order by p.bucket, p.watch, p.first for update;
@@ -248,10 +248,10 @@ begin
   delete from pawl.queue_permit t where t.queue = p_queue;
   delete from pawl.queue_rate r where r.queue = p_queue;
   delete from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp();
-  -- What a dead worker has left: no rescue of this queue removes it any more.
+  -- The offers of dead workers: no rescue of this queue removes them any more.
   delete from pawl.queue_offer o where o.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = o.worker);
   update pawl.queue_definition d set removed_at = clock_timestamp(), paused_at = null, paused_parts = null, schedules_version = null, suspects = '{}',
-    -- An enqueue that is under way may have found the rows that go here, and bring the queue back.
+    -- An enqueue that is under way may have read the rows that go here, and may bring the queue back.
     own_letters = d.own_letters or exists (select 1 from pawl.queue_own_letter o where o.queue = p_queue)
   where d.id = p_queue;
   delete from pawl.queue_own_letter o where o.queue = p_queue;

@@ -1,7 +1,7 @@
--- Removing what is old enough to go.
+-- Removing rows that are old enough.
 
--- Removes settled jobs whose history is over, oldest first, at most p_limit of them. Live jobs are never touched; nor is
--- the job that is unique for ever: "one, ever" outlives its history.
+-- Removes settled jobs whose history is over, oldest first, p_limit at most. It never touches live jobs, or a job that is unique for ever: "one, ever"
+-- outlives its history.
 create or replace function pawl.queue_prune(p_queue smallint, p_limit int) returns integer
 language plpgsql
 set enable_seqscan = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -22,7 +22,7 @@ begin
   end if;
   v_unique := array(select k.id from pawl.queue_kind k where k.queue = p_queue and k.unique_key);
   v_lasting := exists (select 1 from pawl.queue_unique u where u.queue = p_queue);
-  v_blocked := exists (select 1 from pawl.queue_blocked b where b.queue = p_queue);  -- until it is retried or skipped, a job that blocks its key stays
+  v_blocked := exists (select 1 from pawl.queue_blocked b where b.queue = p_queue);  -- a job that blocks its key stays until it is retried or skipped
   v_receipts := array(
     select r.ctid from pawl.queue_receipt r where r.queue = p_queue and r.settled_at < v_past order by r.settled_at limit p_limit);
   v_ones := array(
@@ -38,8 +38,8 @@ begin
     select o.shard, o.id from one o
     union all
     select d.shard, d.id from (
-      -- Locked: a job that is put back at the moment is not removed. Jobs that are never removed do not count: they would fill
-      -- the limit for ever.
+      -- Locked, so that a job that is being put back is not removed. Jobs that are never removed are left out: they would fill the limit for
+      -- ever.
       select d.shard, d.id from unnest(array['error', 'cancelled']) s (status) cross join lateral (
         select d.shard, d.id from pawl.queue_dead d
         cross join lateral (select j.only_one from pawl.queue_job j where j.shard = d.shard and j.id = d.id) j
@@ -60,7 +60,7 @@ begin
   ), digest as (
     delete from pawl.queue_unique u using job g where v_lasting and u.job = g.id
   )
-  -- Receipts of jobs that stay are worth another round, too.
+  -- The removal of receipts counts, too, if their jobs stay: another round may remove more.
   select greatest((select count(*) from job), (select count(*) from receipt) + (select count(*) from one)) into v_jobs;
   with over as (
     delete from pawl.queue_watch w where w.ctid = any (array(
@@ -84,13 +84,13 @@ begin
   return v_jobs;
 end $$;
 
--- Whether a job is the one of its digest for ever, and so outlives its history.
+-- Whether a job owns its digest for ever, and so outlives its history.
 create or replace function pawl.queue_is_lasting(p_id bigint) returns boolean
 language sql stable set enable_seqscan = off as $$
   select exists (select 1 from pawl.queue_unique u where u.job = p_id and u.lasting)
 $$;
 
--- Removes a bounded amount of those older than a month: jobs that have not run by then run without a link.
+-- Removes traces that are older than 30 days, p_limit at most. A job that runs after that has a span without a link.
 create or replace function pawl.queue_trace_prune(p_limit int) returns int
 language plpgsql
 set enable_seqscan = off set jit = off as $$

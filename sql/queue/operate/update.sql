@@ -1,12 +1,12 @@
--- Changing a job that waits. Locks and waits are those of operate.sql.
+-- Changing a waiting job. Locks and waits are those of operate.sql.
 
--- Gives a job that waits another payload, time, priority or options of its own; null leaves what it is. Answers "new", or "busy". Raises PW003 when the
--- job has begun or ended.
+-- Gives a waiting job another payload, time, priority or options of its own; null leaves a value as it is. Answers "new", or "busy". Raises PW003 if the
+-- job has begun or ended. p_reason: what the history says.
 --
--- The job moves to a row of its own: a claim that has read the old row, or looked ahead to it, finds it gone, and takes the job with what
--- is new about it. A run of jobs is taken apart. A job of a key that keeps its time and priority stays where it is: no claim takes it
--- without the lock of its key, and the owner of the key, who has no need of that lock, does not wait for this transaction.
--- One that comes after other jobs goes on waiting for them; its new time counts from then on. p_reason is what the history says.
+-- The job moves to a row of its own: a claim that has read the old row, or looked ahead to it, finds it gone, and then takes the job with its new
+-- values. A run is split. A job of a key that keeps its time and priority stays in its row: no claim takes it without the lock of its key, and the owner
+-- of the key does not need that lock, so it does not wait for this transaction. A job that comes after others still waits for them; its new time
+-- counts after that.
 create or replace function pawl.queue_update_job(
   p_queue text, p_id bigint, p_payload json, p_run_at timestamptz, p_priority smallint, p_options json default null, p_reason text default 'update'
 ) returns text
@@ -81,10 +81,10 @@ begin
     case p_status when 'in-progress' then 'in progress' when 'error' then 'in error' else p_status end using errcode = 'PW003';
 end $$;
 
--- Puts a job back that was taken out of a place where it waits. It goes where it was, unless its time is another one: what is due
--- becomes ready, as by its time; what is to wait is delayed. A job of a key that has not been tried leaves its place in the key
--- then, and the others go on; one that waits for its next attempt remains the key's head. p_held and p_key_epoch are those of its key. One
--- of a group that is put off gives its place back, unless it keeps a place in its key; one without a place waits for one.
+-- Puts a job back that was taken out of the table in which it waits. It returns to that table, unless its time has changed: a due job becomes ready, as
+-- by its time, and a job for later is delayed. A job of a key that has not been tried then leaves its place in the key, and the others continue; a job
+-- that waits for its next attempt remains the key's head. A job of a group that is put off gives its place back, unless it keeps its place in its key; a
+-- job without a place waits for one. p_held and p_key_epoch are those of the job's key.
 create or replace function pawl.queue_put_back(
   p_place text, p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_key text, p_id bigint,
   p_attempt smallint, p_lost smallint, p_epoch bigint, p_run_at timestamptz, p_held boolean, p_key_epoch bigint, p_group text
@@ -115,8 +115,8 @@ begin
   end if;
 end $$;
 
--- Gives a job that is part of a run a row of its own, in a transaction of its own, before another one changes it and stays open: the
--- other jobs of the run are claimed meanwhile. Does nothing where it is not part of a run, or where somebody is at the run just now.
+-- Gives a job of a run a row of its own, in a transaction of its own, before another transaction changes the job and stays open: claims take the other
+-- jobs of the run meanwhile. Does nothing if the job is in no run, or another transaction has locked the run.
 create or replace function pawl.queue_isolate(p_request jsonb) returns void
 language plpgsql /* planner: probe */ as $$
 declare
@@ -150,5 +150,5 @@ begin
       values (v_out.run_at, v_id, v_shard, v_job.queue, v_job.priority, v_job.kind, v_out.attempt);
     end if;
   end if;
-exception when sqlstate 'PW002' then  -- only the other transaction can see it
+exception when sqlstate 'PW002' then  -- only the other transaction can see the job
 end $$;

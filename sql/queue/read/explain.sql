@@ -1,6 +1,6 @@
 -- Why a job does not run. Reads only.
 
--- What there is to know about why a job does not run: one snapshot, every count bounded.
+-- The facts about why a job does not run: from one snapshot, with every count bounded.
 create or replace function pawl.queue_explain(p_queue text, p_id bigint) returns json
 language plpgsql stable /* planner: probe */ as $$
 declare
@@ -93,8 +93,8 @@ language sql immutable as $$
     and p_kind in (select json_array_elements_text(p_takes -> 'kinds')))
 $$;
 
--- The job of a key that p_id has to wait for: {job, place, since, host, pid, lostSince, runAt}; null when there is none. Place 'open': its
--- handler runs in a transaction of that worker; 'blocked': it ended in error, and its key stands still.
+-- The job of a key that p_id has to wait for: {job, place, since, host, pid, lostSince, runAt}; null if there is none. Place 'open': its handler runs in
+-- a transaction of that worker; 'blocked': it ended in error, and stops its key.
 create or replace function pawl.queue_key_owner(p_queue smallint, p_shard smallint, p_key text, p_id bigint) returns json
 language plpgsql stable /* planner: probe */ as $$
 declare
@@ -144,7 +144,7 @@ begin
   return v_answer;
 end $$;
 
--- Whether an open transaction holds a job that looks ready or delayed: probed without waiting.
+-- Whether an open transaction holds a job that seems to wait. Tried without waiting.
 create or replace function pawl.queue_is_held(p_id bigint) returns boolean
 language plpgsql /* planner: probe */ as $$
 declare

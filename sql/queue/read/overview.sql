@@ -1,4 +1,4 @@
--- What the HTTP API shows of all queues: how they stand, and what happened.
+-- What the HTTP API shows of all queues: their figures, and what happened.
 
 -- [{name, stats}], by name; counts stop at p_most.
 create or replace function pawl.queue_live(p_most int) returns json
@@ -7,8 +7,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   from pawl.queue_figures(null, p_most) f join pawl.queue_definition d on d.id = f.queue
 $$;
 
--- Moves of jobs, newest first within each queue and kind of row: of each the newest p_most that fit. p_subject: the only queue; p_word: an id,
--- or what stands in a reason, or in an error where p_errors says so. Each call has a plan of its own: what is not asked for costs nothing.
+-- Moves of jobs, newest first within each queue and table: of each the newest p_most that fit. p_subject: the only queue; p_word: an id, or a part of
+-- a reason, or with p_errors of an error. Each call has a plan of its own, so a filter that is not asked for costs nothing.
 create or replace function pawl.queue_events(p_since timestamptz, p_until timestamptz, p_most int, p_subject text, p_word text, p_errors boolean)
 returns table (at timestamptz, part text, event text, subject text, id text, detail text, error text, process text, namespace text)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$

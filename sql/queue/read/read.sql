@@ -1,7 +1,7 @@
--- Reading: where a job is now, and what became of it. Functions declared stable read with the snapshot of the statement that calls
--- them, so a job that moves meanwhile is seen exactly once.
+-- Reading: where a job is now, and its outcome. Functions declared stable read with the snapshot of the statement that calls them, so they see a job
+-- that moves meanwhile exactly once.
 
--- One job's shard, if it is of the given queue (null: of any). Raises PW002 when there is no such job.
+-- The shard of a job, if the job is of the given queue (null: of any). Raises PW002 if there is no such job.
 create or replace function pawl.queue_find(p_queue text, p_id bigint) returns smallint
 language plpgsql stable as $$
 declare
@@ -18,7 +18,7 @@ begin
   return v_shard;
 end $$;
 
--- In which shard a job is kept: one probe in a queue of one shard, 256 for an id that no job has.
+-- The shard that has a job: one probe in a queue of one shard, 256 for an id that no job has.
 create or replace function pawl.queue_shard_of(p_id bigint) returns smallint
 language sql stable
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -36,7 +36,7 @@ create or replace function pawl.queue_job_place(
 language plpgsql stable
 set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
-  -- Most jobs are complete, for as long as their history lasts, and what is complete stays so.
+  -- Receipts first: most jobs are complete, for as long as their history lasts, and a complete job stays complete.
   select 'complete', 'complete', r.attempt, case when r.worker > 0 then r.claimed_at end, r.settled_at,
     case when r.worker > 0 then pawl.queue_process(r.process_id, p_id, false) end, nullif(r.worker, 0)  -- 0: by hand
   into place, status, attempt, claimed_at, settled_at, process_id, worker
@@ -85,7 +85,7 @@ begin
       order by r.id desc limit 1
     ) run where run.past > p_id;
   end if;
-  if place is null then  -- it outlives its receipt
+  if place is null then  -- the job outlives its receipt
     place := 'complete';
     status := 'complete';
   elsif attempt > (place = 'running')::int then
@@ -94,10 +94,9 @@ begin
   end if;
 end $$;
 
--- The receipt of a job, but that of one which was claimed by itself (queue_receipt_one): an index probe, a second one where it was in a unit of
--- several ranges, and of a job in a claim of several ranges as many rows as there are within whose bounds it is.
--- Ids of one key need not be committed in order, so that the unit with the nearest first id may be another one. Under the planner settings of
--- its caller.
+-- The receipt of a job, except of a job that was claimed by itself (queue_receipt_one). It costs one index probe; a second one if the job was in a unit
+-- of several ranges; and if it was in a claim of several ranges, as many rows as have the job's id between their bounds. Ids of one key need not be
+-- committed in order, so the unit with the nearest first id may be another one. Runs under the planner settings of its caller.
 create or replace function pawl.queue_receipt_of(p_queue smallint, p_key text, p_id bigint) returns setof pawl.queue_receipt
 language sql stable rows 1 as $$
   select r.* from (
@@ -110,13 +109,13 @@ language sql stable rows 1 as $$
   ) r where r.ids @> p_id limit 1
 $$;
 
--- By which the receipts of units of a key are found. It is kept, so it is one that no version of the server computes otherwise.
+-- The hash that finds the receipts of units of a key. It is stored, so it is a hash that every version of the server computes in the same way.
 create or replace function pawl.queue_key_hash(p_queue smallint, p_key text) returns bigint
 language sql immutable as $$
   select 1 + ('x' || substr(md5(p_queue || ' ' || p_key), 1, 15))::bit(60)::bigint
 $$;
 
--- One job. Cost: a few index probes, and a search of the running batches (bounded by what the workers hold).
+-- The status of one job. Cost: a few index probes, and a search of the running batches (bounded by the jobs that the workers hold).
 create or replace function pawl.queue_status(p_shard smallint, p_id bigint) returns text
 language sql stable as $$
   select case
@@ -143,7 +142,7 @@ language sql stable as $$
   where j.shard = p_shard and j.id = p_id
 $$;
 
--- Every move of one job.
+-- Every move of one job, oldest first.
 create or replace function pawl.queue_history(p_shard smallint, p_id bigint)
 returns table (at timestamptz, from_status text, to_status text, attempt smallint, process_id uuid, worker bigint, reason text, error text)
 language sql stable rows 4
@@ -194,8 +193,8 @@ language sql immutable as $$
   select case when p_unit then p_batch else (left(p_batch::text, 24) || lpad(to_hex(p_id % 281474976710656), 12, '0'))::uuid end
 $$;
 
--- Describes jobs that have just ended without their worker: {jobs: [{id, kind, key, attempt, status, error, origin, process, payload}],
--- more}. As many as 16 MB of payloads hold, as they are stored, 1000 at most, and one at least; more: how many there are beyond.
+-- Describes jobs that have just ended without their worker: {jobs: [{id, kind, key, attempt, status, error, origin, process, payload}], more}. As many
+-- as have 16 MB of payloads, as they are stored, 1000 at most, and one at least; more: how many are left out.
 create or replace function pawl.queue_describe_ended(p_queue smallint, p_ids bigint[]) returns json
 language sql /* planner: batch */ as $$
   with ended as materialized (
@@ -220,7 +219,7 @@ language sql /* planner: batch */ as $$
   from ended e where e.before < 16777216
 $$;
 
--- The error of a move, wherever it is kept.
+-- The error of a move, which another move may keep for it.
 create or replace function pawl.queue_error(p_shard smallint, p_at timestamptz, p_error text, p_error_of bigint) returns text
 language sql stable as $$
   select case when p_error_of is null then p_error else (
@@ -247,14 +246,14 @@ language sql immutable strict as $$
   select sum(pg_catalog.upper(u.span) - pg_catalog.lower(u.span))::bigint from pg_catalog.unnest(p_ids) u (span)
 $$;
 
--- Above read committed a transaction sees the queues of the moment when it began: a program that has registered one since then looks for
--- these words (queue/declare/unseen.ts).
+-- Words for error messages above read committed, where a transaction sees the queues of the moment when it began. A program that has registered a queue
+-- since then searches the message for these words (queue/declare/unseen.ts).
 create or replace function pawl.queue_snapshot() returns text
 language sql stable as $$
   select case when current_setting('transaction_isolation') in ('repeatable read', 'serializable') then ' in the snapshot of this transaction' else '' end
 $$;
 
--- The id of a queue. Raises PW002 when there is none of that name.
+-- The id of a queue. Raises PW002 if there is none of that name.
 create or replace function pawl.queue_id(p_name text) returns smallint
 language plpgsql stable as $$
 declare

@@ -1,6 +1,6 @@
--- What a job has to do with other jobs, for people. Reads only.
+-- How a job is related to other jobs, for people. Reads only.
 
--- What a job comes after, which jobs come after it and still wait for that, and which batches it is a member of and still outstanding in:
+-- The jobs that a job comes after, the jobs that come after it and still wait for it, and the batches in which it is outstanding:
 -- {parents, children: [{id, queue, kind, status}], afterError, afterCancel, afterBatches, batches: [id]}. Fifty of each at most.
 create or replace function pawl.queue_relations(p_id bigint) returns json
 language plpgsql stable /* planner: loop */ as $$

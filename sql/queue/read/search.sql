@@ -1,14 +1,14 @@
--- Searching. Nothing of it is on the path of an enqueue or a claim: jobs are found by the indexes that are there, and by
--- words through chunks, which search_index.sql writes. A search asks the index for the chunks that may hold its words, reads these by
--- primary key, newest first, and looks itself; the newest ids, which no chunk covers yet, are read directly.
+-- Searching. No enqueue and no claim pays for it. A search finds jobs by the indexes that exist anyway, and by words through chunks, which
+-- search_index.sql writes. It asks the index for the chunks that may have its words, reads their jobs by primary key, newest first, and compares the
+-- texts itself. The newest ids, which no chunk has yet, are read directly.
 --
--- A search looks at its budget between two steps, so no step may take longer than that: ranges of ids are asked at once, and blocks
--- are bounded.
+-- A search checks its budget between two steps, so no step may take longer than the budget: a step asks for a range of ids at once, and blocks are
+-- bounded.
 
 -- One page: {queue, kind, key, tag, status, since, until, sinceMs, untilMs: ago, terms: [word or phrase, …], before, limit, budget: ms}.
--- A term stands in the text from the beginning of a word to the end of one. Answers {ids: newest first, next: where the
--- next page begins, or null}. The work is bounded: a page may be empty and have a next one.
--- Where errors are searched, too, the payloads leave them two fifths of the budget.
+-- A term fits from the beginning of a word to the end of one. Answers {ids: newest first, next: where the next page begins, or null, behind: how many
+-- ids the index does not have yet, if the page ends among these}. The work is bounded: a page may be empty and have a next one.
+-- If errors are searched, too, the payloads leave them two fifths of the budget.
 create or replace function pawl.queue_search(p_search json) returns json
 language plpgsql stable
 set enable_seqscan = off set jit = off set standard_conforming_strings = on as $$
@@ -62,7 +62,7 @@ begin
       v_horizon := greatest(v_horizon, v_errors.horizon);
       v_found := array(select distinct i from unnest(v_found || v_errors.ids) i where i >= v_horizon order by i desc);
     end if;
-    -- The page ends among the jobs that the index does not have yet: they are read one by one, as far as the budget goes.
+    -- If the page ends among jobs that the index does not have yet: these are read one by one, as far as the budget goes.
     select i.last_value - s.sealed_to into v_behind from pawl.queue_search_state s, pawl.queue_job_id i where s.sealed_to < v_horizon;
   end if;
   return json_build_object(
@@ -71,7 +71,7 @@ begin
     'behind', coalesce(v_behind, 0));
 end $$;
 
--- Jobs that were changed since their chunk was written: which of those from p_from up fit, as far as "horizon"; null where there are none.
+-- Of the jobs that were changed since their chunk was written, those from p_from up that fit, down to "horizon"; null if there are none.
 create or replace function pawl.queue_search_changed(p_query pawl.queue_query, p_before bigint, p_from bigint, out ids bigint[], out horizon bigint)
 language plpgsql stable /* planner: probe */ as $$
 declare
@@ -88,9 +88,8 @@ begin
   ids := pawl.queue_search_fit(p_query, array(select pawl.queue_shard_of(i) from unnest(v_ids) with ordinality u (i, ord) order by ord), v_ids);
 end $$;
 
--- By words, kind and time alone: the newest ids one by one, then the chunks that may fit. Jobs that are not settled are skipped
--- where only complete ones are wanted: a million jobs that wait would be walked through a thousand at a time, each step longer than
--- the budget of a page.
+-- A search by words, kind and time alone: the newest ids one by one, then the chunks that may fit. If only complete jobs are wanted, it skips ids
+-- without a settled job: it would walk through a million waiting jobs a thousand at a time, each step longer than the budget of a page.
 create or replace function pawl.queue_search_all(p_query pawl.queue_query, p_before bigint, p_limit int, p_end timestamptz, out ids bigint[], out horizon bigint)
 language plpgsql stable
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -100,7 +99,7 @@ declare
   v_to bigint;
   v_shards smallint[];
   v_chunks bigint[];
-  -- A job that holds a unique key for ever outlives its receipt: where there is any, nothing is passed over.
+  -- A job that holds a unique key for ever outlives its receipt: if there is any, nothing is skipped.
   v_passes boolean := p_query.status = 'complete' and not exists (select from pawl.queue_job j where j.only_one);
 begin
   ids := '{}';
@@ -125,7 +124,7 @@ begin
       end if;
     end loop;
   end if;
-  -- The index is asked by itself: the words of a chunk are too long to be read for a comparison.
+  -- The index is asked in a subquery: the words of a chunk are too long to be read for a comparison.
   if p_query.buckets = '{}' then
     select array_agg(c.id_from order by c.id_from desc) into v_chunks from pawl.queue_search_chunk c where c.id_from < horizon
       and (p_query.queue is null or p_query.queue = any (c.queues)) and (p_query.kinds is null or c.kinds && p_query.kinds)
@@ -148,7 +147,7 @@ begin
   horizon := 0;
 end $$;
 
--- By key, tag or status: block after block of candidates, each of which ends within the budget.
+-- A search by key, tag or status: block after block of candidates, each of which ends within the budget.
 create or replace function pawl.queue_search_listed(p_query pawl.queue_query, p_before bigint, p_limit int, p_end timestamptz, out ids bigint[], out horizon bigint)
 language plpgsql stable
 set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -168,9 +167,9 @@ begin
   end loop;
 end $$;
 
--- Jobs that have a term in an error, and all of them there and in the payload. Are p_most errors or fewer in question, the
--- index gives them, and they are looked at newest first, in blocks, and so within the budget; else the newest are walked. Everything
--- from "horizon" up has been looked at.
+-- Jobs that have a term in an error, and all terms in that error or in the payload. If fewer than 2,000 jobs are in question, the index gives them, and
+-- they are checked newest first, in blocks, and so within the budget. Otherwise the newest errors are walked. Everything from "horizon" up has been
+-- checked.
 create or replace function pawl.queue_search_errors(p_query pawl.queue_query, p_before bigint, p_limit int, p_end timestamptz, out ids bigint[], out horizon bigint)
 language plpgsql stable
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -205,7 +204,7 @@ begin
     return;
   end if;
   loop
-    -- Moves from the newest job on until they speak of v_block jobs. A run from further down may reach up to there.
+    -- Moves from the newest job down, until they are of v_block jobs. A run from further down may reach up to there.
     select coalesce(min(x.id) filter (where x.before < v_block), 0), coalesce(sum(x.n), 0) into v_low, v_all from (
       select t.id, t.n, sum(t.n) over (order by t.id desc rows unbounded preceding) - t.n as before
       from generate_series(0, 255) s cross join lateral (
@@ -240,7 +239,7 @@ begin
   return v_kinds;
 end $$;
 
--- Whether so few chunks have these words that reading them is quicker than going through all jobs of a status.
+-- Whether so few chunks have these words that reading them is quicker than reading all jobs of a status.
 create or replace function pawl.queue_is_narrow(p_buckets integer[]) returns boolean
 language sql stable
 set enable_seqscan = off set enable_indexscan = off set jit = off as $$

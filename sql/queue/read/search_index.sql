@@ -1,12 +1,11 @@
--- The index of words, which a background step writes: for every 256 consecutive ids a chunk with the distinct words of the payloads,
--- as numbers, under a GIN index.
+-- The index of words, which a background step writes: a chunk for every 256 consecutive ids, with the distinct words of the payloads as numbers, under
+-- a GIN index.
 --
--- A chunk is written once and must not miss a job that is committed late. Every enqueue takes a transaction id before it
--- takes job ids; so when all transactions have ended that were older than one begun after an id was handed out, that job
--- is there or will never be.
+-- A chunk is written once, and must not miss a job that commits late. Every enqueue takes a transaction id before it takes job ids. So once all
+-- transactions have ended that are older than one that began after an id was handed out, the job of that id exists or never will.
 
--- The background step: seals up to p_chunks chunks. Answers {chunks, waits: there are ids that cannot be sealed yet, quiet:
--- nothing is ready}. Safe to run by any number of processes.
+-- The background step: writes up to p_chunks chunks. Answers {chunks, waits: some ids cannot have a chunk yet, quiet: no job is ready}. Any number of
+-- processes may run it.
 create or replace function pawl.queue_index(p_chunks int) returns json
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan set standard_conforming_strings = on as $$
@@ -16,7 +15,7 @@ declare
   v_from bigint;
   v_chunks int := 0;
 begin
-  -- Read before this transaction gets its id: that one is then higher than those of all who have been handed these ids.
+  -- Read before this transaction gets its id, which is then higher than those of all transactions that have these ids.
   select s.last_value into v_last from pawl.queue_job_id s where s.is_called;
   select s.* into v_state from pawl.queue_search_state s for update skip locked;
   if not found or v_last is null then
@@ -44,8 +43,8 @@ begin
   return json_build_object('chunks', v_chunks, 'waits', v_state.wait_to is not null, 'quiet', not exists (select 1 from pawl.queue_ready));
 end $$;
 
--- Writes the chunks anew in which a payload was changed or erased. A change is committed together with its row here, and a statement that
--- begins after this row was seen sees the payload. Answers how many.
+-- Writes the chunks anew in which a payload was changed or erased. A change is committed together with its row in queue_search_again, so a statement
+-- that begins after that row was seen also sees the payload. Answers how many chunks.
 create or replace function pawl.queue_index_again(p_sealed bigint, p_chunks int) returns int
 language plpgsql /* planner: probe */ as $$
 declare
@@ -66,7 +65,7 @@ begin
   return cardinality(v_froms);
 end $$;
 
--- Writes the chunk that begins at p_from, if there are jobs in it. Answers where the next one begins.
+-- Writes the chunk that begins at p_from, if it has jobs. Answers where the next one begins.
 create or replace function pawl.queue_write_chunk(p_from bigint) returns bigint
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -86,7 +85,7 @@ begin
   return p_from + 256;
 end $$;
 
--- What a payload says, in lower case: its first 65,536 characters. left() counts them, which is left out where it can be.
+-- The text of a payload, in lower case: its first 65,536 characters. left() counts characters, so it is avoided where it can be.
 create or replace function pawl.queue_text(p_payload json) returns text
 language sql stable as $$
   select lower(case when strpos(p_payload::text, e'\\') = 0 and octet_length(p_payload::text) <= 65536 then p_payload::text
@@ -105,8 +104,8 @@ begin
   return regexp_replace(p_json, e'\\\\(u[0-9a-fA-F]{4}|.)', ' ', 'g');
 end $$;
 
--- 2^21 numbers for words: a chunk of 5,000 distinct words has a four-hundredth of them. So for a word that is in no job, ten of 4,000
--- chunks are read without success, and the index stays small where every payload has ids of its own.
+-- The number of a word, one of 2^21. A chunk of 5,000 distinct words has a four-hundredth of these numbers. So a search for a word that no job has reads
+-- ten of 4,000 chunks without success, and the index stays small where every payload has ids of its own.
 create or replace function pawl.queue_bucket(p_word text) returns integer
 language sql immutable strict parallel safe as $$
   select ('x' || substr(md5(p_word), 1, 6))::bit(24)::int >> 3

@@ -1,6 +1,6 @@
 -- The steps of a search: which jobs of a range of ids fit.
 
--- Of the jobs of a range of ids the newest that fit.
+-- The newest jobs of a range of ids that fit, p_limit at most.
 create or replace function pawl.queue_search_range(p_query pawl.queue_query, p_shards smallint[], p_from bigint, p_to bigint, p_limit int) returns bigint[]
 language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 begin
@@ -30,7 +30,7 @@ begin
     order by 1 desc limit p_limit);
 end $$;
 
--- The newest p_block jobs below p_before that have the query's tag, or else its key, or its status: what the indexes give in order.
+-- The newest p_block jobs below p_before that have the query's tag, or without one its key, or else its status: the indexes give these in order.
 create or replace function pawl.queue_search_candidates(p_query pawl.queue_query, p_before bigint, p_block int) returns table (shard smallint, id bigint)
 language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -88,7 +88,7 @@ begin
   end if;
 end $$;
 
--- Of candidates those that fit: the payload, or the payload and one of the errors together, has every term.
+-- Which of these candidates fit: the payload, or the payload and one of the errors together, has every term.
 create or replace function pawl.queue_search_fit(p_query pawl.queue_query, p_shards smallint[], p_ids bigint[]) returns bigint[]
 language plpgsql stable
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -114,9 +114,9 @@ begin
     order by f.id desc);
 end $$;
 
--- Of a range of ids the newest that are complete: a job that is nowhere else. All places are asked for the range at once, which
--- takes a fiftieth of asking for each job, and less where runs of ready jobs cover the range. Where the others are is one set of
--- ranges, in which each job is looked up by halving: a list would be walked for every job.
+-- The newest complete jobs of a range of ids: jobs that no other table has. Each table is asked once for the whole range, which takes a fiftieth of
+-- asking for each job, and less where runs of ready jobs cover the range. The ids of the other jobs are one set of ranges, in which each job is found by
+-- halving: a list would be walked for every job.
 create or replace function pawl.queue_search_complete(p_query pawl.queue_query, p_shards smallint[], p_from bigint, p_to bigint, p_limit int) returns bigint[]
 language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 begin
@@ -130,7 +130,7 @@ begin
     ), line as materialized (
       select distinct j.shard, j.queue, j.priority from job j
     ), run as materialized (
-      -- Runs that begin in the range, and the one before it, which may reach into it.
+      -- Runs that begin in the range, and the run before it, which may reach into it.
       select r.id, r.n from line l cross join lateral (
         select r.id, r.n from pawl.queue_ready r
         where r.shard = l.shard and r.queue = l.queue and r.priority = l.priority and r.id >= p_from and r.id < p_to) r
@@ -162,16 +162,15 @@ begin
     order by j.id desc limit p_limit);
 end $$;
 
--- What is complete has a receipt, for as long as it is there. Answers below which id the newest of them may be, above p_low: the
--- ids are passed over in strides that double while there is no receipt in them, and halve when there is. Of whichever queue: the
--- indexes of receipts know ids alone.
+-- A complete job has a receipt, for as long as its history lasts. Answers the id below which the newest complete job may be, above p_low. It passes over
+-- ids in strides that double while they have no receipt, and halve when they have one. The receipts may be of any queue: their indexes know ids alone.
 create or replace function pawl.queue_search_settled(p_before bigint, p_low bigint) returns bigint
 language plpgsql stable /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_last bigint;
   v_stride bigint := 1024;
 begin
-  -- Beyond the last id there is nothing.
+  -- There is nothing beyond the last id.
   select s.last_value + 1 into v_last from pawl.queue_job_id s;
   p_before := least(p_before, v_last);
   while p_before > p_low loop
@@ -186,7 +185,7 @@ begin
   return greatest(p_before, p_low);
 end $$;
 
--- Whether a job from p_from on, before p_to, is in a receipt.
+-- Whether any job from p_from on, before p_to, has a receipt.
 create or replace function pawl.queue_has_receipts(p_from bigint, p_to bigint) returns boolean
 language sql stable as $$
   select exists (
@@ -197,8 +196,8 @@ language sql stable as $$
     or exists (select from pawl.queue_receipt_one r where r.id >= p_from and r.id < p_to)
 $$;
 
--- From which id on a step of a search reads that begins below p_before and ends at p_low: the 1,024 newest jobs in between; null when
--- there is none. A function of its own, for its settings: a bitmap of a million jobs that were never analysed took 200 ms.
+-- The id from which a step of a search reads: the 1,024 newest jobs below p_before, and from p_low on; null if there is none. A function of its own, for
+-- its settings: a bitmap of a million jobs that were never analysed took 200 ms.
 create or replace function pawl.queue_search_step(p_shards smallint[], p_before bigint, p_low bigint) returns bigint
 language plpgsql stable /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 begin
@@ -209,7 +208,7 @@ begin
       order by j.id desc limit 1024) x);
 end $$;
 
--- In which shards there are jobs from p_low on.
+-- The shards that have jobs from p_low on.
 create or replace function pawl.queue_search_shards(p_low bigint) returns smallint[]
 language plpgsql stable /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
 begin

@@ -1,4 +1,4 @@
--- How many jobs wait where. Nothing here counts further than it is told to.
+-- How many jobs wait where. Every count stops at a limit.
 
 -- The figures of one queue.
 create or replace function pawl.queue_stats(p_name text, p_most int) returns json
@@ -6,11 +6,11 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   select f.stats from pawl.queue_figures(array[pawl.queue_id(p_name)], p_most) f
 $$;
 
--- How many jobs wait in each place of these queues (null: of all of them), in one statement; every count stops at p_most rows, so
--- the answer costs the same however deep a queue is. For each queue and shard some ten index probes, 0.1 ms for a queue in which
--- nothing waits. The time is a variable: with clock_timestamp() in its place the index would not be asked for the last minute, and
--- the whole history of a quiet queue be read. The order of the delayed jobs is that of the one index which has the queue in it: where
--- the statistics know a single queue, the planner takes another one, and reads the delayed jobs of all queues for each of them.
+-- How many jobs of these queues (null: of all queues) wait in each place, in one statement. Every count stops at p_most rows, so the answer costs the
+-- same however deep a queue is: some ten index probes for each queue and shard, 0.1 ms for a queue in which nothing waits.
+-- The time is a variable: with clock_timestamp() in its place, the planner would not use the index for the last minute, and would read the whole history
+-- of a quiet queue. The delayed jobs are read in the order of the one index that has the queue in it: if the statistics know a single queue, the
+-- planner otherwise takes another index, and reads the delayed jobs of all queues for each of them.
 create or replace function pawl.queue_figures(p_queues smallint[], p_most int) returns table (queue smallint, stats json)
 language plpgsql stable /* planner: loop */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -20,7 +20,7 @@ declare
   v_since timestamptz := v_now - interval '1 minute';
   v_running jsonb;
 begin
-  -- By queue in one pass: no index finds the batches of one queue, so a thousand queues would each read the batches of all.
+  -- One pass for all queues: no index finds the batches of one queue, so each of a thousand queues would read the batches of all.
   select jsonb_object_agg(x.queue, x.n) into v_running from (
     select r.queue, sum((select sum(upper(u.span) - lower(u.span)) from unnest(r.ids) u (span))) as n
     from pawl.queue_running r where r.queue = any (v_queues) group by r.queue) x;
@@ -61,7 +61,7 @@ begin
   cross join lateral (
     select count(*) as n, coalesce(sum(w.concurrency), 0) as slots
     from pawl.queue_worker w where w.queue = d.id and w.expires_at > v_now) worker
-  -- Of a very busy minute only the last batches are looked at, and what they show is scaled to the minute.
+  -- In a very busy minute only the last batches are read, and their rate is scaled to the minute.
   -- Counted here and not by queue_size(), which takes 15 µs a batch.
   cross join lateral (
     select coalesce(sum(x.jobs), 0) as jobs, count(*) as batches, min(x.settled_at) as since from (
@@ -72,7 +72,7 @@ begin
         (select 1, r.settled_at from pawl.queue_receipt_one r
         where r.queue = d.id and r.settled_at > v_since order by r.settled_at desc limit 1000)) y
       order by y.settled_at desc limit 1000) x) rate
-  -- The first of every priority and shard, which the index gives.
+  -- The first job of every priority and shard, which the index gives.
   cross join lateral (
     with recursive head as (
       select s::smallint as shard, r.priority, r.id from generate_series(0, d.shards - 1) s cross join lateral (
@@ -104,7 +104,7 @@ begin
   into ready, parked, running, delayed from generate_series(0, v_shards) s;
 end $$;
 
--- For how long the oldest ready job has been waiting, in ms: the first of every priority and shard, which the index gives.
+-- How long the oldest ready job has waited, in ms: reads the first job of every priority and shard, which the index gives.
 create or replace function pawl.queue_oldest_ready(p_queue smallint, p_shards int) returns bigint
 language sql stable /* planner: loop */ as $$
   with recursive head as (
