@@ -1,11 +1,11 @@
--- Acquiring: one function for the first attempt, for the repetition after a lost answer, and for a waiter's turn. It looks
--- at what its nonce has by now, so that calling it again is always right.
+-- Acquiring: one function for the first attempt, for the repetition after a lost answer, and for a waiter's turn. It first checks what its nonce has by
+-- now, so calling it again is always right.
 
--- The short way to hold one name alone: in place, when it is free and has no waiter; else all that lock_acquire does. Gives the
--- columns of lock_acquire as one JSON object, in which those that are null may be missing; token and ticket are text. Cost,
--- uncontended: one latch, two probes, one row written in place; waiting: one row, whatever the length of the queue. One value
--- instead of columns, and few parameters: they were a fifth of the time.
--- Each setting of a function costs 6 us a call; generic plans come by themselves where there is nothing to choose.
+-- The short way to hold one name alone: writes the row in place if the name is free and has no waiter; otherwise does all that lock_acquire does. Answers
+-- the columns of lock_acquire as one JSON object, in which null columns may be missing; token and ticket are text. Cost, uncontended: one latch, two
+-- probes, one row written in place; waiting: one row, whatever the length of the queue.
+-- Columns in place of one value, and more parameters, were a fifth of the time. Each setting of a function costs 6 us a call; generic plans come by
+-- themselves where the planner has nothing to choose.
 create or replace function pawl.lock_acquire_one(
   p_space text, p_name text, p_nonce uuid, p_lease_ms bigint, p_process text, p_host text, p_pid int, p_waiter_ms int,
   p_job bigint default null
@@ -21,12 +21,12 @@ declare
   v_answer text;
 begin
   if current_setting('transaction_isolation') = 'read committed' then
-    -- In an expression of its own, which costs a tenth of a call. What comes next sees all earlier decisions.
+    -- As an expression of its own, at a tenth of the price of a call. The next statements see all earlier decisions.
     if pg_advisory_xact_lock(hashtextextended(p_name, hashtextextended(p_space, 1885435756))) is null then end if;
     if current_setting('synchronous_commit') = 'off' then
       perform pawl.lock_flush();
     end if;
-    -- Free since its last holder, and without a waiter. Only a row that no transaction has locked since: that of a guard may
+    -- The name is free since its last holder, and has no waiter. Only a row that no transaction has locked since: the transaction of a guard may
     -- still be open.
     update pawl.lock_grant g
     set token = nextval('pawl.lock_token'), nonce = p_nonce, pid = p_pid, lease_ms = p_lease_ms, granted_at = clock_timestamp(),
@@ -44,8 +44,8 @@ begin
     where g.space = p_space and g.name = p_name and g.token is not null limit 1;
     if v_end > v_now and p_waiter_ms is not null and v_nonce <> p_nonce
       and not exists (select from pawl.lock_waiter w where w.nonce = p_nonce) then
-      -- It is certainly held, nothing fits together with this request, and no repetition of it came first: a place at the end, as
-      -- in lock_acquire.
+      -- The lock is certainly held, nothing fits together with this request, and no repetition of it came first: the request takes a place at the
+      -- end, as in lock_acquire.
       insert into pawl.lock_waiter (space, name, ticket, nonce, capacity, pid, lease_ms, enqueued_at, expires_at, process, host, holds, job)
       values (
         p_space, p_name,
@@ -66,7 +66,7 @@ begin
         'retry_ms', ceil(extract(epoch from nullif(greatest(v_end, v_now), 'infinity') - v_now) * 1000)
       );
     end if;
-    -- Not held for a while.
+    -- The name was not held for a while, and has no row.
     insert into pawl.lock_grant (space, name, slot, token, nonce, capacity, pid, lease_ms, granted_at, expires_at, process, host, job)
     select p_space, p_name, 0, nextval('pawl.lock_token'), p_nonce, 1, p_pid, p_lease_ms, clock_timestamp(),
       case when p_lease_ms is null then 'infinity' else clock_timestamp() + p_lease_ms * interval '1 ms' end, p_process, p_host, p_job
@@ -85,22 +85,22 @@ begin
   return v_answer;
 end $$;
 
--- Takes p_names, all or none, or a place in their queues.
---   p_waiter_ms  how long the place is kept without a renewal; null takes no place
---   p_ticket     the place, once it is known
---   p_again      an earlier call of this nonce may have come through
---   p_holds      tokens kept meanwhile; waiting is refused when it closes a circle
---   p_period_ms  taken only when the last run counted by lock_finish began that long ago (one name)
--- Gives the token, and for how many milliseconds the lock is held; or the ticket with how many (up to 8) are ahead, in how many
--- milliseconds somebody's lease may have run out, for how many the place is kept, and whether it was taken just now; or the
--- circle. Without waiting, `holder` says who is in the way. A shared request looks at every reader.
+-- Takes all of p_names, or none and a place in their queues.
+--   p_waiter_ms  how long the place lasts without a renewal; null takes no place
+--   p_ticket     the place, once the caller knows it
+--   p_again      an earlier call of this nonce may have arrived
+--   p_holds      tokens that the caller keeps meanwhile; waiting is refused if it closes a circle
+--   p_period_ms  the lock is taken only if the last run that lock_release counted began that long ago (one name)
+-- Answers the token, and for how many ms the lock is held; or the ticket, how many waiters (up to 8) are ahead, in how many ms a lease may have run out,
+-- for how many ms the place lasts, and whether it is new; or the circle. Without waiting, `holder` says which process is in the way. A shared request
+-- reads every reader.
 --
--- A waiter's call may wait here for its turn and be carried out after its process has died. So what grants to a waiter, or to the
--- repetition of its call, grants for as long as its place would have been kept, as a direct hand-off does. The first heartbeat
--- brings the whole lease. A call that takes no place asks for the whole lease.
+-- A waiter's call may wait here for its turn, and be carried out after its process has died. So a grant to a waiter, or to the repetition of its call,
+-- lasts as long as the waiter's place would have lasted, as after a direct hand-off. The first heartbeat brings the whole lease. A call that takes no
+-- place asks for the whole lease.
 --
--- What each call does stands here; what few calls do has functions of its own, and so have pure reads, which the server writes into the
--- statement that calls them: see docs/decisions/009-planner-settings.md.
+-- This function has what each call does. Functions of their own have what few calls do, and pure reads, which the server writes into the calling
+-- statement: see docs/decisions/009-planner-settings.md.
 create or replace function pawl.lock_acquire(
   p_space text, p_names text[], p_nonce uuid, p_capacity int, p_lease_ms bigint, p_process text, p_host text, p_pid int,
   p_waiter_ms int default null, p_ticket bigint default null, p_again boolean default false,
@@ -122,8 +122,8 @@ begin
   perform pawl.lock_latch(p_space, p_names);
   v_now := clock_timestamp();
 
-  -- 1. What this request has by now: a lock, a place, or neither. The first call may come after its repetition: what that has got is
-  -- found, and nothing is taken twice.
+  -- 1. What this request has by now: a lock, a place, or neither. The first call may arrive after its repetition: then it finds what the repetition
+  -- got, and takes nothing twice.
   if not p_again and p_ticket is null then
     p_again := exists (select from pawl.lock_waiter w where w.nonce = p_nonce)
       or exists (
@@ -158,7 +158,7 @@ begin
     retry_ms := null;
   end if;
 
-  -- 3. Whether it fits together with the holders, and with the waiters before it. The dead ones go.
+  -- 3. Whether the request fits together with the holders, and with the waiters before it. The dead ones go.
   foreach v_name in array p_names loop
     loop
       select o.n, o.capacity, o.ends_at into v_count, v_least, v_first from pawl.lock_others(p_space, v_name, p_capacity, p_ticket) o;
@@ -172,7 +172,7 @@ begin
     end if;
   end loop;
 
-  -- 4. The lock; or, without waiting, who is in the way; or a place.
+  -- 4. The lock; or, without waiting, the holder that is in the way; or a place.
   if v_fits then
     token := nextval('pawl.lock_token');
     place_ms := v_term_ms;
@@ -180,7 +180,7 @@ begin
     select p_space, n, case when p_capacity = 1 then 0 else lock_acquire.token end, lock_acquire.token, p_nonce, p_capacity, p_pid, p_lease_ms, v_now,
       case when v_term_ms is null then 'infinity' else clock_timestamp() + v_term_ms * interval '1 ms' end, p_process, p_host, p_job
     from unnest(p_names) n order by n
-    -- The free slot. What is not free does not fit.
+    -- The row of a free slot: if the slot were held, the request would not fit.
     on conflict (space, name, slot) do update
     set token = excluded.token, nonce = excluded.nonce, pid = excluded.pid, lease_ms = excluded.lease_ms,
       granted_at = excluded.granted_at, expires_at = excluded.expires_at, process = excluded.process, host = excluded.host,
@@ -202,8 +202,8 @@ begin
       from pawl.lock_wait(p_space, p_names, p_nonce, p_capacity, p_lease_ms, p_process, p_host, p_pid, p_holds, p_job, v_now, v_place) w;
     end if;
     if cycle is null then
-      -- Only a place was written: the commit does not wait for the disk, and the latch is free sooner. Others that read the place
-      -- may rely on it anyway, since what they write after it is on disk only together with it.
+      -- Only a place was written, so the commit does not wait for the disk, and the latch is free sooner. Other processes that read the place may
+      -- rely on it anyway: their own later writes are on disk only together with it.
       if v_evicted is null then
         perform set_config('synchronous_commit', 'off', true);
       end if;
@@ -219,8 +219,8 @@ begin
   end loop;
 end $$;
 
--- A request that has no place any more: its lock, prolonged, which was granted meanwhile, and the answer or the notification lost. Or it was
--- given up as dead, and its place is taken anew, at the end; "evicted" are the names of which something was given up here.
+-- For a request that has no place any more. If its lock was granted meanwhile, and the answer or the notification was lost, the lock is prolonged. If the
+-- request was given up as dead, it takes a new place, at the end. "evicted": the names of which something was given up here.
 create or replace function pawl.lock_find_own(
   p_space text, p_names text[], p_nonce uuid, p_term_ms bigint, p_now timestamptz, out token bigint, out held_ms bigint, out evicted text[]
 )
@@ -232,7 +232,7 @@ declare
 begin
   with own as (  -- one row for each name, all with the same token
     update pawl.lock_grant g
-    -- Never shortened: a call that comes late may find a lock that its process has renewed meanwhile.
+    -- Never shortened: a late call may find a lock that its process has renewed meanwhile.
     set expires_at = greatest(
       g.expires_at, case when p_term_ms is null then 'infinity' else p_now + p_term_ms * interval '1 ms' end
     )
@@ -245,7 +245,7 @@ begin
     return;
   end if;
   if v_count > 0 then
-    -- Of a set, some ran out and went to others: what is left of it is no lock.
+    -- Of a set, some names ran out and went to others: the rest is no lock.
     token := null;
     update pawl.lock_grant g set expires_at = '-infinity', outcome = 'released'
     where g.space = p_space and g.name = any (p_names) and g.nonce = p_nonce and g.token is not null and g.outcome is null;
@@ -257,8 +257,8 @@ begin
   delete from pawl.lock_waiter w where w.nonce = p_nonce;
 end $$;
 
--- The others that come before a request for this name: holders, and waiters before its place. How many, the least of their capacities, and when the
--- first of them may have run out. No more rows than decide: as many others as the capacity, and it does not fit.
+-- The others that come before a request for this name: holders, and waiters before its place. Answers how many, the least of their capacities, and when the
+-- first of them may have run out. It reads no more rows than decide: if there are as many others as the capacity, the request does not fit.
 create or replace function pawl.lock_others(p_space text, p_name text, p_capacity int, p_ticket bigint)
 returns table (n bigint, capacity int, ends_at timestamptz)
 language sql stable as $$
@@ -273,7 +273,7 @@ language sql stable as $$
   ) o
 $$;
 
--- A place at the end of the queue of each name, until p_until; or, where that would close a circle of waiters, the circle and no place.
+-- Takes a place at the end of the queue of each name, until p_until; if that closes a circle of waiters, answers the circle and takes no place.
 create or replace function pawl.lock_wait(
   p_space text, p_names text[], p_nonce uuid, p_capacity int, p_lease_ms bigint, p_process text, p_host text, p_pid int,
   p_holds bigint[], p_job bigint, p_now timestamptz, p_until timestamptz, out ticket bigint, out cycle jsonb
@@ -291,7 +291,7 @@ begin
     p_now, p_until, p_process, p_host, p_holds, p_job
   from unnest(p_names) n;
   if p_holds <> '{}' then
-    -- Two waiters that close one circle at the same time must see each other. Taken after the latches, and only here.
+    -- Two waiters that close one circle at the same time must see each other. This lock is taken after the latches, and only here.
     perform pg_advisory_xact_lock(hashtextextended('cycle', 1885435756));
     cycle := pawl.lock_cycle(p_nonce, p_holds);
     if cycle is not null then
@@ -312,8 +312,8 @@ language sql stable as $$
   ) f
 $$;
 
--- In how many milliseconds the lease of a holder, or the place of the next waiter, may have run out. A statement of its own:
--- one for both costs 45 us more.
+-- In how many milliseconds the lease of a holder, or the place of the next waiter, may have run out. A statement of its own: one for this and
+-- lock_ahead costs 45 us more.
 create or replace function pawl.lock_retry(p_space text, p_names text[], p_ticket bigint, p_now timestamptz) returns table (ms numeric)
 language sql stable as $$
   select ceil(extract(epoch from nullif(min(greatest(o.expires_at, p_now)), 'infinity') - p_now) * 1000)

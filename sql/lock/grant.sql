@@ -1,4 +1,4 @@
--- Granting, under the latch of a name: who holds no more, and who fits next.
+-- Granting, under the latch of a name: which holders are gone, and which waiters fit next.
 
 create or replace function pawl.lock_latch(p_space text, p_names text[]) returns void
 language plpgsql as $$
@@ -14,7 +14,7 @@ begin
     perform pg_advisory_xact_lock(hashtextextended(p_names[1], hashtextextended(p_space, 1885435756)));
     return;
   end if;
-  -- In one order for everybody, or two sets would lock each other out.
+  -- In one order for all callers: otherwise two sets would lock each other out.
   for v_key in
     select distinct hashtextextended(n, hashtextextended(p_space, 1885435756)) from unnest(p_names) n order by 1
   loop
@@ -22,8 +22,8 @@ begin
   end loop;
 end $$;
 
--- Removes holders and waiters of a name that did not renew in time. Never waits: what a guard's open transaction
--- share-locks, or a heartbeat locks at this moment, stays, and still counts. Under the name's latch.
+-- Removes holders and waiters of a name that did not renew in time. It never waits: a row that a guard's open transaction has share-locked, or that a
+-- heartbeat locks at this moment, stays, and still counts. The caller has the name's latch.
 create or replace function pawl.lock_evict(p_space text, p_name text) returns void
 language sql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -47,9 +47,8 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
   ));
 $$;
 
--- Grants to the waiters that fit now: to the first in line, and to all that can hold together with it; or notifies them
--- that it is their turn. Those of the calling process are returned instead of notified, as `nonce token` or `nonce`.
--- Under the name's latch.
+-- Grants the lock to the waiters that fit now: to the first in line, and to all that can hold it together with the first; or notifies them that it is
+-- their turn. Waiters of the calling process are answered instead of notified, as `nonce token` or `nonce`. The caller has the name's latch.
 create or replace function pawl.lock_grant_next(p_space text, p_name text, p_process text) returns text[]
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -63,7 +62,7 @@ declare
   v_token bigint;
   v_word text;
 begin
-  -- One that ran out but cannot be removed yet does not keep the next one from being told: it then looks often.
+  -- A holder that ran out but cannot be removed yet does not keep the next waiter from being notified: that waiter then polls often.
   select
     count(*) filter (where g.expires_at > v_now),
     coalesce(min(g.capacity) filter (where g.expires_at > v_now), 2147483647),
@@ -78,7 +77,7 @@ begin
   loop
     v_least := least(v_least, v_waiter.capacity);
     v_count := v_count + 1;
-    -- Every later waiter fits even less: it is counted on top.
+    -- Every later waiter fits even less, since this one counts, too.
     exit when v_count > v_least;
     v_word := v_waiter.nonce;
     if not v_is_late and v_waiter.expires_at <= v_now + v_waiter.lease_ms * interval '1 ms' then
@@ -104,8 +103,8 @@ begin
   return v_called;
 end $$;
 
--- A decision is on disk before any process learns of it, and no token is drawn twice after a crash, also where commits are
--- asynchronous by default.
+-- Makes the commit wait for the disk. A decision is on disk before any process learns of it, and no token is drawn twice after a crash, also where
+-- commits are asynchronous by default.
 create or replace function pawl.lock_flush() returns void
 language plpgsql as $$
 begin

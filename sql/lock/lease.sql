@@ -1,8 +1,8 @@
 -- Keeping and checking held locks. Every statement of a holder names its token, and changes nothing when the token is not the
 -- current one.
 
--- Renews what is still held, and says which of the rows (by their place) are. The rows are locked in the order of their
--- key, as everywhere. A guard's share lock does not stand in the way: the key does not change.
+-- Renews the locks that are still held, and answers which of the given rows these are (by their place). The rows are locked in the order of their key, as
+-- everywhere. A guard's share lock does not make this wait: the key does not change.
 create or replace function pawl.lock_beat(p_spaces text[], p_names text[], p_tokens bigint[]) returns setof int
 language sql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -22,9 +22,9 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
   select place::int from kept
 $$;
 
--- A lock without a lease is granted with one, and kept for good by this call of the process that received the grant. A grant that
--- comes after its request was given up, as late as the network may bring it, ends by itself. False when not all of the names are held
--- with p_token any more; nothing is changed then.
+-- Ends the lease of a lock that was asked for without one. Such a lock is granted with a lease; the process that received the grant then keeps the lock
+-- for good by this call. So if a grant arrives after its request was given up, as late as the network may bring it, the grant ends by itself. Answers
+-- false, and changes nothing, if not all of the names are held with p_token any more.
 create or replace function pawl.lock_drop_lease(p_space text, p_names text[], p_token bigint) returns boolean
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -32,7 +32,7 @@ declare
   v_kept int;
 begin
   perform pawl.lock_latch(p_space, p_names);
-  -- Under the latch no other process takes it away between the two.
+  -- Under the latch, no other process takes the lock away between the two statements.
   perform from pawl.lock_grant g
   where g.space = p_space and g.name = any (p_names) and g.slot in (0, p_token) and g.token = p_token
     and g.expires_at > clock_timestamp()
@@ -47,9 +47,9 @@ begin
   return true;
 end $$;
 
--- In the caller's own transaction, any isolation: fails unless {space, names, token} is held, and keeps it so until that
--- transaction ends. Until then the row cannot be removed, so no other process can be granted the lock. The lease may run out
--- meanwhile. A snapshot older than the grant does not see it: what was read before the lock was granted proves nothing.
+-- A guard in the caller's own transaction, at any isolation: fails unless {space, names, token} is held, and keeps it held until that transaction ends.
+-- Until then the row cannot be removed, so no other process can be granted the lock. The lease may run out meanwhile. A snapshot older than the grant
+-- does not see the grant: values that were read before the lock was granted prove nothing.
 create or replace function pawl.lock_guard(p jsonb) returns boolean
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -70,9 +70,9 @@ begin
   return true;
 end $$;
 
--- The processes whose open transactions guard a name. A row's share lock stands in its xmax, as one transaction or as the
--- number of a group of them, and SQL cannot see which of the two. What is no running transaction is looked up as a group:
--- the number of a transaction that has ended is refused, or names a group of long ago, whose members have ended, too.
+-- The server processes whose open transactions guard a name. A row's share lock is in its xmax, as one transaction or as the number of a group of them,
+-- and SQL cannot see which of the two. A number that is no running transaction is looked up as a group: if it is a transaction that has ended, the server
+-- refuses it, or it names a group of long ago, whose members have ended, too.
 create or replace function pawl.lock_guarding_pids(p_space text, p_name text) returns setof int
 language plpgsql as $$
 declare
@@ -92,9 +92,9 @@ begin
   end loop;
 end $$;
 
--- Removes rows that are no longer needed: holders and waiters that died long ago, slots free for an hour, history before p_keep, and
--- what oncePer remembers of a name: for as long as the longest of its periods, and as the history after that. Bounded.
--- Passes over a name whose latch is taken: it comes to several, in no order, so it must not wait for any.
+-- Removes rows that are no longer needed, a bounded number: holders and waiters that died over a minute ago, slots free for an hour, history before
+-- p_keep, and rows of oncePer, which stay for the longest of their periods, and after that as long as history. Passes over a name whose latch is taken:
+-- it takes several latches, in no order, so it must not wait for any.
 create or replace function pawl.lock_sweep(p_keep interval) returns int
 language plpgsql as $$
 declare

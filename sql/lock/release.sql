@@ -1,13 +1,13 @@
--- Giving up and taking away. Every statement of a holder names its token, and changes nothing when the token is not the current one.
+-- Releasing and breaking locks. Every statement of a holder names its token, and changes nothing when the token is not the current one.
 --
--- A release counts before it is on disk. What it costs: a crash of the server within three times wal_writer_delay (0.6 s) may
--- lose such a release. The lock then stays held for what is left of its lease, as if its process had died just before; its history
--- says `expired`. What it cannot cost: the next holder of the name learns of its grant only when that grant is on disk, and then so is
--- everything committed before it, this release included. So a name never has two holders, and no token goes back.
--- Flushed nevertheless is a release that grants the lock to a waiter, that counts a run of oncePer, that a guard's open
--- transaction holds up, or whose loss would keep the lock for more than a minute, or for ever.
+-- A release counts before it is on disk. The price: a crash of the server within three times wal_writer_delay (0.6 s) may lose the release. The lock then
+-- stays held for the rest of its lease, as if its process had died just before; its history says `expired`. The next holder of the name learns of its
+-- grant only when that grant is on disk, and then everything committed before it is on disk, too, this release included. So a name never has two
+-- holders, and no token goes back.
+-- A release is flushed nevertheless if it grants the lock to a waiter, counts a run of oncePer, is held up by a guard's open transaction, or if its loss
+-- would keep the lock for more than a minute, or for ever.
 
--- The short way to give up one name held alone; else all that lock_release does. Gives the columns of lock_release as one JSON
+-- The short way to release one name that is held alone; otherwise does all that lock_release does. Answers the columns of lock_release as one JSON
 -- object, in which `called` may be missing. Cost: one latch, one row written in place, one row of history, one probe for waiters.
 create or replace function pawl.lock_release_one(p_space text, p_name text, p_token bigint, p_process text) returns text
 language plpgsql
@@ -27,7 +27,7 @@ declare
 begin
   if current_setting('transaction_isolation') = 'read committed' then
     if pg_advisory_xact_lock(hashtextextended(p_name, hashtextextended(p_space, 1885435756))) is null then end if;
-    -- A row that was not locked since its last renewal is free; only a locked one needs a search for the guard.
+    -- A row that was not locked since its last renewal has no guard; only a locked row needs a search for the guard.
     update pawl.lock_grant g set token = null, expires_at = 'infinity'
     where g.space = p_space and g.name = p_name and g.slot = 0 and g.token = p_token and g.outcome is null and g.xmax = 0
     returning g.pid, g.lease_ms, g.granted_at, g.process, g.host, g.job
@@ -44,7 +44,7 @@ begin
       if current_setting('synchronous_commit') = 'off' then
         perform pawl.lock_flush();
       end if;
-      -- To the first in line, if it will hold alone; as lock_grant_next does.
+      -- Granted to the first in line, if it will hold the lock alone, as lock_grant_next does.
       delete from pawl.lock_waiter w
       where w.space = p_space and w.name = p_name
         and w.ticket = (
@@ -71,9 +71,9 @@ begin
   return v_answer;
 end $$;
 
--- Gives up those of the names that are held with p_token, and grants them to waiters. False when not all of them are held.
--- p_finish counts the run for oncePer: true as a success, false as a failure that is kept. Does not wait for a guard's open
--- transaction: the row is marked, and goes with the next decision about the name.
+-- Releases those of the names that are held with p_token, and grants them to waiters. released: false if not all of them were held. p_finish counts the
+-- run for oncePer: true as a success, false as a failure that is kept. It does not wait for a guard's open transaction: the row is marked, and the next
+-- decision about the name removes it.
 create or replace function pawl.lock_release(
   p_space text, p_names text[], p_token bigint, p_process text, p_finish boolean default null, p_period_ms bigint default null,
   out released boolean, out called text[]
@@ -127,8 +127,8 @@ begin
   end if;
 end $$;
 
--- Says whether the commit of a release waits for the disk; in this transaction alone. A minute is twice the default lease,
--- and no more than the way back from a crash may take a server.
+-- Decides whether the commit of a release waits for the disk, for this transaction alone. The limit of a minute is twice the default lease, and no more
+-- than a server may take to come back from a crash.
 create or replace function pawl.lock_flush_unless_short(p_lease_ms bigint) returns void
 language plpgsql as $$
 begin
@@ -139,7 +139,7 @@ begin
   end if;
 end $$;
 
--- Takes a name from all its holders. They learn it by notification if they listen, or else by their next heartbeat.
+-- Takes a name from all its holders, and answers who they were. If they listen, they learn it by a notification, otherwise by their next heartbeat.
 create or replace function pawl.lock_break(p_space text, p_name text, p_reason text)
 returns table (token bigint, host text, pid int, granted_at timestamptz)
 language plpgsql

@@ -1,20 +1,19 @@
--- Claiming rows of the users' own tables: moving up to n of them from one status to another, each for one process, with
--- a token that says whose it is, and settling them later on condition of that token.
+-- Claiming rows of the users' own tables: up to n of them move from one status to another, each for one process, with a token that says whose it is.
+-- Later they are settled on condition of that token.
 --
--- Both are one function of one jsonb parameter, one round trip. As in rows.sql, what the caller got wrong is answered as
--- `refused`, before anything is written. Every name comes quoted from the catalog or through %I, every value through %L.
+-- Both are one function of one jsonb parameter, one round trip. As in rows.sql, mistakes of the caller are answered as `refused`, before anything is
+-- written. Every name comes quoted from the catalog or through %I, every value through %L.
 
 -- p: {status: {column, from: condition, to}, limit, where: [condition], order: [{column, desc}], retries?, token?, lease?: {column?, ms},
 -- columns: [{field, column, as}], values: [{field, column, value}]}; p_table: null of the table's row type, which makes the rows
 -- come back with their own types. Answers rows, or one row that has only `refused`.
 --
--- Never more than p.limit rows, whatever the plan: the rows are chosen and locked by one statement, whose LIMIT stands above
--- the locking, and updated by the next, which knows them by their keys. (An UPDATE with a limited sub-select may run the
--- sub-select again for each row, and lock n more each time.)
+-- Never more than p.limit rows, whatever the plan: one statement chooses and locks the rows, with its LIMIT above the locking, and the next one updates
+-- them by their keys. (An UPDATE with a limited sub-select may run the sub-select again for each row, and lock n more each time.)
 --
--- The update looks at the whole condition once more, with a snapshot of its own. What a row says about itself has been
--- looked at again after it was locked; what other rows say about it (a lease in lock_row_claim, a sub-select of the caller's)
--- was seen by the older snapshot, in which a lease may have run out that somebody has just taken.
+-- The update checks the whole condition once more, with a snapshot of its own. What a row says about itself was checked again after the row was
+-- locked. What other rows say about it (a lease in lock_row_claim, a sub-select of the caller's) was read with the older snapshot: there a lease may have
+-- run out that another process has just taken.
 create or replace function pawl.lock_claim_rows(
   p_table anyelement, p jsonb, p_path text default current_setting('search_path'), out refused text, out key text, out token text, out captured anyelement
 ) returns setof record
@@ -32,7 +31,7 @@ declare
   v_key text := pawl.lock_key_value(v_t, v_columns, v_types);
   v_status text := p #>> '{status,column}';
   v_to text := format('%L::%s', p #>> '{status,to}', v_types ->> v_status);
-  -- Quoted, or null when the caller named none: what they are part of is then null, and left out.
+  -- Quoted, or null if the caller named none: then each text that they are part of is null, and left out.
   v_retries text := quote_ident(p ->> 'retries');
   v_token text := quote_ident(p ->> 'token');
   v_lease text := quote_ident(p #>> '{lease,column}');
@@ -95,7 +94,7 @@ begin
   end if;
 
   perform set_config('search_path', p_path, true);
-  -- From here on it is the caller's path.
+  -- From here on the path is the caller's.
   execute v_choose into v_keys;
   if v_keys is not null then
     return query execute v_write using v_keys;
@@ -103,12 +102,12 @@ begin
 end
 $$;
 
--- p: {table, rows: [{key, token}], status: {column, is, to?}, token?, lease?: {column?, ms}, set: [{column, value}], columns, values}:
--- what p.set says, and the status if `to` is there, of the rows that still have the status and the token they were captured
--- with. Without `to` it renews the lease. Answers {settled: numbers of rows, from 1}.
+-- p: {table, rows: [{key, token}], status: {column, is, to?}, token?, lease?: {column?, ms}, set: [{column, value}], columns, values}. Settles the rows that
+-- still have the status and the token with which they were captured: writes p.set, and the status if `to` is given. Without `to` it renews the lease.
+-- Answers {settled: numbers of rows, from 1}.
 --
--- The rows are locked first, in the order of their keys: two of these cannot lock each other out, and the update sees what
--- a capture that was under way has done.
+-- The rows are locked first, in the order of their keys. So two calls cannot lock each other out, and the update sees what a capture that was under way
+-- has done.
 create or replace function pawl.lock_settle_rows(p jsonb, p_path text default current_setting('search_path')) returns jsonb
 language plpgsql as $$
 declare
@@ -145,7 +144,7 @@ begin
       then format(' and exists (select from pawl.lock_row_claim c where c.relation = %L and c.key = (k."pawl$key" - -1)::text
         and c.token = (k."pawl$key" ->> -1)::bigint)', v_name)
       else format(' and t.%I %s (k."pawl$key" ->> -1)::%s', v_token, pawl.lock_operator('=', v_token, v_schemas), v_types ->> v_token) end;
-  -- A renewal whose lease is kept elsewhere still writes the row: that is what shows a capture under way that it is too late.
+  -- A renewal whose lease is kept elsewhere still writes the row: by that, a capture under way sees that it is too late.
   v_set := concat_ws(', ', format('%I = %L::%s', v_status, coalesce(v_to, p #>> '{status,is}'), v_types ->> v_status),
     quote_ident(p #>> '{lease,column}') || ' = ' || v_until,
     (select string_agg(format('%I = %L::%s', s.s ->> 'column', s.s ->> 'value', v_types ->> (s.s ->> 'column')), ', ')
@@ -163,17 +162,17 @@ begin
   end if;
 
   perform set_config('search_path', p_path, true);
-  -- From here on it is the caller's path.
+  -- From here on the path is the caller's.
   execute v_lock using v_keys;
   execute v_write into v_settled using v_keys;
   return pg_catalog.jsonb_build_object('settled', pg_catalog.to_jsonb(v_settled));
 end
 $$;
 
--- One condition. {column, op, values} or, from the caller's own SQL, {parts, values}: the values go in between the parts, as
--- literals without a type, so that they take the type that is asked for where they stand, as parameters would.
+-- One condition: {column, op, values}, or {parts, values} of the caller's own SQL. There the values go in between the parts, as literals without a type:
+-- each takes the type that its place asks for, as a parameter would.
 --
--- IN and IS DISTINCT FROM look for an operator = by its name alone, so both are written in other words.
+-- IN and IS DISTINCT FROM look up an operator = by its name alone, so both are written in other words.
 create or replace function pawl.lock_condition(p jsonb, p_table text, p_types jsonb, p_schemas jsonb) returns text
 language plpgsql stable as $$
 declare
@@ -182,7 +181,7 @@ declare
   v_nulls boolean;
 begin
   if p ? 'parts' then
-    -- The line end, in case that the SQL ends with a comment.
+    -- The line end is for SQL that ends with a comment.
     return (select '(' || string_agg(part || coalesce((select quote_nullable(v.x) from jsonb_array_elements_text(p -> 'values') with ordinality v (x, n)
       where v.n = e.n), ''), '' order by e.n) || E'\n)' from jsonb_array_elements_text(p -> 'parts') with ordinality e (part, n));
   end if;
@@ -200,8 +199,8 @@ begin
 end
 $$;
 
--- The key of a row as it is shown to the caller and kept in lock_row_claim: the same in every session, so moments are in
--- UTC, which jsonb would write in the time zone of the session.
+-- The key of a row, as the caller sees it and lock_row_claim keeps it. It is the same in every session: jsonb would write moments in the time zone of the
+-- session, so they are in UTC.
 create or replace function pawl.lock_key_value(p_table text, p_columns text[], p_types jsonb) returns text
 language sql immutable as $$
   select format('pg_catalog.jsonb_build_array(%s)', string_agg(
@@ -211,7 +210,7 @@ language sql immutable as $$
   from unnest(p_columns) with ordinality u (c, n)
 $$;
 
--- The first of [{field, column, as?}] that the table has not, or that cannot be used so.
+-- Refuses the first of [{field, column, as?}] that the table does not have, or that has no type for this use.
 create or replace function pawl.lock_refuse_column(p_relation oid, p_wanted jsonb, p_types jsonb) returns jsonb
 language sql stable as $$
   select case when t.type is null
@@ -230,7 +229,7 @@ language sql stable as $$
   order by w.n limit 1
 $$;
 
--- The first of [{field, column, value}] that is no value of its column; for an enum, its labels are the candidates.
+-- Refuses the first of [{field, column, value}] whose value does not fit its column. For an enum, its labels are the candidates.
 create or replace function pawl.lock_refuse_value(p_relation oid, p_values jsonb, p_types jsonb, p_path text) returns jsonb
 language sql stable as $$
   select pawl.lock_refusal(v.field, format('the column "%s" is of type %s: %s', v."column", p_types ->> v."column", x.problem), v.value,
@@ -242,7 +241,7 @@ language sql stable as $$
   order by v.n limit 1
 $$;
 
--- The table by its catalog name, schema always shown: what lock_row_claim knows it by.
+-- The table by its catalog name, always with its schema, as in lock_row_claim.
 create or replace function pawl.lock_relation_name(p_relation oid) returns text
 language sql stable as $$
   select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = p_relation

@@ -1,11 +1,11 @@
--- What a user's table looks like to the functions that lock or claim its rows: its name, key and columns, and whether given keys fit.
+-- The facts about a user's table for the functions that lock or claim its rows: its name, key and columns, and whether given keys fit.
 
 create or replace function pawl.lock_refusal(p_field text, p_problem text, p_word text, p_candidates text[]) returns jsonb
 language sql immutable as $$
   select jsonb_build_object('field', p_field, 'problem', p_problem, 'word', p_word, 'candidates', p_candidates)
 $$;
 
--- {"name": "task", "schema": "audit"}: the table, as the search path finds it when no schema is given.
+-- Finds a table, {"name": "task", "schema": "audit"}: by the search path if no schema is given.
 create or replace function pawl.lock_find_table(p_table jsonb, p_path text, out relation oid, out refused jsonb)
 language plpgsql stable as $$
 declare
@@ -41,8 +41,8 @@ begin
 end
 $$;
 
--- Whether Citus keeps the rows of a table in shards, which may be on other nodes. Of a table that Citus only knows, or copies to all nodes, the
--- locks are taken here.
+-- Whether Citus keeps the rows of a table in shards, which may be on other nodes. If Citus only knows a table, or copies it to all nodes, the locks are
+-- taken on this node.
 create or replace function pawl.lock_is_elsewhere(p_relation oid) returns boolean
 language plpgsql stable as $$
 declare
@@ -67,16 +67,16 @@ language sql stable as $$
   where i.indrelid = p_relation and i.indisprimary and k.n <= i.indnkeyatts
 $$;
 
--- The type of every column, as a cast writes it. Without its length: a cast to varchar(3) would cut a longer key to one
--- that names another row; -1 and not null, because null makes "character" of char(n), which is char(1).
+-- The type of every column, as a cast writes it. Without its length: a cast to varchar(3) would cut a longer key to one that names another row. With -1
+-- and not null, since null makes "character" of char(n), which is char(1).
 create or replace function pawl.lock_column_types(p_relation oid) returns jsonb
 language sql stable as $$
   select jsonb_object_agg(a.attname, format_type(a.atttypid, -1))
   from pg_attribute a where a.attrelid = p_relation and a.attnum > 0 and not a.attisdropped
 $$;
 
--- The schema of every column's operators =, < and so on, of which there may be others of the same name: those by which its type is
--- sorted. Of what has none of its own, an enum or varchar, they are Postgres'; a type of an extension that is not sorted is left out.
+-- The schema of every column's operators =, < and so on: those by which its type is sorted, since others may have the same name. A type without operators
+-- of its own, as an enum or varchar, has those of Postgres; a type of an extension that is not sorted is left out.
 create or replace function pawl.lock_operator_schemas(p_relation oid) returns jsonb
 language sql stable as $$
   with recursive base (name, type) as (
@@ -96,13 +96,13 @@ language sql stable as $$
   where t.typbasetype = 0 and (c.schema is not null or t.typtype <> 'b' or t.typelem <> 0 or t.typnamespace = 'pg_catalog'::regnamespace)
 $$;
 
--- 'operator(pg_catalog.=)', for a column of the table whose schemas these are.
+-- 'operator(pg_catalog.=)', for a column of the table that has these schemas.
 create or replace function pawl.lock_operator(p_operator text, p_column text, p_schemas jsonb) returns text
 language sql immutable as $$
   select case when p_schemas ->> p_column is null then p_operator else format('operator(%I.%s)', p_schemas ->> p_column, p_operator) end
 $$;
 
--- What is wrong with a text as a value of a type; null when nothing is.
+-- The problem with a text as a value of a type; null if there is none.
 create or replace function pawl.lock_cast_problem(p_value text, p_type text, p_path text) returns text
 language plpgsql stable as $$
 declare
@@ -141,7 +141,7 @@ language sql immutable as $$
   select string_agg(format('%s.%I', p_table, u.c), ', ' order by u.n) from unnest(p_columns) with ordinality u (c, n)
 $$;
 
--- Keys given as objects, by column name, become lists in the order of the primary key.
+-- Turns keys that are given as objects, by column name, into lists in the order of the primary key.
 create or replace function pawl.lock_arrange_keys(p_keys jsonb, p_columns text[], out keys jsonb, out refused jsonb)
 language plpgsql stable as $$
 declare
@@ -167,7 +167,7 @@ begin
 end
 $$;
 
--- The first key of which a value is none of its column's type.
+-- Refuses the first key of which a value does not fit its column's type.
 create or replace function pawl.lock_refuse_key(p_keys jsonb, p_columns text[], p_types jsonb, p_path text) returns jsonb
 language sql stable as $$
   select pawl.lock_refusal(format('ids.%s', e.ord - 1), format('the column "%s" is of type %s: %s', u.c, p_types ->> u.c, x.problem), null, '{}')

@@ -1,27 +1,26 @@
 -- Locks on rows of the users' own tables, and on names, inside the user's own transaction. Nothing is stored.
 --
--- Each is one function of one jsonb parameter, so that any driver can call it in one round trip, and every wait runs in
--- a subtransaction: when it ends without success, the locks it had got are gone and the user's transaction goes on. That also
--- settles the race of lock_timeout, where 55P03 is reported although the lock was granted: the granted lock is given back.
+-- Each is one function of one jsonb parameter, so that any driver can call it in one round trip. Every wait runs in a subtransaction: if it ends without
+-- success, its locks are gone, and the user's transaction goes on. That also settles the race of lock_timeout, where 55P03 is reported although the
+-- lock was granted: the granted lock is given back.
 --
--- What the caller got wrong is answered, not raised: {"refused": {field, problem, word, candidates}}. An error would
--- have ended the transaction it was called in.
+-- Mistakes of the caller are answered, not raised: {"refused": {field, problem, word, candidates}}. An error would have ended the caller's transaction.
 --
 -- SQLSTATE PW900 never leaves these functions: it undoes a subtransaction.
 --
--- The caller's search path decides only about names that the caller wrote: the name of the table, and conditions. Triggers, policies
--- and checks of domains belong to that table, and must run under the caller's search path as they do for its other statements. So each
--- function takes that path with it, by the default of a parameter, which is evaluated where the call stands. It makes its statements
--- under Pawl's own path (see pin.ts), and sets the caller's only to run them, with all of Pawl's names qualified.
+-- The caller's search path decides only about names that the caller wrote: the name of the table, and conditions. Triggers, policies and checks of domains
+-- belong to that table, and must run under the caller's search path as they do for its other statements. So each function takes that path as the default
+-- of a parameter, which is evaluated where the call stands. It makes its statements under Pawl's own path (see pin.ts), and sets the caller's only to run
+-- them, with all of Pawl's names qualified.
 
--- {table, keys, mode, ifLocked, timeout} → {locked, held, existing, outcome}: numbers of keys, from 1.
+-- Locks rows: {table, keys, mode, ifLocked, timeout} → {locked, held, existing, outcome}: numbers of keys, from 1.
 --
--- FOR NO KEY UPDATE and not FOR UPDATE: the latter would make every insert of a child row wait, whose foreign key check
--- takes FOR KEY SHARE on the row. Rows are locked in the order of their primary key, whatever order was asked for, so
--- that two callers cannot lock each other out: LockRows stands above the sort.
+-- FOR NO KEY UPDATE and not FOR UPDATE: with the latter, every insert of a child row would wait, since its foreign key check takes FOR KEY SHARE on the
+-- row. Rows are locked in the order of their primary key, whatever order the caller asks for, so that two callers cannot lock each other out: LockRows
+-- stands above the sort.
 --
--- With a timeout, rows are fetched from a cursor one by one, because each fetch locks exactly one row, and only between
--- two of them can the rest of the time be set: lock_timeout counts anew for every lock.
+-- With a timeout, rows are fetched from a cursor one by one: each fetch locks exactly one row, and only between two fetches can the rest of the time be
+-- set, since lock_timeout counts anew for every lock.
 create or replace function pawl.lock_rows(p jsonb, p_path text default current_setting('search_path')) returns jsonb
 language plpgsql as $$
 declare
@@ -57,7 +56,7 @@ begin
   v_keys := pawl.lock_key_rows(v_columns, v_types);
   v_from := format('%s t join %s k on %s', v_table.relation::regclass, v_keys,
     pawl.lock_key_match('t', v_columns, pawl.lock_operator_schemas(v_table.relation), 'k'));
-  -- Reads every key: the join reads none when the table is empty, and what is no key would count as missing.
+  -- Reads every key: the join reads none if the table is empty, and then an invalid key would count as missing.
   v_read := format('select pg_catalog.count(k) from %s k', v_keys);
   v_exist := format('select coalesce(pg_catalog.array_agg(k."pawl$ord"), ''{}'') from %s', v_from);
   v_lock := format('select k."pawl$ord" as ord from %s order by %s for %s of t', v_from, pawl.lock_key_order('t', v_columns),
@@ -74,7 +73,7 @@ begin
   end;
 
   perform set_config('search_path', p_path, true);
-  -- From here on it is the caller's path.
+  -- From here on the path is the caller's.
   if v_mode <> 'wait' then
     begin
       execute v_skip into v_locked using v_arranged.keys;
@@ -111,8 +110,8 @@ begin
 end
 $$;
 
--- {key, mode, ifLocked, timeout} → {outcome: done | held | timeout}. An advisory lock until the transaction ends. Shared and
--- exclusive wait in one queue, and a try does not pass those who wait.
+-- Locks a name: {key, mode, ifLocked, timeout} → {outcome: done | held | timeout}. It is an advisory lock until the transaction ends. Shared and
+-- exclusive requests wait in one queue, and a try does not pass waiters.
 create or replace function pawl.lock_key(p jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -145,7 +144,7 @@ begin
 end
 $$;
 
--- Runs a locking statement that skips locked rows, answers what it locked, and gives it back.
+-- Runs a locking statement that skips locked rows, answers the rows that it locked, and gives these locks back.
 create or replace function pawl.lock_free_rows(p_statement text, p_keys jsonb, p_path text) returns bigint[]
 language plpgsql as $$
 declare
@@ -159,20 +158,20 @@ exception when sqlstate 'PW900' then
 end
 $$;
 
--- Sets how long the next lock may be waited for: what is left until the deadline, and 1 ms when nothing is.
+-- Sets how long the next lock may be waited for: the time until the deadline, and 1 ms when none is left.
 create or replace function pawl.lock_set_timeout(p_deadline timestamptz) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select set_config('lock_timeout', case when p_deadline = 'infinity' then '0' else
     greatest(1, ceil(extract(epoch from p_deadline - clock_timestamp()) * 1000))::bigint::text end, true)
 $$;
 
--- null: as the session says.
+-- The moment when a timeout ends; null: the session's lock_timeout counts.
 create or replace function pawl.lock_deadline(p_timeout text) returns timestamptz
 language sql volatile as $$
   select case p_timeout when 'Infinity' then 'infinity' else clock_timestamp() + p_timeout::bigint * interval '1 ms' end
 $$;
 
--- {table} → {} or its refusal.
+-- {table} → {}, or its refusal.
 create or replace function pawl.lock_require_table(p jsonb, p_path text default current_setting('search_path')) returns jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select case when f.refused is null then '{}'::jsonb else jsonb_build_object('refused', f.refused) end

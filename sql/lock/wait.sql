@@ -1,8 +1,8 @@
 -- Waiting: places in the queue of a name, and circles of processes that wait for each other.
 
--- Keeps places of one name each, and says which of them still have two living ones before them; the others have to poll. Takes no
--- latch, and no row that another process decides about at the moment, so it does not wait. A decision about one of the rows waits for
--- the end of this statement. A place need not last, so the commit does not wait for the disk.
+-- Keeps places of one name each, and answers which of them still have two living places before them; the others have to poll. It takes no latch, and
+-- passes over rows about which another process decides at the moment, so it does not wait. A decision about one of the rows waits for the end of this
+-- statement. A place need not last, so the commit does not wait for the disk.
 create or replace function pawl.lock_renew_places(p_nonces uuid[], p_waiter_ms int[]) returns setof uuid
 language sql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -28,7 +28,7 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
   )
 $$;
 
--- Gives up waiting, and whatever the nonce was granted in the last moment. Says who is in the way.
+-- Stops waiting, and gives up any lock that the nonce was granted in the last moment. Answers the holder that is in the way, and the waiters called.
 create or replace function pawl.lock_stop_waiting(p_space text, p_names text[], p_nonce uuid, p_process text, out holder text, out called text[])
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -49,11 +49,10 @@ begin
   end loop;
 end $$;
 
--- Whether the waiter p_nonce waits, through others, for something that it keeps itself. Answers the processes of that circle, from
--- the one that it waits for to the one that waits for it; null when there is none. It waits for the holders of its
--- names, and for those who wait before it; a holder is in turn kept from releasing by what it waits for meanwhile.
--- Reads each waiter once. Waiters that keep nothing and wait behind the same holder are the bulk of it; only a
--- request nested in another one, and which has to wait, pays for this.
+-- Whether the waiter p_nonce waits, through others, for a lock that it keeps itself. Answers the processes of that circle, from the one that it waits for
+-- to the one that waits for it; null if there is none. A waiter waits for the holders of its names, and for the waiters before it; a holder that waits
+-- for another lock meanwhile does not release before it has got that. Reads each waiter once. Most waiters keep nothing and wait behind the same holder;
+-- only a request that is nested in another one, and has to wait, pays for this.
 create or replace function pawl.lock_cycle(p_nonce uuid, p_holds bigint[]) returns jsonb
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
