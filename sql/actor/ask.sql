@@ -1,9 +1,9 @@
--- Questions: a message whose sender waits for an answer. The answer is committed with the turn that gives it, and the process that asked
--- is notified of it. A question is good for as long as its sender waits: after that no turn reads it, and actor_prune() removes it, so
--- that a process that dies while it waits leaves nothing.
+-- Questions: a message whose sender waits for an answer. The answer is committed with the turn that gives it, and the process that asked is notified. A
+-- question counts while its sender waits: after that no turn reads it, and actor_prune() removes it, so a process that dies while it waits leaves
+-- nothing.
 
--- Asks in a transaction of its own: [{actor, name, channel, wait: ms, direct}, payload]; direct: the actor may be handed over. Answers {"message": id, or null when the actor is final;
--- "isSlow": as actor_hand_over() says}, as JSON. The actor is handed over as by any message.
+-- Asks, in a transaction of its own: [{actor, name, channel, wait: ms, direct}, payload]; direct: the actor may be handed over, as by any message. Answers
+-- {"message": id, or null if the actor is final; "isSlow": as actor_hand_over() says}, as JSON.
 create or replace function pawl.actor_ask(p_message json) returns text
 language plpgsql as $$
 declare
@@ -37,7 +37,7 @@ begin
   return '{"message":"' || v_message || '","isSlow":' || v_is_slow || '}';
 end $$;
 
--- [{message}, answer]: with the commit of the turn. A sender that does not wait any more learns nothing.
+-- Answers a question, with the commit of the turn: [{message}, answer]. False if its sender does not wait any more: then the sender learns nothing.
 create or replace function pawl.actor_reply(p_reply json) returns boolean
 language plpgsql as $$
 declare
@@ -54,15 +54,15 @@ begin
   return true;
 end $$;
 
--- How a question stands: {"state": "waiting", "answered" with "answer", "unanswered": a turn has read it and given none, "final": the
--- actor is, or "over": its time is}. It only reads: were what is no more waiting removed here, an answer would be lost with the connection
--- that was to bring it. The sender removes it once it has the answer.
+-- The state of a question: {"state": "waiting", "answered" with "answer", "unanswered": a turn has read it and given no answer, "final": the actor is
+-- final, or "over": its time is over}. It only reads: if it removed a question that no longer waits, the answer would be lost with the connection that was
+-- to bring it. The sender removes the question once it has the answer.
 create or replace function pawl.actor_look_for_answer(p_message bigint) returns json
 language plpgsql stable as $$
 declare
   v_question record;
 begin
-  -- In one snapshot: a turn removes the message and gives the answer in one transaction.
+  -- In one snapshot, since a turn removes the message and gives the answer in one transaction.
   select q.actor, q.answered_at, q.answer, m.id as message, a.finished_at into v_question
   from pawl.actor_question q
   left join pawl.actor_message m on m.actor = q.actor and m.id = q.message
@@ -79,7 +79,7 @@ begin
     else 'final' end);
 end $$;
 
--- Its sender does not wait any more, or has the answer. Answers whether no turn has read it: then none will.
+-- Ends a question: its sender does not wait any more, or has the answer. Answers whether no turn has read it: then none will.
 create or replace function pawl.actor_end_question(p_message bigint) returns boolean
 language plpgsql as $$
 declare
@@ -90,7 +90,7 @@ begin
   return found;
 end $$;
 
--- Questions whose senders were to end them and have not: those processes are gone.
+-- Removes questions that their senders should have ended over a minute ago: those processes are gone.
 create or replace function pawl.actor_prune_questions(p_limit int) returns void
 language plpgsql
 set enable_seqscan = off as $$

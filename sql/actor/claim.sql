@@ -1,17 +1,17 @@
--- A turn is claimed in one short transaction and committed in another; neither connection nor lock is held in between.
+-- A turn is claimed in one short transaction and committed in another; in between it holds neither a connection nor a lock.
 
--- Claims up to p_limit actors of these types that are due, the longest due first. Each is charged an attempt, and its next
--- try is written as if the turn had failed: a worker that dies with it has nothing to undo.
+-- Claims up to p_limit due actors of these types, the longest due first. Each is charged an attempt, and its next try is written as if the turn had
+-- failed: if its worker dies, there is nothing to undo.
 --
--- Answers {"rows":[[id,type,state,visit,epoch,attempt,version,children,entered ms,parent,{semaphores},{fields}],…]}, with them "now": the
--- database's clock in ms, and "due": ms until the next one is due, or "again": true when there is more to do at once. A row has three
--- more values where it has timers, an error of its last turn, or a failure that led to its state. p_offer: the number of the offer to leave when there
--- is nothing, and its channel, see handoff.sql; "offered": true says that it was left.
+-- Answers {"rows":[[id,type,state,visit,epoch,attempt,version,children,entered ms,parent,{semaphores},{fields}],…]}, with rows also "now": the
+-- database's clock in ms, and "due": ms until the next actor is due, or "again": true if there is more to do at once. A row has three more values if
+-- it has timers, an error of its last turn, or a failure that led to its state. p_offer, p_channel: the number and the channel of the offer to leave if
+-- there is nothing, see handoff.sql; "offered": true says that the offer was left.
 --
--- A claim of several types first counts how many of which type are among the first that are due. Actors whose bodies run with hold:
--- 'transaction' are among them, since only the lock of their row shows that they run; with as many of them as a worker has free
--- slots, it would find nothing of its other types for as long as those bodies run. They are left out of the count, except for
--- those whose row is not locked: the transaction that ran them is gone.
+-- A claim of several types first counts how many actors of each type are among the first that are due. Actors whose bodies run with hold:
+-- 'transaction' are among them, since only the lock of their row shows that they run. With as many of these as the worker has free slots, it would find
+-- nothing of its other types while those bodies run. So they are left out of the count, unless their row is not locked: then the transaction that ran
+-- them is gone.
 create or replace function pawl.actor_claim(
   p_worker bigint, p_types smallint[], p_limit int, p_offer bigint default null, p_channel text default null
 ) returns text
@@ -43,7 +43,7 @@ begin
       where a.type = v_types[1] and a.wake_at <= v_now and a.wake_at is not null and a.worker is null and a.paused_at is null and a.held is null
       order by a.wake_at limit p_limit for no key update skip locked);
   else
-    -- First how many of which type are among the first that are due, without a lock; then so many of each.
+    -- First, without a lock, how many actors of each type are among the first that are due; then that many of each.
     loop
       select array_agg(x.type) as types, array_agg(x.n) as counts, bool_or(x.tx_worker) as tx_worker into v_part
       from (
@@ -56,7 +56,7 @@ begin
           order by d.wake_at limit p_limit) d
         group by d.type) x;
       exit when v_free is not null or v_part.tx_worker is not true;
-      -- Each of them has a connection of its own: there are not many. Whose holder died became due early, and is not far behind.
+      -- Each of these has a connection of its own, so there are few. An actor whose holder died became due early, and is not far behind.
       v_free := array(
         select a.ctid from pawl.actor_instance a
         where a.ctid = any (array(
@@ -92,7 +92,7 @@ begin
   end if;
   return concat('{"rows":[', v_rows, ']', ',"now":' || case when v_rows is not null then pawl.actor_ms(v_now) end, v_offered, case when v_again then ',"again":true' end,
     ',"due":' || (
-      -- greatest() would make 0 of null: due now, instead of never
+      -- greatest() would turn null into 0: due now, instead of never
       select case when v_inbox = 'locked' then 0 when min(d.wake_at) is not null then ceil(greatest(0, extract(epoch from min(d.wake_at) - clock_timestamp()) * 1000)) end
       from unnest(v_types) t (type) cross join lateral (
         select a.wake_at from pawl.actor_instance a
@@ -100,12 +100,12 @@ begin
         order by a.wake_at limit 1) d), '}');
 end $$;
 
--- Moves the contents of the inboxes into the rows of the actors, and wakes them. Skips actors whose row is locked: the next call
--- finds them. Answers what is left: none, locked (only those), or more.
+-- Moves the contents of the inboxes into the rows of the actors, and wakes the actors. Passes over actors whose row is locked: the next call finds them.
+-- Answers what is left: none, locked (only those), or more.
 --
--- What comes while a turn runs is marked (signal_at), under the lock of the row, which the commit of that turn takes as
--- well: either the commit sees the mark and makes the actor due at once, or this finds the row as the commit left it, and
--- makes it due itself. Both ways the actor runs once more.
+-- A request that comes while a turn runs is marked (signal_at), under the lock of the row, which the commit of that turn takes, too. Either the commit
+-- sees the mark and makes the actor due at once, or this function finds the row as the commit left it, and makes the actor due itself. In both cases the
+-- actor runs once more.
 create or replace function pawl.actor_absorb(p_types smallint[], p_limit int) returns text
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -120,7 +120,7 @@ begin
   end if;
   v_seen := pawl.actor_absorb_of(v_actors);
   if cardinality(v_seen) < cardinality(v_actors) then
-    -- Of actors that are no more.
+    -- The rows of actors that no longer exist.
     delete from pawl.actor_inbox i where i.actor = any (v_actors)
       and not exists (select 1 from pawl.actor_instance a where a.id = i.actor);
   end if;
@@ -131,7 +131,7 @@ begin
   end;
 end $$;
 
--- The same for these actors. Answers those whose row was not locked.
+-- The same for these actors. Answers the actors whose row was not locked.
 create or replace function pawl.actor_absorb_of(p_actors bigint[]) returns bigint[]
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -140,7 +140,7 @@ declare
 begin
   v_seen := array(
     select a.id from pawl.actor_instance a where a.id = any (p_actors) order by a.id for no key update skip locked);
-  -- A new statement: for each of these actors it sees everything that was committed before its row was locked.
+  -- A new statement: for each of these actors it sees everything that was committed before the actor's row was locked.
   with gone as (
     delete from pawl.actor_inbox i where i.actor = any (v_seen) returning i.actor, i.name, i.n, i.at
   ), change as materialized (
@@ -154,9 +154,9 @@ begin
       case
         when a.finished_at is not null then null
         when c.at is not null then c.at
-        -- The last child is final, or was so before the row of its birth was absorbed.
+        -- The last child is final, or was final before the row of its birth was absorbed.
         when a.children + c.children = 0 and (c.final or a.children < 0) then v_now
-        -- The machine is read where a child has ended, and nowhere else.
+        -- The machine is read only if a child has ended.
         when c.final and t.machine -> 'states' -> a.state ->> 'children' = 'each' then v_now
       end as wake_at
     from change c join pawl.actor_instance a on a.id = c.actor join pawl.actor_type t on t.id = a.type
@@ -165,7 +165,7 @@ begin
     semaphores = case when w.names is null or a.finished_at is not null then a.semaphores else pawl.actor_add(a.semaphores, w.names, w.counts) end,
     children = a.children + w.children,
     signal_at = case when coalesce(a.worker, a.tx_worker) is not null then least(w.wake_at, a.signal_at) else a.signal_at end,
-    -- A failing actor that is nudged again and again must not run in a loop; but to be destroyed need not wait.
+    -- A failing actor that is nudged again and again must not run in a loop; but its destruction need not wait.
     wake_at = case
       when coalesce(a.worker, a.tx_worker) is not null or w.wake_at is null then a.wake_at
       when w.at_once then least(a.wake_at, w.wake_at)
@@ -175,8 +175,8 @@ begin
   return v_seen;
 end $$;
 
--- Of rows that are locked to be claimed: those that were locked by others when the inboxes were read, and are free by now, have theirs
--- read here. Without it a turn begins without a semaphore that had been raised long before, and as if nothing could interrupt it.
+-- For rows that are locked to be claimed: absorbs the inboxes of actors whose rows others had locked when the inboxes were read, and that are free by now.
+-- Otherwise a turn begins without a semaphore that was raised long before, and as if nothing could interrupt it.
 create or replace function pawl.actor_absorb_taken(p_tids tid[]) returns tid[]
 language plpgsql as $$
 declare
@@ -191,7 +191,7 @@ begin
   return array(select a.ctid from pawl.actor_instance a where a.id = any (v_ids));
 end $$;
 
--- Semaphores with changes added; what comes to nothing is left out, so none is ever below 0.
+-- Adds changes to semaphores. A semaphore that has nothing left is removed, so none is ever below 0.
 create or replace function pawl.actor_add(p_semaphores jsonb, p_names text[], p_counts bigint[]) returns jsonb
 language sql immutable as $$
   select coalesce(jsonb_object_agg(s.name, s.n) filter (where s.n > 0), '{}')
@@ -202,7 +202,7 @@ language sql immutable as $$
   ) s
 $$;
 
--- One actor by hand, due or not, paused or not. Answers as a claim does; no row when somebody else has it.
+-- Claims one actor by hand, due or not, paused or not. Answers as a claim does; without a row if another worker has the actor.
 create or replace function pawl.actor_claim_one(p_worker bigint, p_actor bigint) returns text
 language plpgsql
 set enable_seqscan = off as $$
@@ -216,7 +216,7 @@ begin
     select a.ctid from pawl.actor_instance a where a.id = p_actor and a.worker is null and a.finished_at is null
     for no key update skip locked);
   v_tids := pawl.actor_absorb_taken(v_tids);
-  -- Whatever runs is due: it is where a rescue looks for it.
+  -- A running actor must be due, since a rescue searches among due actors.
   if cardinality(v_tids) > 0 then
     update pawl.actor_instance a set wake_at = clock_timestamp(), held = null, lost = 0
     where a.id = p_actor and (a.wake_at is null or a.wake_at > clock_timestamp() or a.held is not null or a.lost > 0);
@@ -227,8 +227,8 @@ begin
   return concat('{"rows":[', pawl.actor_take(p_worker, v_tids, v_now), '],"now":', pawl.actor_ms(v_now), '}');
 end $$;
 
--- Of rows that are locked: those in a paused state leave the index of what is due. The share lock makes a resume wait, and
--- then see them; a state that was resumed meanwhile is no longer there to be locked.
+-- Holds those of these locked rows that are in a paused state: they leave the index of due actors. Answers the others. The share lock makes a resume wait,
+-- and then see the held rows; a state that was resumed meanwhile has no row to be locked.
 create or replace function pawl.actor_hold_paused(p_tids tid[]) returns tid[]
 language plpgsql
 set enable_seqscan = off as $$
@@ -240,13 +240,13 @@ begin
     where (p.type, p.state) in (select a.type, a.state from pawl.actor_instance a where a.ctid = any (p_tids)) for share);
   update pawl.actor_instance a set held = 'the state is paused'
   where a.ctid = any (p_tids) and a.type || ':' || a.state = any (v_paused);
-  -- The held ones have moved to new versions: what is left at these places is what may run.
+  -- The held rows have moved to new versions: the rows that are left at these places may run.
   return array(select a.ctid from pawl.actor_instance a where a.ctid = any (p_tids) and a.worker is null and a.held is null);
 end $$;
 
--- Makes actors the worker's, whose rows are locked. Gives them in the order in which they became due, and not in that of their rows on
--- disk: those that wait for a free slot begin in that order. Of those with a tx_worker, the transaction is gone, and wrote nothing:
--- that turn is lost. What was lost before as well is not taken, but left to be claimed alone.
+-- Makes actors whose rows are locked the worker's. Answers them in the order in which they became due, and not in that of their rows on disk: actors that
+-- wait for a free slot begin in that order. If an actor has a tx_worker, that transaction is gone, and wrote nothing: the turn is lost. If it had been lost
+-- before, too, it is not taken, but left to be claimed alone.
 create or replace function pawl.actor_take(p_worker bigint, p_tids tid[], p_now timestamptz) returns text
 language sql
 set enable_seqscan = off set enable_mergejoin = off set jit = off as $$
@@ -280,8 +280,8 @@ language sql immutable as $$
   select floor(extract(epoch from p_at) * 1000)::bigint
 $$;
 
--- A worker that was taken for dead must not claim any more: no rescue would find its actors. The lock keeps its row, for a
--- rescue to find, until the claim is committed; heartbeats do not wait for it.
+-- Fails if the worker was taken for dead. Such a worker must not claim any more: no rescue would find its actors. The lock keeps the worker's row until
+-- the claim is committed, for a rescue to find. Heartbeats do not wait for this lock.
 create or replace function pawl.actor_require_worker(p_worker bigint) returns void
 language plpgsql as $$
 begin

@@ -1,20 +1,20 @@
 -- Committing the outcome of turns, and what a turn may do while it runs.
 
--- Commits the outcome of turns, by position; a null array means that none has it. Answers {"stale":[ids],"refused":[ids],"due":ms}:
--- those that were no longer the worker's, for which nothing was written; those that were written as failed; and when the first of
--- the others is due again, if it is.
+-- Commits the outcome of turns, by position; a null array means that no turn has a value. Answers {"stale":[ids],"refused":[ids],"due":ms}. stale: turns
+-- that were no longer the worker's, for which nothing was written; refused: turns that were written as failed; due: when the first of the others is due
+-- again, if it is.
 --   p_kinds      to: into p_states, a new visit. stay: in the state. done: final. failed: to be tried again. released: given
 --                back untried. held: no turn may begin until a program knows what to do
 --   p_waits      ms until it is due again; null: it hibernates
 --   p_deadlines  ms that the new state may last
 --   p_deltas     changes of semaphores, as {name: n}: what the turn took, and what it raised itself
---   p_children   children that the turn creates
---   p_keeps      whether the type keeps the fields before it; null costs nothing
---   p_timers     all timers of the visit, where the turn changed any; p_timer_at: the first that has not passed, in ms since 1970. It
---                wakes the actor as the end of p_waits does, and with a new visit there are none
--- A turn that ends its actor while children of it are not final, or are just being created, has failed.
--- A row that stays locked is not waited for: its turn may have left a guard() in a transaction that is open, and the others of the
--- batch have nothing to do with that. Nor are pages.
+--   p_children   how many children the turn creates
+--   p_keeps      whether the type keeps the fields before the turn; null costs nothing
+--   p_timers     all timers of the visit, if the turn changed any; p_timer_at: the first that has not passed, in ms since 1970. It
+--                wakes the actor as the end of p_waits does. A new visit has no timers
+-- If a turn ends its actor while children of the actor are not final, or are just being created, the turn has failed.
+-- The commit does not wait for long for a row that stays locked: that turn may have left a guard() in an open transaction, which does not concern the
+-- other turns of the batch. It does not wait for pages at all.
 create or replace function pawl.actor_commit(
   p_worker bigint, p_ids bigint[], p_epochs bigint[], p_kinds text[], p_waits double precision[], p_froms text[], p_states text[],
   p_reasons text[], p_fields json[], p_versions smallint[], p_deltas jsonb[], p_deadlines double precision[], p_errors text[],
@@ -61,14 +61,14 @@ begin
         else least(v_now + t.wait * interval '1 millisecond', to_timestamp(t.timer_at / 1000))
       end,
       timers = case when t.kind in ('to', 'done') then null when t.timers is not null then nullif(t.timers, '{}') else a.timers end,
-      -- A quarter of the wait is what a nudge can save.
+      -- A nudge can shorten the wait to a quarter.
       floor_at = case when t.kind = 'failed' then v_now + t.wait * interval '1 millisecond' * 0.25 end,
       semaphores = case
         when t.kind = 'done' then '{}'
         when t.delta is null then a.semaphores
         else pawl.actor_add(a.semaphores, array(select jsonb_object_keys(t.delta)), array(select e.value::bigint from jsonb_each_text(t.delta) e))
       end,
-      -- Counted at once, and not by way of the inbox: the next turn must not find itself without children.
+      -- Counted at once, and not through the inbox: the next turn must not find itself without children.
       children = a.children + coalesce(t.children, 0),
       fields = coalesce(t.fields, a.fields), version = coalesce(t.version, a.version),
       finished_at = case when t.kind = 'done' then v_now end, result = coalesce(t.result, a.result),
@@ -110,9 +110,8 @@ begin
     ',"due":' || case when v_due is not null then ceil(greatest(0, extract(epoch from v_due - v_now) * 1000)) end, '}');
 end $$;
 
--- Which of these turns, by position, may not be done: those whose actors have children that are not final, or are just being
--- created. The rows of the others are locked. A turn that is no longer the worker's is left out: it writes nothing anyway.
--- Only for actor_commit(), with whose settings it is planned.
+-- Which of these turns may not end their actors: those whose actors have children that are not final, or are just being created. The rows of the others
+-- are locked. A turn that is no longer the worker's is left out: it writes nothing anyway. Only for actor_commit(), under whose planner settings it runs.
 create or replace function pawl.actor_with_open_children(p_worker bigint, p_ids bigint[], p_epochs bigint[], p_kinds text[]) returns bigint[]
 language plpgsql as $$
 declare
@@ -124,18 +123,18 @@ begin
     select a.id from unnest(p_ids, p_epochs, p_kinds) u (id, epoch, kind)
     join pawl.actor_instance a on a.id = u.id and a.epoch = u.epoch and p_worker in (a.worker, a.tx_worker)
     where u.kind = 'done' order by a.id for no key update of a);
-  -- Stronger: it keeps out a transaction that creates a child. That holds a key share lock, and nothing else can be in the way now.
+  -- A stronger lock, which keeps out a transaction that creates a child. That has a key share lock, and nothing else can be in the way now.
   v_locked := array(select a.id from pawl.actor_instance a where a.id = any (v_ids) for update skip locked);
-  -- A new statement, which sees all children that are there.
+  -- A new statement, which sees all children that exist.
   return array(
     select u.id from unnest(v_ids) u (id)
     where u.id <> all (v_locked)
       or exists (select 1 from pawl.actor_instance c where c.parent = u.id and c.finished_at is null));
 end $$;
 
--- {actor, epoch, worker}: from now on the turn is run under the lock of its row, which is to be taken at once. When that is
--- gone, and with it the process that had it, anybody may claim the actor: no lease has to end. The attempt stays spent, and
--- the back-off counts from the claim, a second from here at least: that much time there is to take the lock.
+-- From now on the turn {actor, epoch, worker} runs under the lock of its row, which its process is to take at once. If that lock is gone, and with it the
+-- process, any worker may claim the actor: no lease has to end. The attempt stays spent, and the backoff counts from the claim, but lasts a second from
+-- here at least: that much time there is to take the lock.
 create or replace function pawl.actor_run_in_transaction(p_turn json) returns void
 language plpgsql as $$
 begin
@@ -147,8 +146,8 @@ begin
   end if;
 end $$;
 
--- {actor, epoch, worker}: in the caller's transaction: fails unless the turn is still this worker's, and keeps it so until
--- that ends; or, with "nowait", unless the row is free soon: a worker that absorbs locks it for a moment.
+-- In the caller's transaction: fails unless the turn {actor, epoch, worker} is still this worker's, and keeps it so until that transaction ends. With
+-- "nowait" it also fails unless the row is free within 100 ms: a worker that absorbs locks the row for a moment.
 create or replace function pawl.actor_guard(p_turn json) returns void
 language plpgsql as $$
 declare
@@ -178,8 +177,8 @@ begin
   end if;
 end $$;
 
--- [{actor, epoch, worker, visit, key}, result]: what a side effect gave, kept for the retries of this visit.
--- A guard() of the same turn, in a transaction that is open, has its row locked: it is not waited for for ever.
+-- Keeps the result of a side effect for the retries of this visit: [{actor, epoch, worker, visit, key}, result].
+-- If a guard() of the same turn, in an open transaction, has locked the row, this waits for 5 s at most.
 create or replace function pawl.actor_remember(p_effect json) returns void
 language plpgsql
 set lock_timeout = '5s' as $$

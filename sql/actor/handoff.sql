@@ -1,10 +1,10 @@
--- Direct hand-off: a semaphore or a message that comes for an idle actor, and meets a sleeping worker, makes the claim for it, and
--- sends the actor with the notification. It saves the worker a round trip and a commit, the inbox a row, and it is the only
--- time that a worker gets an actor it has not asked for.
+-- Direct hand-off: if a semaphore or a message comes for an idle actor, and a worker sleeps, the sender makes the claim for the worker, and sends the
+-- actor with the notification. This saves the worker a round trip and a commit, and the inbox a row. In no other way does a worker get an actor that it has
+-- not asked for.
 --
--- A worker that listens, has a free slot and found nothing to do leaves an offer: one actor may be handed to it. The process that uses
--- the offer deletes it in the transaction that writes the claim: with a rollback nothing was handed over, and one offer is good
--- for one actor. From then on the claim is like any other: it is committed, fenced and rescued as they are.
+-- A worker that listens, has a free slot and found nothing to do leaves an offer: one actor may be handed to it. The process that uses the offer deletes
+-- it in the transaction that writes the claim. So a rollback hands nothing over, and one offer is good for one actor. From then on the claim is like any
+-- other: it is committed, fenced and rescued as others are.
 
 -- actor_incr() in a transaction of its own. Answers {"counts": as actor_incr() does, "isSlow": as actor_hand_over() says}, as JSON, which
 -- costs 4 us less than columns.
@@ -35,17 +35,16 @@ begin
   return '{"counts":' || v_counts || ',"isSlow":' || v_handed.is_slow || '}';
 end $$;
 
--- For a transaction of its own, which nothing keeps open: a lock that is taken here is gone in a moment, and none is waited
--- for. Hands the actor over, its semaphore p_name raised by p_n, if a worker has an offer; p_name is null for a message.
--- What keeps an actor from that:
---   it runs, is final, paused or held, or has just failed and is not to be woken yet
+-- Hands the actor over if a worker has an offer, with its semaphore p_name raised by p_n; p_name is null for a message. For a transaction of its own, which
+-- nothing keeps open: its locks are gone in a moment, and it waits for none. The actor is not handed over if
+--   it runs, is final, paused or held, or has just failed and must not wake yet
 --   another one of its type is due, or has something in its inbox: that comes first
 --   no sleeping worker knows its state, and its fields in this version
 --   it does not fit into a notification
 --   the commit is not flushed: a crash of the server could undo a claim of which a worker was notified
 --   the isolation is above read committed: an offer that another process has just used would be an error
--- is_slow: the search took longer than it should, because old snapshots keep deleted rows. It should not be tried again for a while.
--- Where there are no offers it costs one probe.
+-- is_slow: the search took more than 20 ms, because old snapshots keep deleted rows. The caller should not try it again for a while.
+-- If there are no offers, this costs one probe.
 create or replace function pawl.actor_hand_over(p_actor bigint, p_name text, p_n int, out is_handed_over boolean, out is_slow boolean)
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -70,7 +69,7 @@ begin
     and not exists (select 1 from pawl.actor_paused_state p where p.type = a.type and p.state = a.state)
   for no key update of a skip locked;
   if found then
-    -- The key share lock is the one that a claim takes: a rescue of the worker skips it, or has removed its row.
+    -- A claim takes the same key share lock: a rescue of the worker passes over the worker's row, or has removed it.
     select o.worker, o.number, o.channel into v_offer
     from pawl.actor_offer o join pawl.actor_worker w on w.id = o.worker
     where w.types @> array[v_actor.type] and w.wants_notify and w.expires_at > v_now
@@ -83,11 +82,11 @@ begin
     limit 1 for update of o skip locked for key share of w skip locked;
     if found then
       delete from pawl.actor_offer o where o.worker = v_offer.worker and o.number = v_offer.number;
-      -- The listener's lock is free: the connection that would be notified is gone, though its worker may live.
+      -- If the listener's lock is free, the connection to be notified is gone, though its worker may live.
       if not pg_try_advisory_xact_lock(hashtextextended(v_offer.channel, 0)) then
         update pawl.actor_instance a set
           epoch = a.epoch + 1, worker = v_offer.worker, claimed_at = v_now, attempt = a.attempt + 1, signal_at = null,
-          -- Whatever runs is due: it is where a rescue looks for it.
+          -- A running actor must be due, since a rescue searches among due actors.
           wake_at = least(a.wake_at, v_now),
           retry_at = v_now + pawl.actor_backoff(v_actor.backoff, a.attempt + 1) * interval '1 millisecond',
           semaphores = case when p_name is null then a.semaphores else pawl.actor_add(a.semaphores, array[p_name], array[p_n::bigint]) end
@@ -108,7 +107,7 @@ language sql set search_path = pg_catalog, pg_temp as $$
   select w.id, p_number, p_channel from pawl.actor_worker w where w.id = p_worker for key share
 $$;
 
--- Takes a worker's offers back, except those that another process is using at the moment. Answers their numbers.
+-- Takes a worker's offers back, and answers their numbers. Passes over offers that another process is using at the moment.
 create or replace function pawl.actor_withdraw(p_worker bigint) returns bigint[]
 language sql set search_path = pg_catalog, pg_temp as $$
   with open as materialized (
@@ -120,12 +119,12 @@ language sql set search_path = pg_catalog, pg_temp as $$
   select coalesce(array_agg(g.number), '{}') from gone g
 $$;
 
--- Gives back, uncharged, the actors that a worker holds without knowing it: those of notifications that it did not receive, and of
--- claims whose answers were lost. p_actors and p_epochs, by position, are the ones that it knows. Searches where its types are due, which
--- costs as much as turns of them run; an actor that was paused meanwhile is found there when the pause ends. With p_all also among the
--- paused ones, which may be many: for a caller that asks only once. Answers how many actors it gave back, and which of the worker's offers
--- are open. In this order: of an offer that is used in between, the actor is found the next time. In the other order the worker would
--- accept it when the notification comes later.
+-- Gives back, uncharged, the actors that a worker holds and does not know: those whose notification it did not receive, and those of claims whose answer
+-- was lost. p_actors and p_epochs, by position: the actors that it knows. It searches the due actors of the worker's types, which costs as much as turns of
+-- these types run; an actor that was paused meanwhile is found there when the pause ends. p_all: it also searches the paused actors, which may be many:
+-- for a caller that asks only once. Answers how many actors it gave back, and which of the worker's offers are open. The actors are read before the offers:
+-- if an offer is used in between, the next call finds its actor. In the other order, an offer could be answered as open whose actor is given back, and the
+-- worker would accept the notification that comes later.
 create or replace function pawl.actor_recall(p_worker bigint, p_actors bigint[], p_epochs bigint[], p_all boolean) returns json
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -144,7 +143,7 @@ begin
         where a.type = t.id and a.wake_at <= v_now and a.wake_at is not null and a.paused_at is null and a.held is null) d
       where w.id = p_worker and d.worker = p_worker);
   end if;
-  -- A commit of this worker that hangs on a dead connection has its row locked until the server ends it: it is found the next time.
+  -- If a commit of this worker hangs on a dead connection, its row is locked until the server ends the connection: the next call finds it.
   v_tids := array(
     select a.ctid from pawl.actor_instance a
     where a.ctid = any (v_tids) and a.worker = p_worker
@@ -158,8 +157,8 @@ begin
     select coalesce(json_agg(o.number), '[]') from pawl.actor_offer o where o.worker = p_worker));
 end $$;
 
--- A worker stops: its offers cannot be used from here on, and an actor that it was handed without receiving the notification is given
--- back. Waits for a process that is using one, so that the actor is found.
+-- A worker stops: takes back its offers, and gives back an actor whose notification it did not receive. Waits for a process that is using an offer, so that
+-- it finds that actor.
 create or replace function pawl.actor_leave(p_worker bigint, p_actors bigint[], p_epochs bigint[]) returns void
 language plpgsql as $$
 begin

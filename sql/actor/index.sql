@@ -1,8 +1,8 @@
--- Actors by their fields: a row for each field that its type declares in "index", written with what changes the fields. An index of the
--- server's own would be made by DDL at the start of a program, and would keep every commit that changes fields, of all types, from
--- being a HOT update. Types without "index" have no rows, and their commits one probe of the few types.
+-- Actors by their fields: a row for each field that the actor's type declares in "index", written by the transaction that changes the fields. An index of
+-- the server's own would be made by DDL at the start of a program, and would keep every commit that changes fields, of all types, from being a HOT
+-- update. Types without "index" have no rows, and their commits cost one probe of the few types.
 
--- Brings the rows of these actors up to date. The caller has their rows locked, or has just written them.
+-- Brings the rows of these actors up to date. The caller has locked the actors' rows, or has just written them.
 create or replace function pawl.actor_index(p_actors bigint[]) returns void
 language sql
 set enable_seqscan = off as $$
@@ -21,7 +21,7 @@ set enable_seqscan = off as $$
   on conflict (actor, name) do update set value = excluded.value where f.value <> excluded.value
 $$;
 
--- The index entry of a value: 1 and 1.0 are the same, "1" is another. A long text is its hash: an entry has room for little.
+-- The index entry of a value: 1 and 1.0 are the same, "1" is another. A long text becomes its hash, since an entry has room for little.
 create or replace function pawl.actor_index_value(p_value json) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
   select case json_typeof(p_value)
@@ -33,9 +33,9 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
   end
 $$;
 
--- Writes the rows of actors that were there before their type declared its index: so many after p_after, or of these. Answers {"last": the
--- last of them, null when there are no more, "left": those that somebody has locked}. They are to be tried again: a turn that has read
--- the type before it declared the index has the row of its actor locked until its fields are there to be read.
+-- Writes the rows of actors that existed before their type declared its index: p_limit actors after p_after, or the actors p_ids. Answers {"last": the last
+-- of them, null if there are no more, "left": those that another transaction has locked}. The caller tries these again: a turn that has read the type
+-- before it declared the index keeps the row of its actor locked until the actor's fields can be read.
 create or replace function pawl.actor_index_fill(p_type text, p_after bigint, p_limit int, p_ids bigint[]) returns json
 language plpgsql
 set enable_seqscan = off as $$
@@ -53,7 +53,7 @@ begin
     select u.id from unnest(v_all) u (id) join pawl.actor_instance a on a.id = u.id where u.id <> all (v_ids)));
 end $$;
 
--- All of its actors have their rows, unless the type has declared another index by now.
+-- Notes that all actors of a type have their rows, unless the type has declared another index by now.
 create or replace function pawl.actor_index_filled(p_type text, p_names text[]) returns void
 language plpgsql as $$
 begin

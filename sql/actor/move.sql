@@ -1,6 +1,6 @@
--- What an operator does to one actor: run it now, or put it into another state.
+-- What an operator does to one actor: make it due now, or put it into another state.
 
--- Due now, in whatever process takes its type: a back-off or a nap is over. False when a turn of it runs, or it is final.
+-- Makes an actor due now, for any process that takes its type: a backoff or a nap is over. Answers false if a turn of it runs, or it is final.
 create or replace function pawl.actor_retry(p_actor bigint) returns boolean
 language plpgsql as $$
 declare
@@ -23,9 +23,9 @@ begin
   return false;
 end $$;
 
--- Puts an actor into a state, as a new visit, and its fields with it: [{actor, epoch, runs, state, reason, version}, fields or null]. False when
--- it is not at that epoch any more, or when its turn ran then (runs) and was committed since: the fields were made of older ones. A turn that
--- runs is fenced off: its outcome is not written.
+-- Puts an actor into a state, as a new visit, and its fields with it: [{actor, epoch, runs, state, reason, version}, fields or null]. Answers false if the
+-- actor is not at that epoch any more, or if its turn ran then (runs) and was committed since: the new fields were made of older ones. A turn that runs
+-- is fenced off: its outcome is not written.
 create or replace function pawl.actor_move(p_move json) returns boolean
 language plpgsql as $$
 declare

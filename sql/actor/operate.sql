@@ -30,7 +30,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   where a.id = p_actor
 $$;
 
--- How many actors of a type are in each state, stopping at p_limit for each.
+-- How many actors of a type are in each state; each count stops at p_limit.
 create or replace function pawl.actor_counts(p_type smallint, p_limit int) returns json
 language sql stable
 set enable_seqscan = off as $$
@@ -46,7 +46,7 @@ set enable_seqscan = off as $$
   from state s
 $$;
 
--- Lets go an actor that is held because its processes died: an operator has repaired it.
+-- Releases an actor that is held because its processes died, after an operator has repaired it. Answers whether it was held for that.
 create or replace function pawl.actor_release_isolated(p_actor bigint) returns boolean
 language plpgsql as $$
 begin
@@ -59,7 +59,7 @@ begin
   return true;
 end $$;
 
--- Pauses or resumes: {actor}, {type}, or {type, state}; with "resume": true the latter. Answers whether that changed anything.
+-- Pauses {actor}, {type}, or {type, state}; with "resume": true resumes it. Answers whether that changed anything; of a type or a state always true.
 create or replace function pawl.actor_pause(p_what json) returns boolean
 language plpgsql as $$
 declare
@@ -100,11 +100,10 @@ begin
   return true;
 end $$;
 
--- What a turn asks for in addition to its own row, in the transaction that commits it: {create, page, resolve, enqueue or reply}. A key or a
--- tag that another open transaction has is not waited for for long: the turn has failed, and is tried again. Those that
--- are behind it do not wait.
+-- Carries out what a turn asks for in addition to its own row, in the transaction that commits it: {create, page, resolve, enqueue or reply}. This waits
+-- for 2 s at most for a key or a tag that another open transaction has: then the turn has failed, and is tried again. The turns behind it do not wait.
 --
--- Older workers may keep running: they call what this calls.
+-- Older workers may keep running: they call the functions that this one calls.
 create or replace function pawl.actor_apply_effect(p_what text, p_json json) returns json
 language plpgsql
 set lock_timeout = '2s' as $$

@@ -1,4 +1,4 @@
--- What the HTTP API shows of all actors and pages: how they stand, and what happened.
+-- What the HTTP API shows of all actors and pages: their figures, and what happened.
 
 -- {actors: [{type, paused, states, workers}], pages: {open, acked, worst}}; counts of pages stop at p_most, those of actors at 1,000.
 create or replace function pawl.actor_live(p_most int) returns json
@@ -14,8 +14,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       from (select p.acked_at, p.severity from pawl.actor_page p where p.resolved_at is null limit p_most) x))
 $$;
 
--- Moves of actors, newest first within each type: of each the newest p_most that fit. p_subject: the only type; p_word: an id, or what
--- stands in a state or reason, or in an error where p_errors says so.
+-- Moves of actors, newest first within each type: of each the newest p_most that fit. p_subject: the only type; p_word: an id, or a part of a state or a
+-- reason, or with p_errors of an error.
 create or replace function pawl.actor_events(p_since timestamptz, p_until timestamptz, p_most int, p_subject text, p_word text, p_errors boolean)
 returns table (at timestamptz, part text, event text, subject text, id text, detail text, error text, process text, namespace text)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$

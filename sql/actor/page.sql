@@ -1,8 +1,8 @@
--- Pages: what a person has to look at. One is open per tag, however many ask for it at once; its severity only rises. Every
--- notification is a row of the outbox, written in the transaction that opened, raised or resolved the page.
+-- Pages: problems for a person. A tag has at most one open page, however many callers ask for it at once; its severity only rises. Every notification is
+-- a row of the outbox, written in the transaction that opened, raised or resolved the page.
 
--- {tag, severity 1..4, summary, details, actor, root}. Answers {id, news}: opened, escalated, or none. A page whose cause is
--- known is kept but not delivered.
+-- Opens a page, or counts it once more: {tag, severity 1..4, summary, details, actor, root}. Answers {id, news}: opened, escalated, or none. A page whose
+-- cause is known is kept but not delivered.
 create or replace function pawl.page_open(p_page json) returns json
 language plpgsql as $$
 declare
@@ -24,7 +24,7 @@ begin
       return json_build_object('id', v_page.id::text, 'news', 'opened');
     end if;
     select p.severity into v_old from pawl.actor_page p where p.tag = v_tag and p.resolved_at is null for update;
-    exit when found;  -- else it was resolved meanwhile, and a new one can be opened
+    exit when found;  -- otherwise it was resolved meanwhile, and a new one can be opened
   end loop;
   update pawl.actor_page p set
     count = p.count + 1, seen_at = clock_timestamp(), severity = greatest(p.severity, v_severity), summary = p_page ->> 'summary',
@@ -42,9 +42,9 @@ begin
   return json_build_object('id', v_page.id::text, 'news', 'escalated');
 end $$;
 
--- Whether people know already of the cause of a page: the page whose tag is its root is open; or another one with the same
--- root, for which a notification was written within 15 minutes, is still open. Neither counts if it is less severe. Of two that are equal
--- the first counts, so that of pages that are opened at the same moment one is notified.
+-- Whether people know the cause of a page already: the page whose tag is its root is open; or another page with the same root is open, and its
+-- notification was written within 15 minutes. Neither counts if it is less severe. Of two that are equal the first counts, so that of pages that are
+-- opened at the same moment one is notified.
 create or replace function pawl.page_is_known(p_page pawl.actor_page) returns boolean
 language sql stable as $$
   select p_page.root is not null and p_page.root <> p_page.tag and (
@@ -63,7 +63,7 @@ language sql as $$
   select pg_notify('pawl_actor', 'page');
 $$;
 
--- For a page without a notification so far.
+-- For a page without a notification so far: writes one, unless the cause is known.
 create or replace function pawl.page_notify_unless_known(p_page pawl.actor_page) returns void
 language plpgsql as $$
 begin
@@ -73,8 +73,8 @@ begin
   end if;
 end $$;
 
--- Answers whether a page was open. A second call does nothing. Open pages that it suppressed are notified now: the worst first, which
--- then stands for the others of its root. A page that is locked is left to a sweep.
+-- Resolves a page. Answers whether it was open; a second call does nothing. Open pages that it suppressed are notified now: the worst first, which then
+-- stands for the others of its root. A suppressed page that is locked is left to a sweep.
 create or replace function pawl.page_resolve(p_tag text) returns boolean
 language plpgsql as $$
 declare
@@ -99,7 +99,7 @@ begin
   return true;
 end $$;
 
--- For those whose own work does not hang on it: a page that somebody has locked, in a transaction that may stay open, is left to a
+-- As page_resolve, for callers whose own work does not depend on it: if another transaction has locked the page, and may stay open, the page is left to a
 -- sweep.
 create or replace function pawl.page_resolve_free(p_tag text) returns boolean
 language plpgsql as $$
@@ -108,7 +108,7 @@ begin
   return found and pawl.page_resolve(p_tag);
 end $$;
 
--- Resolves pages that were locked when that was due: of actors that are final, of states that were left, of losses that are over.
+-- Resolves pages that were locked when they were to be resolved: of actors that are final, of states that were left, of losses that are over.
 -- Notifies suppressed pages whose root is resolved.
 create or replace function pawl.page_sweep() returns void
 language plpgsql
@@ -136,8 +136,8 @@ begin
   end loop;
 end $$;
 
--- Notices to deliver now: each is this process's for 30 s, then anybody's. One whose cause has become known since it was written,
--- by a page that was opened at the same moment, is dropped, and its page is suppressed.
+-- Takes notices to deliver now: each belongs to this process for 30 s, and then to any process. If the cause of a notice has become known since it was
+-- written, by a page that was opened at the same moment, the notice is dropped, and its page is suppressed.
 create or replace function pawl.page_take_notices(p_limit int) returns json
 language plpgsql
 set enable_seqscan = off as $$
@@ -173,7 +173,7 @@ begin
   return v_notices;
 end $$;
 
--- {id, delivered, wait: ms or null when all channels took it, error}
+-- Notes a delivery: {id, delivered, wait: ms or null when all channels took it, error}.
 create or replace function pawl.page_note_delivery(p_note json) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.actor_notice n set

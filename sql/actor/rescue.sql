@@ -1,10 +1,9 @@
--- Taking back the turns of workers that are gone, and keeping apart the actors that may have been what their workers died of.
+-- Taking back the turns of dead workers, and isolating the actors that may have killed their workers.
 
--- Frees what lost workers had. The attempt is spent, and the wake-up that the claim wrote stands. Safe to run by any number of
--- processes at once.
+-- Frees the actors of lost workers. The attempt is spent, and the wake-up that the claim wrote stands. Any number of processes may run this at once.
 --
--- Any of them may be what the worker died of, and that is written down: lost counts such turns in a row. What had been lost before
--- is the suspect, and then the others are innocent: they are due again at once, uncharged.
+-- Each of these actors may have killed the worker, and its row says so: lost counts such turns in a row. If one had been lost before, it is the
+-- suspect, and the others are innocent: they are due again at once, uncharged.
 create or replace function pawl.actor_rescue() returns integer
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
@@ -43,7 +42,7 @@ begin
     )
     select count(*) into v_freed from freed;
     v_actors := v_actors + v_freed;
-    -- A row that is locked at the moment keeps the worker's row here, for the next rescue.
+    -- If a row is locked at the moment, the worker's row stays, for the next rescue.
     delete from pawl.actor_worker w where w.id = v_worker and cardinality(pawl.actor_running(v_worker)) = 0;
     perform pawl.actor_end_transactions(v_worker);
   end loop;
@@ -51,12 +50,12 @@ begin
   return v_actors;
 end $$;
 
--- A worker that ends: its row stays while it has an actor, for the rescue to find.
+-- Ends a worker. Its row stays while it has an actor, for the rescue to find.
 create or replace function pawl.actor_end_worker(p_worker bigint) returns boolean
 language plpgsql as $$
 begin
   update pawl.actor_worker w set expires_at = clock_timestamp(), wants_notify = false, types = '{}', knows = '{}' where w.id = p_worker;
-  -- A claim that was given up may still be under way: it keeps the row until it commits, and is seen by the next statement alone.
+  -- A claim that was given up may still be under way: it keeps the worker's row until it commits, and only the next statement sees it.
   perform 1 from pawl.actor_worker w where w.id = p_worker for update;
   delete from pawl.actor_worker w where w.id = p_worker and cardinality(pawl.actor_running(p_worker)) = 0;
   return found;
@@ -76,9 +75,9 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
     where d.worker = p_worker)
 $$;
 
--- Bodies with hold: 'transaction' of a worker that is gone, whose transactions are still open: its process stands still, or its
--- network is silent. They wait for it to go on, and no other worker can run their actors: the database ends them. A row that is
--- locked for a statement is not idle.
+-- Ends the open transactions of bodies with hold: 'transaction' whose worker is gone: its process stands still, or its network is silent. These
+-- transactions wait for the process to go on, and no other worker can run their actors, so the database ends them. A row that is locked for a statement
+-- is not idle.
 create or replace function pawl.actor_end_transactions(p_worker bigint) returns void
 language plpgsql
 set enable_seqscan = off as $$
@@ -93,7 +92,7 @@ exception when insufficient_privilege then
   null;
 end $$;
 
--- A claim's answer was lost: gives back, uncharged, the worker's actors except p_known.
+-- For a claim whose answer was lost: gives back, uncharged, the worker's actors except p_known.
 create or replace function pawl.actor_give_back_except(p_worker bigint, p_known bigint[]) returns integer
 language sql
 set enable_seqscan = off as $$
@@ -105,7 +104,7 @@ set enable_seqscan = off as $$
   select count(*)::int from freed
 $$;
 
--- Types of which an actor that is to be run alone is due.
+-- The types of which an actor that is to be run alone is due.
 create or replace function pawl.actor_suspects() returns smallint[]
 language sql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -117,8 +116,8 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
         and a.worker is null and a.paused_at is null))
 $$;
 
--- Claims an actor that is to be run alone, the longest due first, for a worker that runs nothing else (p_idle), or for any once
--- it has waited a minute: where every process is always busy it would wait for ever. Answers as a claim does.
+-- Claims an actor that is to be run alone, the longest due first, for a worker that runs nothing else (p_idle). If every process is always busy, the
+-- actor would wait for ever, so once it has waited a minute, any worker takes it. Answers as a claim does.
 create or replace function pawl.actor_claim_alone(p_worker bigint, p_types smallint[], p_idle boolean) returns text
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -138,7 +137,7 @@ begin
     join pawl.actor_instance s on s.id = d.id
     where t.id = any (p_types) and t.paused_at is null
     order by d.wake_at limit 1 for no key update of s skip locked);
-  -- The turn begins with the semaphores that had been raised before, as in the claims of what is due.
+  -- The turn begins with the semaphores that were raised before, as in the claims of due actors.
   perform pawl.actor_absorb_of(array[v_actor]) where v_actor is not null;
   update pawl.actor_instance a set held = null where a.id = v_actor and a.held = pawl.actor_isolation_reason(2) and a.worker is null;
   v_now := clock_timestamp();
@@ -146,14 +145,14 @@ begin
     select a.ctid from pawl.actor_instance a where a.id = v_actor and a.held is null and a.worker is null), v_now), '],"now":', pawl.actor_ms(v_now), '}');
 end $$;
 
--- Why an actor that was lost so often is kept from claims of due actors. An actor that is held for this reason is claimed alone.
+-- Why an actor that was lost p_lost times is kept from claims of due actors. An actor that is held for this reason is claimed alone.
 create or replace function pawl.actor_isolation_reason(p_lost int) returns text
 language sql immutable as $$
   select case when p_lost >= 2 then 'it is run alone' end
 $$;
 
--- An actor that was lost three times in a row, the last time alone, is what its processes die of: it is held, and a page is opened.
--- A page that another transaction has locked is not waited for: the next rescue tries that actor again.
+-- Holds actors that were lost three times in a row, the last time alone, and opens a page for each: their processes die of them. It does not wait for a
+-- page that another transaction has locked: the next rescue tries that actor again.
 create or replace function pawl.actor_hold_poison() returns void
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set lock_timeout = '20ms' as $$

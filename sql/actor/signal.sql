@@ -1,9 +1,9 @@
--- What others want of an actor: create it, raise a semaphore, send a message. These functions run in the caller's transaction,
--- insert, and do not wait. Those that take jsonb are for users' own SQL; they refuse a field that is misspelt, as
--- pawl.enqueue() does, and fields of an actor that are no object, which otherwise only its turns would find.
+-- Requests to an actor: create it, raise a semaphore, send a message. These functions run in the caller's transaction, insert, and do not wait. Those that
+-- take jsonb are for users' own SQL. They refuse a misspelt field, as pawl.enqueue() does, and fields of an actor that are no object, which otherwise
+-- only the actor's turns would find.
 
 -- From SQL, in any transaction: select pawl.actor_create('{"type":"server","fields":{"size":2}}'); key and parent if you like.
--- The fields are checked by the type's schema before its first turn.
+-- The type's schema checks the fields before the first turn.
 create or replace function pawl.actor_create(p_new jsonb) returns json
 language plpgsql as $$
 begin
@@ -20,8 +20,8 @@ begin
   return pawl.actor_create_json(json_build_array(p_new - 'fields', coalesce(p_new -> 'fields', '{}')));
 end $$;
 
--- [{type, id, parent, key, version, counted}, fields]; id and the rest may be missing; counted: by the commit of the parent's turn. Answers {id, created, state}: an actor of the
--- same type and key that exists already is the answer, and nothing is written.
+-- Creates an actor: [{type, id, parent, key, version, counted}, fields]; id and the rest may be missing; counted: the commit of the parent's turn counts
+-- this child. Answers {id, created, state}: if an actor of the same type and key exists already, it is the answer, and nothing is written.
 create or replace function pawl.actor_create_json(p_new json) returns json
 language plpgsql as $$
 declare
@@ -69,7 +69,7 @@ begin
   return json_build_object('id', v_id::text, 'created', true, 'state', v_state);
 end $$;
 
--- {actor, semaphore}, and n (1 by default). Answers whether it counts: an actor that is final has no use for it.
+-- Raises a semaphore: {actor, semaphore}, and n (1 by default). Answers whether it counts: an actor that is final has no use for it.
 create or replace function pawl.actor_incr(p_incr jsonb) returns boolean
 language plpgsql as $$
 declare
@@ -102,7 +102,7 @@ begin
     return false;
   end if;
   insert into pawl.actor_inbox (actor, type, name, n) values (v_actor, v_type, v_name, v_n);
-  -- An unlocked read, too: a turn that begins just now is found by its process, which looks again and again.
+  -- This read takes no lock, either: a process that just begins a turn finds the semaphore itself, since it asks again and again.
   if v_runs and v_name = any (v_interrupts) then
     perform pg_notify('pawl_actor', 'interrupt:' || v_actor);
   end if;
@@ -122,7 +122,7 @@ begin
   return pawl.actor_send_json(json_build_array(p_message - 'payload', coalesce(p_message -> 'payload', 'null')));
 end $$;
 
--- [{actor, name}, payload]. Answers whether anybody will read it.
+-- Sends a message: [{actor, name}, payload]. Answers whether the actor can still read it: not if it is final.
 create or replace function pawl.actor_send_json(p_message json) returns boolean
 language plpgsql as $$
 declare
@@ -174,13 +174,13 @@ begin
   return v_id;
 end $$;
 
--- The elements of an array, to the letter: -> refuses U+0000 wherever it stands.
+-- The elements of an array, to the letter: -> refuses U+0000 anywhere in it.
 create or replace function pawl.actor_elements(p_list json) returns json[]
 language sql immutable as $$
   select array_agg(e.value order by e.ord) from json_array_elements(p_list) with ordinality e (value, ord)
 $$;
 
--- The state is declared to last no longer than this.
+-- The moment until which the state is declared to last; null without one.
 create or replace function pawl.actor_deadline(p_machine json, p_state text, p_now timestamptz) returns timestamptz
 language sql immutable as $$
   select p_now + (p_machine -> 'states' -> p_state ->> 'deadlineMs')::double precision * interval '1 millisecond'
@@ -189,15 +189,15 @@ $$;
 create or replace function pawl.actor_wake(p_types smallint[]) returns void
 language plpgsql as $$
 begin
-  -- An unlocked read. A worker sets its flag, commits, and looks once more before it sleeps; what a producer that read the
-  -- flag earlier commits later is found by the worker's poll.
+  -- This read takes no lock. A worker sets its flag, commits, and searches once more before it sleeps. If a producer reads the flag earlier and commits
+  -- later, the worker's poll finds its request.
   if exists (select 1 from pawl.actor_worker w where w.wants_notify and w.types && p_types) then
     perform pg_notify('pawl_actor', array_to_string(p_types, ','));
   end if;
 end $$;
 
--- How often the semaphores of these actors are raised: {id: {name: n}}, in their rows and in the inbox. A process asks it about turns
--- that it runs, and whose semaphores may interrupt them.
+-- How often the semaphores of these actors are raised: {id: {name: n}}, in their rows and in the inbox. A process asks this about the turns that it runs and
+-- that semaphores may interrupt.
 create or replace function pawl.actor_raised(p_actors bigint[]) returns json
 language sql stable
 set enable_seqscan = off as $$

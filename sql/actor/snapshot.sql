@@ -1,8 +1,8 @@
--- Fields as they were: for types that declare fieldHistory, each turn that changes the fields leaves those before it. Other types
--- leave nothing, and their commits do not come here.
+-- Earlier fields: for types that declare fieldHistory, each turn that changes the fields keeps the fields before it. Other types keep nothing, and their
+-- commits do not call this.
 
--- The fields before these turns, by position, of those that keep them and change them. Only for actor_commit(), in whose transaction
--- the rows stay locked, so that these are the fields that the turn is about to replace. p_refused: turns that are about to be written as failed.
+-- Keeps the fields before these turns, by position, of the turns that keep and change them. Only for actor_commit(), in whose transaction the rows stay
+-- locked, so that these are the fields that the turn is about to replace. p_refused: turns that are about to be written as failed.
 create or replace function pawl.actor_keep_fields(
   p_now timestamptz, p_worker bigint, p_ids bigint[], p_epochs bigint[], p_keeps boolean[], p_states text[], p_fields json[], p_refused bigint[]
 ) returns void
@@ -19,8 +19,8 @@ language sql /* planner: batch */ set search_path = pg_catalog, pg_temp as $$
   from turn t where t.fields::text <> t.next::text
 $$;
 
--- Removes what is older than its type keeps it, p_limit rows of each type at most. What a type has kept before it stopped to keep goes
--- with its history. A type without either keeps it until its actors go.
+-- Removes rows that are older than their type keeps them, p_limit rows of each type at most. If a type has stopped keeping fields, its rows go with its
+-- history. If it has no history, either, they stay until its actors go.
 create or replace function pawl.actor_prune_snapshots(p_limit int) returns void
 language sql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
   delete from pawl.actor_snapshot s where s.ctid = any (array(

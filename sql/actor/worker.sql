@@ -1,7 +1,7 @@
--- What the processes tell the database: which types there are, that they live, what is late, and what is old enough to go.
+-- What the processes report to the database, and what they do for it: types, heartbeats, pages for late actors, and the removal of old rows.
 
--- Declares types: [{name, semaphores, always, interrupts, indexes, machine, version, history: s or null, fieldHistory: s or null, backoff: [4]}]. Answers {name: id}. States that
--- no program knew before are run again from here on. Writes nothing when nothing changed.
+-- Declares types: [{name, semaphores, always, interrupts, indexes, machine, version, history: s or null, fieldHistory: s or null, backoff: [4]}].
+-- Answers {name: id}. Writes nothing if nothing changed.
 create or replace function pawl.actor_register(p_types json) returns json
 language plpgsql as $$
 declare
@@ -32,9 +32,9 @@ begin
     where t.name in (select x ->> 'name' from json_array_elements(p_types) x));
 end $$;
 
--- Releases actors that are held because no program knew their state or fields. {type id: {state: 1, $version}}, as the worker is listed
--- by now: each worker calls it once it is listed, so no actor stays held between a start and the listing, or while a worker was taken
--- for dead. Answers how many actors it released.
+-- Releases actors that are held because no program knew their state or fields. p_knows: {type id: {state: 1, $version}}, as the worker is listed by now.
+-- Each worker calls this once it is listed, so no actor stays held that was held between the worker's start and its listing, or while the worker was
+-- taken for dead. Answers how many actors it released.
 create or replace function pawl.actor_release_held(p_knows jsonb) returns integer
 language plpgsql as $$
 declare
@@ -52,7 +52,7 @@ begin
   return v_actors;
 end $$;
 
--- Of one type: the actors in these states whose fields are of p_version or older.
+-- The same for one type: the actors in these states whose fields are of p_version or older.
 create or replace function pawl.actor_release_held_type(p_type smallint, p_states text[], p_version smallint) returns integer
 language plpgsql as $$
 declare
@@ -70,8 +70,8 @@ begin
   return v_actors;
 end $$;
 
--- Of a type: one of these waits for the other. So either the caller that would hold an actor sees the worker that knows its
--- state, or that worker sees the held actor.
+-- Locks a type, so that one of two callers waits for the other: a worker that is listed (p_lists), and a caller that would hold an actor. Either that
+-- caller sees the worker that knows the actor's state, or the worker sees the held actor.
 create or replace function pawl.actor_lock_known(p_type smallint, p_lists boolean) returns void
 language plpgsql as $$
 begin
@@ -82,9 +82,9 @@ begin
   end if;
 end $$;
 
--- An actor that this worker's program cannot run: {actor, epoch, worker, type, state, version, reason}. While another worker lives
--- that knows the state, the actor is left to that one for a second; else it is held, and a page is opened. A locked page is not waited
--- for for long: the actor is given back, and comes again.
+-- Reports an actor that this worker's program cannot run: {actor, epoch, worker, type, state, version, reason}. If another live worker knows the state,
+-- the actor is left to that worker for a second; otherwise it is held, and a page is opened. Answers whether it is held. This waits for a locked page
+-- for 2 s at most: then the actor is given back, and comes again.
 create or replace function pawl.actor_report_unknown(p_turn json) returns boolean
 language plpgsql
 set lock_timeout = '2s' as $$
@@ -115,7 +115,7 @@ begin
   return v_held;
 end $$;
 
--- The heartbeat of a process: the ids that are still its own. It turns notifications on, and never off: see queue_beat.
+-- The heartbeat of a process: answers the workers that are still its own. It turns notifications on, and never off: see queue_beat.
 create or replace function pawl.actor_beat(p_workers bigint[], p_wants boolean[]) returns bigint[]
 language plpgsql as $$
 declare
@@ -130,8 +130,8 @@ begin
   return coalesce(v_alive, '{}');
 end $$;
 
--- Pages for what is longer in its state than declared. Answers ms until the next deadline, if there is one. What somebody has
--- locked, the actor or the page, is not waited for, and looked at again; in no order, so that it keeps out nothing behind it.
+-- Opens pages for actors that have been in their state for longer than declared. Answers ms until the next deadline; null if there is none. It does not
+-- wait for an actor or a page that another transaction has locked, and tries these again later; in random order, so that they keep out none behind them.
 create or replace function pawl.actor_deadlines() returns double precision
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set lock_timeout = '20ms' as $$
@@ -162,7 +162,7 @@ begin
     where d.deadline_at is not null order by d.deadline_at limit 1);
 end $$;
 
--- Removes what is over: final actors, their history, effects of past visits, resolved pages; p_limit of each at most.
+-- Removes rows whose time is over: final actors, their history, effects of past visits, resolved pages; p_limit of each at most.
 create or replace function pawl.actor_prune(p_limit int) returns integer
 language plpgsql
 set enable_seqscan = off as $$
