@@ -1,10 +1,10 @@
--- Every change once, in an order that no late commit upsets: batches between two snapshots. A batch has what is visible in the later
--- one and was not in the earlier one, sorted by id. No transaction that is open somewhere keeps anything waiting, and what
--- commits late comes in the batch after its commit. Of changes of one row the order is that of the row's own history, since
--- the second writer had to wait for the first before its trigger drew a number.
+-- Every change once, in an order that no late commit upsets: batches between two snapshots. A batch has the changes that are visible in the later
+-- snapshot and were not in the earlier one, sorted by id. No transaction that is open elsewhere makes anything wait: a change that commits late comes in
+-- the batch after its commit. Changes of one row come in the order of the row's own history, since the second writer had to wait for the first before
+-- its trigger drew a number.
 
--- Says up to where the next batch goes. In a transaction of its own, which writes no change: a snapshot counts the transaction that
--- takes it as done.
+-- Opens a batch: notes up to where it goes. It runs in a transaction of its own, which writes no change: a snapshot counts the transaction that takes it
+-- as done.
 create or replace function pawl.capture_open_batch(p_line smallint) returns void
 language plpgsql as $$
 declare
@@ -16,17 +16,17 @@ begin
       using errcode = 'PW003';
   end if;
   if v_line.until is null then
-    -- Locked first: a snapshot from before the end of somebody else's batch would be older than what that one has been given.
+    -- Locked first: a snapshot from before the end of another caller's batch would be older than the changes that this caller was given.
     perform from pawl.capture_line l where l.id = p_line for update;
-    -- The snapshot is taken before the number is read, so whatever it shows has a number up to that.
+    -- The snapshot is taken before the number is read, so every change that it shows has a number up to that.
     update pawl.capture_line l
     set until = pg_current_snapshot(), after = 0, batch = gen_random_uuid(), top = coalesce(pg_sequence_last_value('pawl.capture_change_id_seq'), 0)
     where l.id = p_line and l.until is null;
   end if;
 end $$;
 
--- The next changes of the batch that is open. The line is the caller's until the end of the transaction; nothing is given
--- while it is somebody else's.
+-- Answers the next changes of the open batch. The line is the caller's until the end of the transaction. While another caller has it, mine is false, and
+-- no changes are answered.
 create or replace function pawl.capture_take_changes(p_line smallint, p_limit int, p_ms int, out mine boolean, out changes json)
 language plpgsql
 set enable_seqscan = off set jit = off as $$
@@ -53,7 +53,7 @@ begin
   ) x;
 end $$;
 
--- Acknowledges, in the transaction that took them: the next changes come after p_after, or the batch is over.
+-- Acknowledges changes, in the transaction that took them: the next changes come after p_after. Null: the batch is over.
 create or replace function pawl.capture_advance(p_line smallint, p_after bigint) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.capture_line l
@@ -63,10 +63,10 @@ language sql set search_path = pg_catalog, pg_temp as $$
   where l.id = p_line
 $$;
 
--- Takes the log as it is. What every line has had is stamped as long past, the rest as of now; what transactions write that are under
--- way stays as it is, and comes when they commit. Of a log from another database that holds for what was in it when it was taken
--- there, up to "top"; what came after was never given to anybody. A line that was ahead of another is given again what that one had
--- not had yet.
+-- Takes the log as it is. Changes that every line has had are stamped as long past, the others as of now. Changes of transactions that are under way stay
+-- as they are, and come when these commit. In a log from another database, that holds for the changes that were in it when it was taken there, up to
+-- "top"; later changes were never given to any line. If a line was ahead of another one, it is given the changes again that the other one had not had
+-- yet. Answers how many changes are stamped as of now.
 create or replace function pawl.capture_rebase(p_capture smallint) returns bigint
 language plpgsql as $$
 declare
@@ -79,7 +79,7 @@ begin
   perform from pawl.capture_line l where l.capture = p_capture and l.guarantee = 'ordered' for update;
   v_is_foreign := exists (
     select from pawl.capture_line l where l.capture = p_capture and l.guarantee = 'ordered' and pawl.capture_is_foreign(l));
-  -- Before the rows are read: what commits from now on is not in it, and so is given later.
+  -- Taken before the rows are read: changes that commit from now on are not in it, and so are given later.
   v_now := pg_current_snapshot();
   update pawl.capture_change c
   set xid = case when exists (
@@ -88,7 +88,7 @@ begin
           and not (l.until is not null and pg_visible_in_snapshot(c.xid, l.until) and c.id <= l.after))) then v_own else '3'::xid8 end
   where c.capture = p_capture and (v_is_foreign or pg_visible_in_snapshot(c.xid, v_now));
   select count(*) into v_left from pawl.capture_change c where c.capture = p_capture and c.xid = v_own;
-  -- A snapshot counts its own transaction as done; this one is not.
+  -- A snapshot counts its own transaction as done; this one must not.
   v_seen := format('%s:%s:%s', least(pg_snapshot_xmin(v_now)::text::numeric, v_own::text::numeric), pg_snapshot_xmax(v_now),
     (select string_agg(x.xid::text, ',' order by x.xid) from (select pg_snapshot_xip(v_now) union select v_own) x (xid)
      where x.xid < pg_snapshot_xmax(v_now)))::pg_snapshot;
@@ -99,7 +99,7 @@ begin
   return v_left;
 end $$;
 
--- What happened to an entity, newest first. p_before: the id of the last one that was seen.
+-- The changes of an entity, newest first. p_before: the id of the last change that the caller has seen.
 create or replace function pawl.capture_history(
   p_capture smallint, p_source smallint, p_key text, p_direct smallint[], p_since timestamptz, p_until timestamptz, p_actor text, p_like text,
   p_before bigint, p_limit int

@@ -1,14 +1,13 @@
--- Taking dirty keys. The worker that deals with a key holds its advisory lock to the end of the transaction; a claim is nothing more.
--- A crash of the worker or of its connection gives everything back, and what it had written is rolled back with it.
+-- Taking dirty keys. The worker that deals with a key holds its advisory lock to the end of the transaction; that lock is the whole claim. A crash of the
+-- worker or of its connection gives all its keys back, and rolls back what it had written.
 --
--- Each statement says which source it means, though those of keys are all 0: the primary key of capture_dirty has the source before
--- the id. Links are above and below the keys of entities there, so they are looked for as "below 0" and "above 0": "not 0" would
--- read everything between.
+-- Each statement names its source, though the source of keys is always 0: the primary key of capture_dirty has the source before the id. Links are above
+-- and below the keys of entities there, so they are searched for as "below 0" and "above 0": "not 0" would read everything between.
 
--- Up to p_limit keys, and all their rows among the p_rows oldest after p_after. p_only: these keys alone.
--- "last": all rows up to there are dealt with, or another worker has them. The next claim of the pass goes on behind it, so that
--- deleted rows that a long snapshot keeps alive are stepped over once a pass. A worker that finds nothing begins a new pass from
--- 0, and so finds rows that were committed late with a lower id.
+-- Takes up to p_limit keys, with all their rows among the p_rows oldest after p_after. p_only: these keys alone.
+-- "last": all rows up to there are dealt with, or another worker has them. The next claim of the pass continues behind it, so that deleted rows that a
+-- long snapshot keeps alive are stepped over once a pass. A worker that finds nothing begins a new pass from 0, and so finds rows with a lower id that
+-- were committed late.
 create or replace function pawl.capture_claim(
   p_line smallint, p_after bigint, p_rows int, p_limit int, p_ms int, p_only text[],
   out seen int, out cut boolean, out last bigint, out ids bigint[], out keys text[], out oldest timestamptz
@@ -34,7 +33,7 @@ begin
   into seen, v_end, v_keys, last;
   if last is not null then
     cut := true;
-    -- The limit left something: all before the first key that was not tried is dealt with.
+    -- The limit left keys over: all rows before the first key that was not tried are dealt with.
     select min(d.id) - 1 into last from pawl.capture_dirty d
     where d.line = p_line and d.source = 0 and d.id > last and d.id <= v_end and not exists (select from unnest(v_keys) u (key) where u.key = d.key);
   end if;
@@ -45,12 +44,12 @@ begin
   if v_keys is null then
     return;
   end if;
-  -- A new snapshot: what another worker did with these keys before it let them go is seen now.
+  -- A new snapshot: it shows what another worker did with these keys before it let them go.
   select array_agg(d.id), array_agg(distinct d.key), min(d.at) into ids, keys, oldest
   from pawl.capture_dirty d join unnest(v_keys) u (key) on u.key = d.key
   where d.line = p_line and d.source = 0 and d.id > p_after and d.id <= v_end;
   if keys is not null and exists (select from pawl.capture_retry r where r.line = p_line) then
-    -- An entity that backs off is dirty already: its rows go, so that they are not looked at again and again.
+    -- An entity that backs off counts as dirty anyway: its rows go, so that claims do not read them again and again.
     select array_agg(r.key) into v_rest from pawl.capture_retry r join unnest(keys) u (key) on u.key = r.key
     where r.line = p_line and r.run_at > clock_timestamp();
     if v_rest is not null then
@@ -69,18 +68,18 @@ end $$;
 
 create or replace function pawl.capture_lock_key(p_line smallint, p_key text) returns boolean
 language sql volatile as $$
-  -- Others that use advisory locks, the queue among them, use seeds from 0 up.
+  -- Other users of advisory locks, the queue among them, have seeds from 0 up.
   select pg_try_advisory_xact_lock(hashtextextended(p_key, (-1000000 - p_line)::bigint))
 $$;
 
--- A worker that was paused in its transaction must not keep its keys from others for ever: the server ends it.
+-- Makes the server end a transaction that takes too long: a worker that was paused in it must not keep its keys from others for ever.
 create or replace function pawl.capture_limit(p_ms int) returns void
 language plpgsql as $$
 begin
   perform set_config('idle_in_transaction_session_timeout', p_ms::text, true), set_config('statement_timeout', p_ms::text, true);
 end $$;
 
--- Acknowledges: exactly what was claimed.
+-- Acknowledges exactly the rows that were claimed.
 create or replace function pawl.capture_settle(p_line smallint, p_ids bigint[], p_keys text[]) returns void
 language plpgsql
 set enable_seqscan = off as $$
@@ -91,7 +90,7 @@ begin
   end if;
 end $$;
 
--- An entity that cannot be projected now waits by itself. The caller holds its lock.
+-- Lets an entity that cannot be projected now wait by itself. The caller holds its lock. Answers how many attempts have failed.
 create or replace function pawl.capture_fail(p_line smallint, p_ids bigint[], p_key text, p_wait_ms double precision, p_error text) returns int
 language sql set search_path = pg_catalog, pg_temp as $$
   delete from pawl.capture_dirty d where d.line = p_line and d.source = 0 and d.id = any (p_ids);
@@ -101,7 +100,7 @@ language sql set search_path = pg_catalog, pg_temp as $$
   returning attempt;
 $$;
 
--- One entity whose time to be tried again has come.
+-- Claims one entity whose time for another attempt has come.
 create or replace function pawl.capture_claim_retry(p_line smallint, p_ms int) returns table (key text, attempt int)
 language plpgsql as $$
 begin
@@ -120,8 +119,8 @@ begin
   end loop;
 end $$;
 
--- Links and whole tables, oldest first, taken away: the caller puts what they mean in their place, in the same transaction. The limit
--- is that of each source, so that none has to wait until another has nothing more.
+-- Takes away links and whole tables, oldest first: the caller puts the entities that they mean in their place, in the same transaction. The limit holds
+-- for each source, so that no source waits until another one is empty.
 create or replace function pawl.capture_take_links(p_line smallint, p_limit int) returns table (source smallint, key text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -144,13 +143,13 @@ begin
   end loop;
 end $$;
 
--- Marks keys dirty: repairs, and what a link was found to mean.
+-- Marks keys dirty: for repairs, and for the entities that a link leads to.
 create or replace function pawl.capture_mark(p_line smallint, p_keys text[]) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.capture_dirty (line, source, key) select p_line, 0, k from unnest(p_keys) k order by k
 $$;
 
--- Begins to go through all entities, or begins again. One that has not ended yet goes on where it is only if p_again is false.
+-- Begins to go through all entities, or begins again. If p_again is false, a sweep that has not ended continues where it is.
 create or replace function pawl.capture_sweep_start(p_line smallint, p_total bigint, p_again boolean) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.capture_sweep as s (line, phase, total) values (p_line, 'root', p_total)

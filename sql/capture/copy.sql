@@ -1,16 +1,15 @@
--- Consumers that write to another database, one that is not captured. It has the same migrations, and its tables say how far its
--- copies have come, in the transactions that write them. "Here" is the captured database, "there" the other one.
+-- Consumers that write to another database, which is not captured. That database has the same migrations, and its tables say how far its copies have
+-- come, in the transactions that write the copies. "Here" is the captured database, "there" the other one.
 --
--- Either database may go back in time: after a crash that loses what was not flushed, after the promotion of a standby that lacks the
--- last commits, after a restore. Two things show it, and neither is a number that can catch up:
--- - An unlogged table is empty after a crash and on a promoted standby. Each of its rows also names the time at which the server was
---   started. While it says that a line is known here, nothing has been lost since the line was last inspected.
--- - capture_line.reached is a position in the log of the captured database, stored in that database: where it is present, so is
---   everything before it. What was read behind that position may never have been. So each row of a copy names the position at which
---   it was read.
--- Inspecting a line begins an epoch of its copy. No delivery of an earlier epoch is taken after that, however late it comes.
+-- Either database may go back in time: after a crash that loses commits that were not flushed, after the promotion of a standby that lacks the last
+-- commits, after a restore. Two things show it, and neither is a number that can catch up:
+-- - An unlogged table is empty after a crash and on a promoted standby. Each of its rows also names the time at which the server was started. While it
+--   has such a row of a line, nothing has been lost here since the line was last inspected.
+-- - capture_line.reached is a position in the log of the captured database, stored in that database: where it is present, so is everything before it. A
+--   row that was read behind that position may never have existed. So each row of a copy names the position at which it was read.
+-- Inspecting a line begins an epoch of its copy. After that, no delivery of an earlier epoch is taken, however late it comes.
 
--- Here: the version of a delivery. Those of an epoch are above those of all before it, wherever the sequence stands after a crash.
+-- Here: the version of a delivery. The versions of an epoch are above those of all earlier epochs, wherever the sequence stands after a crash.
 create or replace function pawl.capture_copy_next_version(p_line smallint, out copy uuid, out epoch bigint, out version bigint, out is_known boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -21,7 +20,7 @@ begin
   from pawl.capture_line l where l.id = p_line;
 end $$;
 
--- Here: the line is the caller's until the end of the transaction. "is_done": somebody else has looked after it since p_epoch.
+-- Here: the line is the caller's until the end of the transaction. "is_done": another caller has inspected the line since p_epoch.
 create or replace function pawl.capture_copy_inspect(
   p_line smallint, p_epoch bigint, out is_done boolean, out copy uuid, out epoch bigint, out reached pg_lsn, out database text, out timeline int
 )
@@ -34,8 +33,8 @@ begin
   timeline := ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int;
 end $$;
 
--- There: begins an epoch. Waits for the deliveries of the one before; none of them is taken any more.
--- "is_known": nothing that was acknowledged was lost here. "keys": read behind p_reached, of which the captured database may know nothing.
+-- There: begins an epoch. Waits for the deliveries of the epoch before; none of them is taken any more. "is_known": nothing that was acknowledged was
+-- lost in this database. "keys": those read behind p_reached, which the captured database may not know.
 create or replace function pawl.capture_copy_begin(
   p_copy uuid, p_epoch bigint, p_reached pg_lsn, p_database text, p_timeline int, p_limit int, p_ms int,
   out epoch bigint, out is_known boolean, out keys text[]
@@ -74,7 +73,7 @@ begin
   keys := array(select c.key from pawl.capture_copy_key c where c.copy = p_copy and c.position > p_reached limit p_limit);
 end $$;
 
--- Here: the line was looked after. p_keys: what of the copy may never have been; null for whatever there is.
+-- Here: the line was inspected. p_keys: the keys of the copy that may never have existed; null: any key.
 create or replace function pawl.capture_copy_inspected(p_line smallint, p_epoch bigint, p_keys text[]) returns void
 language sql
 set search_path = pg_catalog, pg_temp as $$
@@ -85,7 +84,7 @@ set search_path = pg_catalog, pg_temp as $$
   on conflict (line) do update set server = excluded.server;
 $$;
 
--- Here: the log certainly reaches to where it is now, once this is committed. It skips a line that another transaction has locked.
+-- Here: the log certainly reaches to where it is now, once this is committed. Passes over a line that another transaction has locked.
 create or replace function pawl.capture_copy_note_position(p_line smallint) returns void
 language sql
 set search_path = pg_catalog, pg_temp as $$
@@ -93,9 +92,9 @@ set search_path = pg_catalog, pg_temp as $$
   where l.id = (select k.id from pawl.capture_line k where k.id = p_line for update skip locked)
 $$;
 
--- There: which of the keys may be written with this version; they are the caller's until the end of the transaction. A caller with an
--- older version is late: a worker that stood still, and whose keys were given to others meanwhile.
--- "is_current": no other epoch has begun, and nothing was lost here. Otherwise nothing is taken.
+-- There: which of the keys may be written with this version; they are the caller's until the end of the transaction. A caller with an older version is
+-- late: a worker that stood still, and whose keys were given to others meanwhile. "is_current": no other epoch has begun, and nothing was lost in this
+-- database. Otherwise no key is taken.
 create or replace function pawl.capture_copy_take(
   p_copy uuid, p_epoch bigint, p_version bigint, p_position pg_lsn, p_keys text[], p_ms int, out is_current boolean, out keys text[]
 )
@@ -119,8 +118,8 @@ begin
   select coalesce(array_agg(t.key), '{}') into keys from taken t;
 end $$;
 
--- There: the number of the last change of this batch that was written already; 0 when none was. p_delivery: how many the other side
--- knows to have arrived. One more can have, if its acknowledgement was lost. The place is the caller's until the end.
+-- There: the number of the last change of this batch that was written already; 0 if none was. p_delivery: how many deliveries the captured database knows
+-- to have arrived. One more may have arrived, if its acknowledgement was lost. The place is the caller's until the end of the transaction.
 create or replace function pawl.capture_copy_open(p_copy uuid, p_delivery bigint, p_batch uuid, p_ms int) returns bigint
 language plpgsql as $$
 declare
@@ -146,14 +145,14 @@ language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.capture_copy_place p set delivery = p_delivery, batch = p_batch, after = p_after where p.copy = p_copy
 $$;
 
--- Here: the next delivery looks after the line first.
+-- Here: makes the next delivery inspect the line first.
 create or replace function pawl.capture_copy_forget(p_line smallint) returns void
 language sql
 set search_path = pg_catalog, pg_temp as $$
   delete from pawl.capture_known k where k.line = p_line
 $$;
 
--- There: a copy is given to another database, or to one that went back behind a promotion.
+-- There: gives a copy to another database, or to one that went back behind a promotion.
 create or replace function pawl.capture_copy_transfer(p_copy uuid, p_database text, p_timeline int) returns void
 language sql
 set search_path = pg_catalog, pg_temp as $$

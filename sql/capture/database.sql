@@ -1,6 +1,6 @@
 -- Which database this is, and which tables a capture is about.
 
--- The database that a statement runs in. A dump that was read back, a copy of the database and an upgraded cluster are others.
+-- The database that a statement runs in. A dump that was read back, a copy of the database and an upgraded cluster are other databases.
 -- pg_control_system() may be forbidden, and then clusters are not told apart.
 create or replace function pawl.capture_database() returns text
 language plpgsql stable
@@ -20,15 +20,15 @@ set search_path = pg_catalog, pg_temp as $$
     or (p_one like '?%' or p_other like '?%') and split_part(p_one, ':', 2) = split_part(p_other, ':', 2)
 $$;
 
--- Whether the numbers of a line are another database's: then they do not show what was delivered. Numbers that are not behind
--- the present ones prove nothing, since those catch up.
+-- Whether the numbers of a line are another database's: then they do not show what was delivered. Numbers that are not ahead of the present ones prove
+-- nothing, since the present ones catch up.
 create or replace function pawl.capture_is_foreign(p_line pawl.capture_line) returns boolean
 language sql stable as $$
   select not pawl.capture_is_database(p_line.database, pawl.capture_database())
     or pg_snapshot_xmax(p_line.seen) > pg_snapshot_xmax(pg_current_snapshot())
 $$;
 
--- The tables of these names with all their partitions, and in which database they have these numbers.
+-- The tables of these names with all their partitions, with their numbers, and the database in which they have these numbers.
 create or replace function pawl.capture_relations(p_names text[]) returns json
 language sql stable
 set search_path = pg_catalog, pg_temp as $$
@@ -43,7 +43,7 @@ set search_path = pg_catalog, pg_temp as $$
   ) r
 $$;
 
--- Whether Citus keeps rows of a table on other nodes: in shards there, or as copies. A trigger there cannot write to the log here.
+-- Whether Citus keeps rows of a table on other nodes: in shards, or as copies. A trigger on another node cannot write to the log here.
 create or replace function pawl.capture_is_elsewhere(p_relation oid) returns boolean
 language plpgsql stable
 set search_path = pg_catalog, pg_temp as $$

@@ -1,9 +1,9 @@
--- How long changes are kept is said by each capture ("keepMs" in its definition; without it they are kept for ever), and workers see to
--- it: no schedule has to be made. A month holds the changes of all captures, so it is dropped when all of them agree.
+-- Each capture says how long its changes are kept ("keepMs" in its definition; without it they are kept for ever), and workers see to it: no schedule has
+-- to be made. A month holds the changes of all captures, so it is dropped when all of them agree.
 
--- One step of the care for months: makes one of this month and the two to come, or drops one that no capture keeps; both null
--- when there is nothing to do. A month for which rows are in the rest already is left out.
--- Fails with lock_not_available where the log is in use; it can be tried again.
+-- One step of the care for months: makes the table of this month or of one of the two to come, or drops a month that no capture keeps. Both answers are
+-- null if there is nothing to do. No table is made for a month of which rows are in the rest already. Fails with lock_not_available if the log is in use;
+-- then the caller can try again.
 create or replace function pawl.capture_keep(p_capture smallint, p_keep interval, p_drops boolean, out made text, out dropped text)
 language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -46,7 +46,7 @@ begin
   end loop;
 end $$;
 
--- Whether somebody keeps a month. p_capture, p_keep: what is asked for this capture now, in place of what it declared.
+-- Whether a capture or a line keeps a month. p_capture, p_keep: the time asked for this capture now, in place of what it declared.
 create or replace function pawl.capture_is_kept(p_month text, p_ends_at timestamptz, p_capture smallint, p_keep interval) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -71,7 +71,7 @@ begin
   return v_is_kept;
 end $$;
 
--- Writers of the log wait while this waits for it, so it gives up after 20 ms; the locks after that one are taken without waiting.
+-- Locks the log. Writers of the log wait while this waits for it, so it gives up after 20 ms; it takes the locks after that one without waiting.
 create or replace function pawl.capture_lock_log(p_month text) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp as $$

@@ -1,6 +1,6 @@
 -- Collecting objects that are no longer needed.
 
--- Ties a namespace to the store whose marker says p_store. The first one counts; a caller with another one learns which. Null only reads.
+-- Ties a namespace to the store whose marker says p_store. The first store counts; a caller with another one learns which. p_store null only reads.
 create or replace function pawl.file_attach(p_space text, p_store uuid, p_kind text) returns jsonb
 language plpgsql as $$
 begin
@@ -13,8 +13,8 @@ begin
     from pawl.file_store s where s.space = p_space);
 end $$;
 
--- The database a statement runs in: a copy of it elsewhere is another one. pg_control_system() may be forbidden, and then a
--- copy in another cluster is known by its passes alone.
+-- The database that a statement runs in: a copy of it elsewhere is another one. pg_control_system() may be forbidden, and then only its passes show that
+-- a copy is in another cluster.
 create or replace function pawl.file_database() returns text
 language plpgsql stable as $$
 declare
@@ -25,8 +25,8 @@ exception when insufficient_privilege then
   return '?:' || v_oid;
 end $$;
 
--- A pass begins. Its number is committed here before the store's marker says it, so the marker is ahead of the database only
--- where the database went back in time, or another copy of it collects in the same store. Then the collector stops.
+-- Begins a pass. Its number is committed here before the store's marker says it. So the marker is ahead of the database only if the database went back in
+-- time, or another copy of it collects in the same store. Then the collector stops.
 create or replace function pawl.file_begin_pass(p_space text, p_marker_pass bigint, p_marker_database text) returns jsonb
 language plpgsql as $$
 declare
@@ -50,8 +50,8 @@ begin
   return jsonb_build_object('pass', v_store.pass + 1, 'database', pawl.file_database());
 end $$;
 
--- Claims what is due. A retired object is only condemned by that, and due again when its readers have had their time. Any other
--- object is to be deleted in the store now, and due again if the claim is never settled.
+-- Claims due objects. A retired object is only condemned by that, and is due again when its readers have had their time. Any other object is to be deleted
+-- in the store now, and is due again if the claim is never settled.
 create or replace function pawl.file_claim(p_space text, p_grace_ms bigint, p_lease_ms bigint, p_limit int)
 returns table (object uuid, was text, upload text, unfinished boolean, deletions smallint, claim bigint)
 language plpgsql /* planner: probe */ set plan_cache_mode = force_generic_plan as $$
@@ -75,8 +75,8 @@ begin
   returning o.object, due.state, o.upload, o.version is null, o.deletions, (extract(epoch from o.collect_at) * 1000000)::bigint;
 end $$;
 
--- The claimed objects are deleted in the store. Only a caller whose claim is still the last one settles: one that stood still for
--- longer than its lease, and whose objects another one has deleted meanwhile, would count that deletion twice, and so leave out the
+-- Settles objects that the caller has claimed and deleted in the store. Only a caller whose claim is still the last one settles. Otherwise a caller that
+-- stood still for longer than its lease, and whose objects another one has deleted meanwhile, would count that deletion twice, and so leave out the
 -- second one, a `tombstone` later.
 create or replace function pawl.file_settle(p_objects uuid[], p_tombstone_ms bigint, p_history_ms bigint, p_claims bigint[]) returns void
 language plpgsql
@@ -94,8 +94,8 @@ begin
   perform pawl.file_mark_deleted(v_mine, p_tombstone_ms, p_history_ms);
 end $$;
 
--- After the second time a version's row is history, kept for p_history_ms (null: for ever), and that of an upload that never became one
--- is gone.
+-- Marks objects deleted. After the second deletion, a version's row is history, kept for p_history_ms (null: for ever); the row of an upload that never
+-- became a version is removed.
 create or replace function pawl.file_mark_deleted(p_objects uuid[], p_tombstone_ms bigint, p_history_ms bigint) returns void
 language plpgsql
 set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -110,7 +110,7 @@ begin
   where o.object = any (p_objects) and o.state in ('deleting', 'deleted');
 end $$;
 
--- An operator has looked: this database is the one that collects, from a pass that the marker has not seen.
+-- An operator has checked: this database is the one that collects, from a pass that the marker has not seen.
 create or replace function pawl.file_rearm(p_space text, p_marker_pass bigint) returns jsonb
 language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.file_store s
@@ -119,7 +119,7 @@ language sql set search_path = pg_catalog, pg_temp as $$
   returning jsonb_build_object('pass', s.pass, 'database', pawl.file_database())
 $$;
 
--- What the collector has to do, now and later.
+-- How much the collector has to do, now and later.
 create or replace function pawl.file_backlog(p_space text) returns jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object(
@@ -130,13 +130,13 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   where o.space = p_space and o.collect_at is not null
 $$;
 
--- Of these names of objects, those that have a row.
+-- Which of these names of objects have a row.
 create or replace function pawl.file_existing(p_space text, p_objects uuid[]) returns setof uuid
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select o.object from pawl.file_object o where o.object = any (p_objects) and o.space = p_space
 $$;
 
--- What can be read, with names after p_after and up to p_upto: what the store has to have between two pages of its list.
+-- The readable objects with names after p_after and up to p_upto: the store must have these between two pages of its list.
 create or replace function pawl.file_readable(p_space text, p_after uuid, p_upto uuid) returns setof jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select pawl.file_json(o)

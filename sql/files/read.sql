@@ -1,6 +1,6 @@
 -- Reading: which object has the bytes of a document, and what became of its versions.
 
--- The version with its checks, to be read; null when there is none. A condemned version comes without them.
+-- A version to be read, with its checks; p_version null: the live one. Null if there is none. A condemned version comes without checks.
 create or replace function pawl.file_current(p_space text, p_id text, p_version bigint) returns jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select pawl.file_json(o) || jsonb_build_object('checks',
@@ -15,7 +15,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   where p_version is not null and o.space = p_space and o.id = p_id and o.version = p_version
 $$;
 
--- Documents in the order of their ids, which is that of their bytes.
+-- Documents in the order of their ids, byte by byte.
 create or replace function pawl.file_list(p_space text, p_prefix text, p_after text, p_limit int) returns setof jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select pawl.file_json(o)
@@ -37,7 +37,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   limit p_limit
 $$;
 
--- What became of an object whose publication has no known outcome. Waits for a transaction that is still at it.
+-- The present state of an object whose publication has no known outcome. Waits for a transaction that is still publishing it.
 create or replace function pawl.file_outcome(p_object uuid) returns jsonb
 language plpgsql as $$
 declare
@@ -62,7 +62,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   order by l.granted desc, coalesce(l.waitstart, a.xact_start)
 $$;
 
--- One version as the library has it; p_version null: the one that is live.
+-- One version, as the library reads it.
 create or replace function pawl.file_json(o pawl.file_object) returns jsonb
 language sql stable as $$
   select jsonb_build_object(

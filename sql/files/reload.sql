@@ -1,7 +1,7 @@
--- Reloads of hot copies: who fetches which bytes for which host now, so that the others wait instead of fetching them, too.
--- A lease, not an advisory lock of a session: that would hold a connection as long as the bytes move.
+-- Reloads of hot copies: which process fetches which bytes for which host now, so that the others wait instead of fetching them, too.
+-- A reload is a lease, not an advisory lock of a session: that would hold a connection as long as the bytes move.
 
--- Takes the reload, renews it, or says how long its owner has at most. Answers 0 to the owner.
+-- Takes the reload, or renews it, and answers 0 to its owner. Answers any other caller how many ms the owner has at most.
 create or replace function pawl.file_reload_take(
   p_space text, p_scope text, p_sha256 text, p_owner uuid, p_lease_ms bigint, p_host text, p_pid int
 ) returns float8
@@ -30,7 +30,7 @@ language sql set search_path = pg_catalog, pg_temp as $$
   where r.space = p_space and r.scope = p_scope and r.sha256 = p_sha256 and r.owner = p_owner
 $$;
 
--- Reloads under way of one version's bytes.
+-- The reloads of one version's bytes that are under way.
 create or replace function pawl.file_reloads(p_space text, p_sha256 text) returns setof jsonb
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select jsonb_build_object('scope', r.scope, 'host', r.host, 'pid', r.pid, 'sinceMs', extract(epoch from r.started_at) * 1000,

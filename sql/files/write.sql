@@ -1,6 +1,6 @@
--- Writing: what is committed before the bytes are sent, and what is done in the caller's transaction once they are there.
+-- Writing: the row that is committed before the bytes are sent, and the changes of the caller's transaction once the bytes are stored.
 
--- An object is about to be written. Committed on its own before the first byte: from here on the collector finds it.
+-- Notes that an object is about to be written. Committed by itself before the first byte: from then on the collector finds the object.
 create or replace function pawl.file_intend(
   p_space text, p_id text, p_object uuid, p_pending_ms bigint, p_host text, p_pid int
 ) returns void
@@ -10,8 +10,8 @@ language sql set search_path = pg_catalog, pg_temp as $$
   from (select clock_timestamp() as now) t
 $$;
 
--- The upload has failed, or is not wanted: the collector may have the object at once. Nothing happens to one that was
--- published, or is being published by a transaction that is still open.
+-- For an upload that has failed, or is not wanted: the collector may have the object at once. Does nothing to an object that was published, or that an open
+-- transaction is publishing.
 create or replace function pawl.file_abandon(p_object uuid) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   update pawl.file_object o
@@ -21,9 +21,9 @@ language sql set search_path = pg_catalog, pg_temp as $$
   )
 $$;
 
--- {space, id, object, size, sha256, checks, contentType, meta, author, ifVersion, retainMs}
+-- Publishes a version: {space, id, object, size, sha256, checks, contentType, meta, author, ifVersion, retainMs}
 --   → {version, previous, writtenMs} | {conflict: actual} | {lost: state}
--- In the caller's transaction; refusals have changed nothing, and it can go on. ifVersion 0: there must be no such document.
+-- In the caller's transaction. A refusal has changed nothing, and the transaction can go on. ifVersion 0: there must be no such document.
 create or replace function pawl.file_publish(p jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -39,7 +39,7 @@ begin
   perform pg_advisory_xact_lock(pawl.file_gate(v_space, v_id));
   select * into v_document from pawl.file_document d where d.space = v_space and d.id = v_id for no key update;
   v_actual := case when v_document.object is null then 0 else v_document.version end;
-  -- After a removal both 0 and the version that the removal made are right.
+  -- After a removal, both 0 and the version that the removal made are right.
   if v_expected <> v_actual and v_expected is distinct from v_document.version then
     return jsonb_build_object('conflict', v_actual);
   end if;
@@ -60,7 +60,7 @@ begin
   return jsonb_build_object('version', v_version, 'previous', v_document.version, 'writtenMs', extract(epoch from v_now) * 1000);
 end $$;
 
--- {space, id, ifVersion, retainMs} → {version} | {conflict: actual} | {absent: true}. In the caller's transaction.
+-- Removes a document: {space, id, ifVersion, retainMs} → {version} | {conflict: actual} | {absent: true}. In the caller's transaction.
 create or replace function pawl.file_remove(p jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -84,9 +84,8 @@ begin
   return jsonb_build_object('version', v_document.version + 1);
 end $$;
 
--- The key of the advisory lock that stands before a document. Readers who want the version to stay share it, a writer that
--- changes the document holds it alone, and they are served in the order in which they came. Row locks have no such order:
--- a stream of FOR SHARE keeps a FOR UPDATE waiting for ever.
+-- The key of a document's advisory lock, its gate. Readers that want the version to stay share it, a writer that changes the document holds it alone, and
+-- they are served in the order in which they came. Row locks have no such order: a stream of FOR SHARE keeps a FOR UPDATE waiting for ever.
 create or replace function pawl.file_gate(p_space text, p_id text) returns bigint
 language sql immutable strict parallel safe as $$
   select hashtextextended(p_space || e'\x1f' || p_id, 7046029254386353131)
@@ -99,8 +98,8 @@ language sql as $$
   where o.object = p_object and o.state = 'live'
 $$;
 
--- {space, id} → the version now, which stays so until the caller's transaction ends. Nothing is written. Under an isolation
--- that keeps an older snapshot, the row lock tells whether it is still the newest (40001).
+-- {space, id} → the current version, which stays current until the caller's transaction ends. Nothing is written. Under an isolation that keeps an older
+-- snapshot, the row lock fails if the version is not the newest any more (40001).
 create or replace function pawl.file_share(p jsonb) returns jsonb
 language plpgsql as $$
 begin
