@@ -1,15 +1,15 @@
--- Actors: rows that have a state. A worker claims the ones that are due, runs what the program says about their state, and
--- commits its outcome.
+-- Actors: rows that have a state. A worker claims the actors that are due, runs the code that the program has for their state, and
+-- commits the outcome.
 --
---   actor_instance   one row an actor. wake_at says when it is due; null means it hibernates, outside the index of what is due
---   actor_inbox      what others want of an actor: rows that are only inserted, never updated, by anybody, at any time. A
---                    worker absorbs them into the row, so no producer ever waits for an owner, nor an owner for a producer
+--   actor_instance   one row an actor. wake_at says when it is due; null: it hibernates, outside the index of due actors
+--   actor_inbox      requests to an actor: rows that any transaction inserts at any time, and none updates. A worker absorbs them
+--                    into the actor's row, so no producer ever waits for an owner, nor an owner for a producer
 --   actor_question   messages whose senders wait for an answer
 --   actor_field      values of the fields by which actors can be listed
---   actor_worker     processes that run turns; the lease is theirs, one heartbeat for all that they run
+--   actor_worker     processes that run turns; the lease is the worker's, with one heartbeat for all turns that it runs
 --   actor_effect     results of side effects (a.once), for the visit of a state in which they happened
---   actor_snapshot   fields as they were before a turn, where the type keeps them
---   actor_page       what a person has to look at: one open page a tag; actor_notice is the outbox of its notifications
+--   actor_snapshot   the fields before a turn, if the type keeps them
+--   actor_page       problems for a person: one open page a tag; actor_notice is the outbox of its notifications
 --
 -- The fencing token of a turn is (worker, epoch): the epoch rises with each claim, and every write of a turn names both. A turn
 -- that holds its row's lock is marked by tx_worker instead of worker: a worker that can lock the row may claim it.
@@ -23,8 +23,8 @@ create table pawl.actor_type (
   always         text[] not null default '{}',  -- semaphores that lead to a state from any other
   interrupts     text[] not null default '{}',  -- semaphores that abort the signal of a running turn: those of always, and of states
   indexes        text[] not null default '{}',  -- fields by which its actors can be listed
-  indexed        text[] not null default '{}',  -- those of them of which all actors have their rows
-  machine        json not null,                 -- as declared: states, targets, times; for diagrams, and for what SQL creates
+  indexed        text[] not null default '{}',  -- those of them for which all actors have their rows
+  machine        json not null,                 -- as declared: states, targets, times; for diagrams, and for actors that SQL creates
   version        smallint not null default 1,   -- of the fields
   history        interval,                      -- null: kept for ever
   field_history  interval,                       -- null: older fields are not kept
@@ -45,36 +45,36 @@ create table pawl.actor_instance (
   id           bigint primary key,
   epoch        bigint not null default 0,
   visit        bigint not null default 1,    -- rises with each transition
-  worker       bigint,                       -- who runs a turn of it now; in no index, so that a claim is a HOT update
-  tx_worker    bigint,                       -- who runs it inside a transaction that locks this row: for as long as that lock lasts
+  worker       bigint,                       -- the worker that runs a turn of it now; in no index, so that a claim is a HOT update
+  tx_worker    bigint,                       -- the worker that runs it inside a transaction that locks this row: as long as that lock lasts
   parent       bigint,
   wake_at      timestamptz,
   retry_at     timestamptz,                  -- written by the claim: when it is due again if no commit comes
   floor_at     timestamptz,                  -- after a failure: how early a semaphore may wake it
-  signal_at    timestamptz,                  -- something came for it while a turn was running
+  signal_at    timestamptz,                  -- when something came for it while a turn was running
   claimed_at   timestamptz,
   entered_at   timestamptz not null,
   deadline_at  timestamptz,
   created_at   timestamptz not null,
   finished_at  timestamptz,
   paused_at    timestamptz,
-  attempt      integer not null default 0,   -- turns of this visit that failed in a row, the one that runs included
-  children     integer not null default 0,   -- that are not final
+  attempt      integer not null default 0,   -- turns of this visit that failed in a row, including the one that runs
+  children     integer not null default 0,   -- how many are not final
   lost         integer not null default 0,   -- turns in a row whose process died or stood still; any commit begins anew
   type         smallint not null,
   version      smallint not null,
   state        text not null,
   held         text,                         -- why no turn may begin, though it is not paused
   key          text check (octet_length(key) between 1 and 1000),
-  error        text,                         -- of the last turn, if that failed
+  error        text,                         -- of the last turn, if it failed
   cause        text,                         -- why it was moved to its state, if that was a failure
   semaphores   jsonb not null default '{}',
-  timers       jsonb,                        -- of this visit: {name: [since ms, due ms]}; null when there is none
+  timers       jsonb,                        -- of this visit: {name: [since ms, due ms]}; null: there is none
   fields       json not null,
   result       json
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
--- What runs stays here, and is stepped over: a claim then changes no index. There is no more of it than all workers run.
+-- Running actors stay in this index, and claims step over them: so a claim changes no index. There are no more of them than all workers run.
 create index actor_instance_due on pawl.actor_instance (type, wake_at)
   where wake_at is not null and paused_at is null and held is null;
 create index actor_instance_state on pawl.actor_instance (type, state, id);
@@ -85,7 +85,7 @@ create index actor_instance_still on pawl.actor_instance (type, state) where pau
 -- There are as many of these as bodies with hold: 'transaction' run.
 create index actor_instance_tx_worker on pawl.actor_instance (tx_worker) where tx_worker is not null;
 
--- Those that may have been what their processes died of.
+-- Actors that may have killed their processes.
 create index actor_instance_suspect on pawl.actor_instance (type, wake_at) where lost >= 2;
 create index actor_instance_finished on pawl.actor_instance (type, finished_at) where finished_at is not null;
 create unique index actor_instance_key on pawl.actor_instance (type, key) where key is not null;
@@ -142,7 +142,7 @@ create table pawl.actor_effect (
 );
 create index actor_effect_at on pawl.actor_effect (at);
 
--- Transitions and failures. A turn that stays where it is leaves no row.
+-- Transitions and failures. A turn that stays in its state leaves no row.
 create table pawl.actor_transition (
   at          timestamptz not null,
   actor       bigint not null,
@@ -158,13 +158,13 @@ create table pawl.actor_transition (
 create index actor_transition_actor on pawl.actor_transition (actor, at);
 create index actor_transition_at on pawl.actor_transition (type, at);
 
--- Fields before a turn that changed them, of types that keep them. The newest are in actor_instance.
+-- The fields before each turn that changed them, for types that keep them. The newest fields are in actor_instance.
 create table pawl.actor_snapshot (
   at      timestamptz not null,
   actor   bigint not null,
   epoch   bigint not null,
   type    smallint not null,
-  state   text not null,       -- in which the turn was run
+  state   text not null,       -- in which the turn ran
   fields  json not null,
   primary key (actor, epoch)
 );
@@ -181,7 +181,7 @@ create table pawl.actor_worker (
   wants_notify  boolean not null,
   host          text not null,
   types         smallint[] not null,
-  knows         jsonb not null      -- {type id: {state: 1}}: what its program can run
+  knows         jsonb not null      -- {type id: {state: 1}}: the states that its program can run
 ) with (fillfactor = 50);
 
 create table pawl.actor_page (
@@ -220,7 +220,7 @@ create table pawl.actor_notice (
 create index actor_notice_due on pawl.actor_notice (next_at) where done_at is null;
 create index actor_notice_page on pawl.actor_notice (page);
 
--- What a sleeping worker may be handed: one actor for each row. See handoff.sql.
+-- Offers of sleeping workers: one actor may be handed over for each row. See handoff.sql.
 -- Unlogged, since no offer outlives a crash of the server: no connection listens then.
 create unlogged table pawl.actor_offer (
   worker   bigint not null references pawl.actor_worker (id) on delete cascade,

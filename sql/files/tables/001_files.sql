@@ -2,8 +2,8 @@
 --
 --   file_store     one row per namespace: which content store its objects are in, and how often it was swept
 --   file_document  one row per document: its version, and the object that has its bytes now. null: removed
---   file_object    one row per object ever begun, committed before its first byte is sent. The row decides about the object,
---                  never the object about the row, and never its age: what has no row here was not written by us
+--   file_object    one row per object ever begun, committed before its first byte is sent. The row decides about the object, never the
+--                  object about the row, and never its age: Pawl did not write an object that has no row here
 --
 -- The states of an object, each change a guarded update of its row:
 --
@@ -12,24 +12,23 @@
 --      └──────────────────────────────▶ deleting ◀────────────────────────────────────┘
 --                                           │ deleted in the store
 --                                           ▼
---                                        deleted, and once more when its tombstone is old: a request may come through late
+--                                        deleted, and once more when its tombstone is old: a request may arrive late
 --
--- `pending → live` and `pending → deleting` want the same row, so exactly one of them happens. A retired object is condemned
--- first, which keeps new readers out, and deleted when those who were reading before have had their time: however long
--- the transaction was that retired it.
+-- `pending → live` and `pending → deleting` need the same row, so exactly one of them happens. A retired object is condemned first, which keeps new readers
+-- out. It is deleted when the readers from before have had their time, however long the transaction was that retired it.
 --
--- collect_at is the only time the collector looks at, and it is the database's. Where it is null there is nothing to do, so
--- the index holds what is collectable, however much is stored.
+-- collect_at is the only time that the collector reads, and it is the database's. If it is null there is nothing to do, so the index holds only what can
+-- be collected, however much is stored.
 --
 -- Locks are taken in this order: the gate of the document, its row, rows of objects. The collector takes rows of objects
--- alone, and steps over those that are held.
+-- alone, and passes over rows that are locked.
 
 create table pawl.file_store (
   space          text collate "C" primary key,
   store          uuid not null,          -- what the marker in the store says
   kind           text not null,          -- for messages: disk, s3
   pass           bigint not null default 0,
-  probe          jsonb,                  -- what the store was found to honour
+  probe          jsonb,                  -- what the store was found to support
   halted_at      timestamptz,
   halted_because text,
   attached_at    timestamptz not null default clock_timestamp()
@@ -69,7 +68,7 @@ create table pawl.file_object (
 create index file_object_version on pawl.file_object (space, id, version) where version is not null;
 create index file_object_collect on pawl.file_object (space, collect_at) where collect_at is not null;
 
--- Reloads of hot copies: who fetches which bytes for which host now, so that the others wait instead of fetching them, too.
+-- Reloads of hot copies: which process fetches which bytes for which host now, so that the others wait instead of fetching them, too.
 -- See reload.sql.
 create table pawl.file_reload (
   space       text collate "C" not null,

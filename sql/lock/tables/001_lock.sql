@@ -1,47 +1,45 @@
--- Locks: who holds, who waits, and what became of earlier holders.
+-- Locks: who holds, who waits, and how earlier holds ended.
 --
--- Only a name that is held or waited for has a row, or that was so within the hour. So names may be made up freely.
+-- Only a name that is held or waited for, or was so within the hour, has a row. So names may be made up freely.
 --   lock_grant    one row per name and holder, and the fence that guards share-lock. An exclusive holder has slot 0, which stays
---                 when it is free and is written again by the next one: no index changes then (HOT), and no dead rows pile up
---                 for readers to step over. Other holders have a slot of their own, named after the token.
+--                 when it is free and is written again by the next holder: so no index changes (HOT), and no dead rows pile up for
+--                 readers to step over. Other holders have a slot of their own, whose number is the token.
 --   lock_waiter   one row per name and waiter, in the order of its ticket
 --   lock_period   when a name last had its run of oncePer
---   lock_past     past holders: until when each held, and why that ended
+--   lock_past     past holders: until when each held the lock, and why that ended
 --
--- The latch. Whatever decides about a name first takes a transaction-scoped advisory lock on its hash and keeps it until
--- the commit: so each decision sees all earlier ones, tickets rise in commit order, and so do the tokens of one name.
--- Latches of a set are taken in the order of their hashes, and last for one statement; two names of one hash share one,
--- which costs a moment. Decisions need read committed: with the snapshot of an earlier moment, what was decided while
--- the latch was waited for would not be seen. The functions refuse anything else (PW005).
+-- The latch. A decision about a name first takes a transaction-scoped advisory lock on the name's hash, and keeps it until the commit. So each decision
+-- sees all earlier ones, and both tickets and the tokens of one name rise in commit order. The latches of a set are taken in the order of their hashes, and
+-- last for one statement. Two names with one hash share a latch, which costs a moment. Decisions need read committed: an older snapshot would not show what
+-- was decided while the decision waited for the latch. The functions refuse any other isolation (PW005).
 --
 -- Who fits. Every holder and waiter has a capacity: 1 is exclusive, 2147483647 is shared, n is a permit of a semaphore.
--- A request fits when, counting itself, there are no more of them than the smallest capacity among them. An earlier request
--- that still waits is counted as if it held: that makes the queue fair, and keeps readers behind a writer.
+-- A request fits if, counting itself, there are no more of them than the smallest capacity among them. An earlier request
+-- that still waits counts as if it held the lock: that makes the queue fair, and keeps readers behind a writer.
 --
--- Who grants. A process that releases grants to those who fit now, in the same statement, and notifies them with their token. Such a
--- grant lasts as long as the place in the queue would have, which its owner renewed itself: it knows until when it holds
--- without another statement, and a dead waiter stops the queue no longer than its place would have. From the first
--- heartbeat on it has its whole lease. Where that does not do (a set, whose other names are not latched; no lease, or one
--- shorter than the place; a holder whose end is not written yet) the waiter only learns that it is its turn, and takes the lock
--- itself. A waiter that receives no notification does so, too, when it polls.
+-- Who grants. A process that releases a lock grants it to the waiters that fit now, in the same statement, and notifies them of their token. Such a grant
+-- lasts as long as the waiter's place would have, which the waiter renewed itself: so the waiter knows until when it holds the lock without another
+-- statement, and a dead waiter stops the queue no longer than its place would have. From the first heartbeat on, the grant has its whole lease. In some
+-- cases the waiter only learns that it is its turn, and takes the lock itself: for a set, whose other names are not latched; without a lease, or with one
+-- shorter than the place; or while the end of a holder is not written yet. A waiter that receives no notification takes the lock itself when it polls.
 --
--- What must last. A grant and a release are on disk before any process learns of them. A place in the queue need not be: after a
--- crash of the server its owner finds it gone, and takes one anew.
+-- What must last. A grant and a release are on disk before any process learns of them. A place in the queue need not be: if its owner finds the place gone
+-- after a crash of the server, it takes a new one.
 --
--- No check constraints here: each statement would read their text anew, which took a sixth of its time (Postgres 18).
+-- There are no check constraints here: each statement would read their text anew, which took a sixth of its time (Postgres 18).
 -- Only the functions write to these tables.
 --
 -- Time is clock_timestamp() throughout: now() stands still within a transaction, and a lease could be born expired.
 
--- Taken only under the latch, so for each name in commit order. A sequence, since a counter in a row of the name would
--- have to be kept for ever, and would start again if somebody deleted it.
+-- Taken only under the latch, so for each name in commit order. It is a sequence, since a counter in a row of the name would have to be kept for ever, and
+-- would start again if the row was deleted.
 create sequence pawl.lock_token;
 
 create table pawl.lock_grant (
   space       text collate "C" not null,
   name        text collate "C" not null,
   slot        bigint not null,       -- 0, or the token
-  token       bigint,                -- null: it has no holder
+  token       bigint,                -- null: the slot has no holder
   nonce       uuid not null,         -- made by the client for one acquisition: a repeated statement knows its own grant
   capacity    integer not null,
   pid         integer not null,
@@ -53,7 +51,7 @@ create table pawl.lock_grant (
   host        text not null,
   outcome     text,                  -- released, broken
   reason      text,
-  job         bigint,                -- for which job of a queue it is held: the one whose handler asked for it
+  job         bigint,                -- the job of a queue whose handler asked for the lock
   primary key (space, name, slot)
 ) with (
   fillfactor = 60,
@@ -67,12 +65,12 @@ create table pawl.lock_waiter (
   nonce        uuid not null,
   capacity     integer not null,
   pid          integer not null,
-  lease_ms     bigint,               -- what it will have; null: only it can take the lock itself
+  lease_ms     bigint,               -- the lease that it will have; null: only the waiter itself can take the lock
   enqueued_at  timestamptz not null,
   expires_at   timestamptz not null, -- a waiter that does not renew this is dead, and passed over
   process      text not null,
   host         text not null,
-  holds        bigint[] not null,    -- tokens that are kept while waiting: the edges of the graph in which cycles are looked for
+  holds        bigint[] not null,    -- tokens that the waiter keeps: the edges of the graph that is searched for cycles
   job          bigint,
   primary key (space, name, ticket)
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
@@ -106,11 +104,11 @@ create table pawl.lock_past (
 );
 create index lock_past_name on pawl.lock_past (space, name, token);
 create index lock_past_ended on pawl.lock_past using brin (ended_at);
--- Rows of present holders have no such index, or none of them would be written in place any more.
+-- Rows of present holders have no such index: otherwise none of them would be written in place any more.
 create index lock_past_job on pawl.lock_past (job) where job is not null;
 
--- Tokens and leases of captured rows whose table has no column for them. One row per captured row, until it is settled.
--- Written only by the session that has locked the captured row, so never waited for. Tables by name: an oid would not survive a restore.
+-- Tokens and leases of captured rows whose table has no column for them. One row per captured row, until it is settled. Only the session that has locked the
+-- captured row writes it, so no session ever waits for it. Tables are stored by name: an oid would not survive a restore.
 create table pawl.lock_row_claim (
   relation    text not null,
   key         text not null,         -- the primary key's values as a jsonb array

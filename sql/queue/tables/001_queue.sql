@@ -1,6 +1,6 @@
--- Queues: jobs, where a job waits, who runs it, and what became of it.
+-- Queues: jobs, where a job waits, which worker runs it, and its outcome.
 --
--- A job is written once (queue_job), and updated only by hand while it waits. Where it is now is told by the one other table that names it:
+-- A job is written once (queue_job), and updated only by hand while it waits. The one other table that names the job says where it is now:
 --   queue_ready     may run now; one row is a *run* of n consecutive jobs, so that a bulk enqueue costs one ready row
 --   queue_delayed   may run at run_at (asked for later, or backing off after a failure)
 --   queue_parked    behind another job of its key
@@ -8,7 +8,7 @@
 --   queue_running   in progress; one row per claimed batch, its primary key is the fencing token
 --   queue_dead      ended in error or cancelled
 --   none of them    complete; queue_receipt says when and by which process, one row per settled batch
--- Nothing on the path of a healthy job is updated, so there is no bloat but the deleted ready rows.
+-- Nothing on the path of a healthy job is updated, so deleted ready rows are the only bloat.
 --
 -- The first column of every hot key is the shard; every hot statement names exactly one.
 
@@ -16,7 +16,7 @@ create sequence pawl.queue_job_id;    -- cache 1: of two enqueues of which one s
 
 create sequence pawl.queue_claim_id;  -- fencing tokens: rise for ever, never reused; see queue_raise_tokens()
 
--- Has a row while the server has not crashed: an unlogged table is empty after that, and where a standby has taken over.
+-- Has a row while the server has not crashed: an unlogged table is empty after a crash, and where a standby has taken over.
 create unlogged table pawl.queue_uncrashed (
   since  timestamptz not null default clock_timestamp()
 );
@@ -35,12 +35,12 @@ create table pawl.queue_definition (
   rate_per    interval,
   paused_at   timestamptz,
   paused_parts json,                          -- [{nth, kind, key, tag, since}, …], see pause.sql; null: none
-  lost_at     timestamptz,                    -- a worker with hold 'transaction' was found dead: its like note at once what they run
+  lost_at     timestamptz,                    -- when a worker with hold 'transaction' was found dead: the others then note at once what they run
   schedules_version bigint,                   -- of the set of schedules that was declared last
-  suspects    bigint[] not null default '{}', -- jobs that dead workers of that hold ran and that are not charged for it yet
+  suspects    bigint[] not null default '{}', -- jobs that dead workers of that hold ran and that are not charged yet
   created_at  timestamptz not null default clock_timestamp(),
-  own_letters boolean not null default false, -- it was removed, and had rows in queue_own_letter
-  removed_at  timestamptz                     -- it is there no more unless it was used since: see remove.sql
+  own_letters boolean not null default false, -- the queue was removed, and had rows in queue_own_letter
+  removed_at  timestamptz                     -- the queue does not exist any more unless it was used since: see remove.sql
 );
 
 create table pawl.queue_kind (
@@ -51,9 +51,9 @@ create table pawl.queue_kind (
   coalesce     text not null default 'none' check (coalesce in ('none', 'latest', 'all')),
   after        smallint[] not null default '{}',
   after_error  text not null default 'run' check (after_error in ('run', 'error')),
-  attempts     smallint check (attempts >= 1),  -- null: as the queue
+  attempts     smallint check (attempts >= 1),  -- null: as many as the queue says
   needs_key    boolean not null default false,
-  unique_rule  json,                            -- what is more than unique_key: see unique.sql
+  unique_rule  json,                            -- the rule, if it is more than unique_key: see unique.sql
   debounce     interval,                        -- see debounce.sql
   debounce_max interval,
   on_error     smallint,                        -- the kind of the dead letters of its jobs
@@ -71,14 +71,14 @@ create table pawl.queue_job (
   run_at      timestamptz,
   key         text check (octet_length(key) between 1 and 1000),
   payload     json not null,      -- json, not jsonb: kept to the letter (digits, key order), and cheaper both ways
-  options     json,               -- what was asked for this job alone: see job_options.sql; null for nearly all jobs
+  options     json,               -- options of this job alone: see job_options.sql; null for nearly all jobs
   group_name  text check (octet_length(group_name) between 1 and 100),
   primary key (shard, id)
 );
 create unique index queue_job_only_one on pawl.queue_job (shard, queue, kind, key) where only_one;
 create index queue_job_key on pawl.queue_job (shard, queue, key, id) where key is not null;
 
--- Jobs with an expiresAt, until then. Written by enqueues, and read when it is time: what settles jobs does not touch it.
+-- Jobs with an expiresAt, until then. Enqueues write these rows, and the sweep reads them when they are due: no settlement touches them.
 create table pawl.queue_expiry (
   expires_at  timestamptz not null,
   id          bigint not null,
@@ -87,21 +87,21 @@ create table pawl.queue_expiry (
   primary key (queue, expires_at, id)
 );
 
--- Queues that have had a job with an onError of its own: only of their jobs that end in error the options are looked at. A row for each
--- transaction that found none. Of a queue that was removed, its definition says so.
+-- Queues that have had a job with an onError of its own: only of such a queue are the options of jobs in error read. Each transaction that finds no row
+-- writes one. For a queue that was removed, its definition says so.
 create table pawl.queue_own_letter (
   queue  smallint not null
 );
 
--- Jobs that ended while they waited, until one of the workers that listen for that has told it: see untold.sql.
+-- Jobs that ended while they waited, until one of the workers that listen for ends has reported them: see untold.sql.
 create table pawl.queue_untold (
   id        bigint not null,
   queue     smallint not null,
-  taken_at  timestamptz,         -- when a worker took it, to tell it
+  taken_at  timestamptz,         -- when a worker took the row, to report it
   primary key (queue, id)
 );
 
--- Which jobs have a tag, for searches; a job without tags is not in it.
+-- Which jobs have a tag, for searches; a job without tags has no row.
 create table pawl.queue_tag (
   id     bigint not null,
   shard  smallint not null,
@@ -119,7 +119,7 @@ create table pawl.queue_ready (
   kind      smallint not null,
   n         integer not null default 1 check (n >= 1),
   attempt   smallint not null default 0,  -- attempts already spent
-  lost      smallint not null default 0,  -- of these the last ones that were lost with their worker: one that ends in order clears it
+  lost      smallint not null default 0,  -- how many of the last of these were lost with their worker; an attempt that ends in order clears it
   epoch     bigint,               -- set on the head of a waiting key: the epoch of its queue_key row
   key       text,
   primary key (shard, queue, priority, id),
@@ -139,7 +139,7 @@ create table pawl.queue_delayed (
   lost      smallint not null default 0,
   epoch     bigint,
   key       text,
-  group_name text,                -- it has no place of its group, and has to be admitted when it is due
+  group_name text,                -- the job has no place of this group, and has to be admitted when it is due
   primary key (shard, queue, run_at, id),
   constraint queue_delayed_run_is_plain check (n = 1 or (key is null and lost = 0))
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
@@ -161,7 +161,7 @@ create table pawl.queue_parked (
 -- Jobs that wait for a place of their group.
 create table pawl.queue_grouped (
   id          bigint not null,
-  made_at     timestamptz,       -- of its enqueue: jobs of one enqueue may become a run; null: it stands alone
+  made_at     timestamptz,       -- of its enqueue: jobs of one enqueue may become a run; null: the job stands alone
   shard       smallint not null,
   queue       smallint not null,
   priority    smallint not null,
@@ -183,7 +183,7 @@ create table pawl.queue_place (
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 create index queue_place_group on pawl.queue_place (shard, queue, group_name);
 
--- Groups in which a job may be admitted since this was written: it waits now, or a place was given back.
+-- Groups in which a job may be admitted since the note was written: a job began to wait, or a place was given back.
 create table pawl.queue_group_note (
   shard       smallint not null,
   queue       smallint not null,
@@ -191,21 +191,21 @@ create table pawl.queue_group_note (
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 create index queue_group_note_queue on pawl.queue_group_note (shard, queue);
 
--- Admitted jobs of groups with a rate, until it is counted that a run of theirs has begun: see group/rate.sql.
+-- Admitted jobs of groups with a rate, until a run of theirs has begun and is counted: see group/rate.sql.
 create table pawl.queue_permit (
   id          bigint not null,
-  used_at     timestamptz,       -- when the job was claimed; null: it has not been, or by a transaction that is open
+  used_at     timestamptz,       -- when the job was claimed; null: it was not, or by a transaction that is open
   shard       smallint not null,
   queue       smallint not null,
   group_name  text not null
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-create index queue_permit_id on pawl.queue_permit (shard, id);  -- not unique: one that is used may be counted after its job was admitted again
+create index queue_permit_id on pawl.queue_permit (shard, id);  -- not unique: a used permit may be counted after its job was admitted again
 create index queue_permit_group on pawl.queue_permit (shard, queue, group_name);
 
--- How far groups have used up their rate. One that has not used any of it has no row, or one that queue_prune_rates removes.
+-- How far groups have used up their rate. A group that has not used any of it has no row, or a row that queue_prune_rates removes.
 create table pawl.queue_rate (
   tat         timestamptz not null,  -- the theoretical arrival time of GCRA
-  due_at      timestamptz,           -- when a job of it may be admitted by its rate; null: none waits for that
+  due_at      timestamptz,           -- when a job of the group may be admitted by its rate; null: no job waits for that
   shard       smallint not null,
   queue       smallint not null,
   group_name  text not null,
@@ -213,7 +213,7 @@ create table pawl.queue_rate (
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 create index queue_rate_due on pawl.queue_rate (shard, queue, due_at) where due_at is not null;
 
--- A key that somebody works on (held), or whose jobs wait in queue_parked behind a head that is ready or delayed (not held).
+-- A key that a worker works on (held), or whose jobs wait in queue_parked behind a head that is ready or delayed (not held).
 create table pawl.queue_key (
   shard  smallint not null,
   queue  smallint not null,
@@ -223,7 +223,7 @@ create table pawl.queue_key (
   primary key (shard, queue, key)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
--- Keys that stand still behind jobs that ended in error, until each of these is retried or skipped: see block.sql.
+-- Keys that jobs in error have stopped, until each of these jobs is retried or skipped: see block.sql.
 create table pawl.queue_blocked (
   since  timestamptz not null default clock_timestamp(),
   shard  smallint not null,
@@ -244,14 +244,14 @@ create table pawl.queue_running (
   lost        smallint not null default 0,
   unit        boolean not null,   -- all ids are one coalesced unit
   ids         int8multirange not null check (not isempty(ids)),
-  key_hash    bigint,             -- of a unit: that of its key
+  key_hash    bigint,             -- of a unit: the hash of its key
   primary key (shard, id)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 create index queue_running_worker on pawl.queue_running (worker);
 
--- No job is in two receipts, and most receipts are one range of ids: the only one that can have a job is that of the nearest first id. The
--- jobs of a unit are as far apart as updates of a key are, with those of all other keys between them: it is found by the key. GiST indexes, which
--- know their bounds alone, find claims of several ranges, and whether any job of a range of ids has a receipt. See read.sql.
+-- No job is in two receipts, and most receipts are one range of ids: only the receipt with the nearest first id can have a given job. The jobs of a unit are
+-- as far apart as updates of a key are, with the jobs of all other keys between them, so the key finds their receipt. GiST indexes, which know bounds alone,
+-- find claims of several ranges, and whether any job of a range of ids has a receipt. See read.sql.
 create table pawl.queue_receipt (
   claim       bigint not null,
   worker      bigint not null,
@@ -263,8 +263,8 @@ create table pawl.queue_receipt (
   attempt     smallint not null,
   unit        boolean not null,
   ids         int8multirange not null,
-  key_hash    bigint,         -- 0: it is one range; else of a unit of several ranges
-  first_id    bigint          -- where it has a key_hash
+  key_hash    bigint,         -- 0: the receipt is one range; otherwise of a unit of several ranges
+  first_id    bigint          -- if it has a key_hash
 );
 create index queue_receipt_found on pawl.queue_receipt (key_hash, first_id);
 create index queue_receipt_ids on pawl.queue_receipt using gist (ids) where key_hash is null;
@@ -286,8 +286,8 @@ create table pawl.queue_dead (
 create index queue_dead_status on pawl.queue_dead (queue, status, id);
 create index queue_dead_key on pawl.queue_dead (shard, queue, key, kind) where key is not null;
 
--- What the receipts do not tell: every move that is not new → in-progress → complete on the first attempt. One row for a *run* of
--- up to 256 consecutive jobs of which all of it is the same.
+-- Moves that the receipts do not show: all except new → in-progress → complete on the first attempt. One row stands for a *run* of up to 256 consecutive
+-- jobs that are alike in everything.
 create table pawl.queue_transition (
   at          timestamptz not null,
   claimed_at  timestamptz,   -- of a move out of in-progress: when that attempt began
@@ -302,7 +302,7 @@ create table pawl.queue_transition (
   to_status   text not null check (to_status in ('new', 'in-progress', 'complete', 'error', 'cancelled')),
   reason      text not null,
   error       text,
-  error_of    bigint         -- the error is that of this job's move at the same time: what fails alike in one settlement has it once
+  error_of    bigint         -- the error is that of this job's move at the same time: one settlement writes an error once for all jobs that fail alike
 );
 create index queue_transition_id on pawl.queue_transition (shard, id, at);
 create index queue_transition_run on pawl.queue_transition (shard, id) where n > 1;
@@ -334,11 +334,11 @@ create table pawl.queue_worker (
   host          text not null,
   holding       bigint[] not null default '{}',  -- hold 'transaction': jobs whose handler has been running for a while
   tells         boolean not null default false,  -- its program listens for ends of jobs: see untold.sql
-  takes         json,           -- {kinds: [name, …], min, max}: all that it takes; null: any job
-  lost_at       timestamptz     -- it was found dead: its transactions were ended, and its heartbeat comes too late
+  takes         json,           -- {kinds: [name, …], min, max}: the only jobs that it takes; null: any job
+  lost_at       timestamptz     -- when it was found dead: its transactions were ended, and its heartbeat comes too late
 ) with (fillfactor = 50);
 
--- Not from 1: a worker of a schema that was dropped and made again must not be taken for one of this.
+-- Not from 1: a worker of a schema that was dropped and made again must not be taken for a worker of this one.
 select setval(pg_get_serial_sequence('pawl.queue_worker', 'id'), 1 + floor(random() * 1e9)::bigint);
 create index queue_worker_queue on pawl.queue_worker (queue);
 
@@ -362,10 +362,10 @@ create table pawl.queue_schedule (
   priority    smallint not null default 0,
   payload     json not null,
   missed      text not null check (missed in ('skip', 'last', 'all')),
-  missed_for  interval,                 -- of missed ticks, only those of this time are made up
+  missed_for  interval,                 -- only the missed ticks of this time are made up for
   overlap     text not null default 'queue' check (overlap in ('queue', 'skip')),
   jitter      interval,
-  of_set      boolean not null default false,  -- declared with all others at once: it goes when that set no longer has it
+  of_set      boolean not null default false,  -- declared in a set: it is removed when that set no longer has it
   group_name  text check (octet_length(group_name) between 1 and 100),
   next_at     timestamptz not null,
   last_at     timestamptz,
@@ -373,16 +373,16 @@ create table pawl.queue_schedule (
   primary key (queue, name)
 );
 
--- The newest jobs of each schedule: at its ticks, and when somebody ran it by hand.
+-- The newest jobs of each schedule: those of its ticks, and those that were run by hand.
 create table pawl.queue_schedule_run (
   queue  smallint not null,
   name   text not null,
-  at     timestamptz not null,  -- the tick; by hand: when that was
+  at     timestamptz not null,  -- the tick; for a run by hand its time
   job    bigint not null,
   primary key (queue, name, at, job)
 );
 
--- Topics, and which queues get a job of which kind for what is published: see topic.sql.
+-- Topics, and which queues get a job of which kind for a published message: see topic.sql.
 create table pawl.queue_topic (
   name        text primary key check (octet_length(name) between 1 and 100),
   changed_at  timestamptz not null default clock_timestamp()
@@ -395,7 +395,7 @@ create table pawl.queue_subscription (
   primary key (topic, queue, kind)
 );
 
--- A job that comes next of its key: see coalesce.sql.
+-- A job that comes next in its key: see coalesce.sql.
 create type pawl.queue_unit_job as (
   nth int, key text, id bigint, kind smallint, attempt smallint, priority smallint, tid tid, parked boolean, broken_by bigint, whole boolean, lost smallint
 );
@@ -415,39 +415,38 @@ create index queue_search_chunk_words on pawl.queue_search_chunk using gin (word
 
 create table pawl.queue_search_state (
   one        boolean primary key default true check (one),
-  sealed_to  bigint not null default 0,  -- every lower id is covered
-  wait_to    bigint,                     -- every lower id has been handed out,
-  wait_xid   xid8                        -- by a transaction older than this one
+  sealed_to  bigint not null default 0,  -- every lower id is in a chunk
+  wait_to    bigint,                     -- every lower id was handed out,
+  wait_xid   xid8                        -- to transactions older than this one
 );
 insert into pawl.queue_search_state default values;
 
--- Jobs whose payload was changed or erased: the index of words is written anew for their chunks, and a search reads them one by one until
--- then.
+-- Jobs whose payload was changed or erased: their chunks are written anew in the index of words, and until then a search reads these jobs one by one.
 create table pawl.queue_search_again (
-  id  bigint not null  -- as often as it was changed: the step that writes a chunk removes what it has seen
+  id  bigint not null  -- one row for each change: the step that writes a chunk removes the rows that it has seen
 );
 create index queue_search_again_id on pawl.queue_search_again (id);
 
--- What is asked for, ready to be compared. likes and regexes must all fit the text.
+-- A parsed search. likes and regexes must all fit the text.
 create type pawl.queue_query as (
   queue smallint, kinds smallint[], key text, status text, since timestamptz, until timestamptz,
   buckets integer[], likes text[], regexes text[], ts tsquery, tag text
 );
 
--- Which job of a unique kind is the one of its digest; see unique.sql.
+-- Which job of a unique kind owns a digest; see unique.sql.
 create table pawl.queue_unique (
   job      bigint not null,
   at       timestamptz not null,  -- of its enqueue
   shard    smallint not null,     -- the job's
   queue    smallint not null,
   kind     smallint not null,
-  lasting  boolean not null,      -- for ever: history keeps the job
+  lasting  boolean not null,      -- the rule holds for ever: the job outlives its history
   digest   bytea not null,
   primary key (queue, kind, digest)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 create index queue_unique_job on pawl.queue_unique (job);
 
--- What a sleeping worker may be handed: one job for each row. See handoff.sql.
+-- Offers of sleeping workers: one job may be handed over for each row. See handoff.sql.
 -- Unlogged, since no offer outlives a crash of the server: no connection listens then.
 create unlogged table pawl.queue_offer (
   worker   bigint not null,
@@ -457,8 +456,8 @@ create unlogged table pawl.queue_offer (
   primary key (queue, worker, number)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- Which trace a job was enqueued in, so that the span of its run can point there. A table next to the jobs, written only where
--- tracing is on: a job without a trace costs nothing here, and nothing else reads it on its way.
+-- The trace in which a job was enqueued, so that the span of its run can point there. A table next to the jobs, written only where tracing is on: a job
+-- without a trace costs nothing here, and nothing else reads this table on the way of a job.
 create table pawl.queue_trace (
   id      bigint primary key,
   at      timestamptz not null default clock_timestamp(),
@@ -466,9 +465,8 @@ create table pawl.queue_trace (
 );
 create index queue_trace_at on pawl.queue_trace using brin (at);
 
--- A job that was claimed by itself, inside the transaction that it ran in, has a receipt of its own kind: one id, which a B-tree
--- finds, instead of a set of ranges under a GiST index. That would be a quarter of what the database does for such a job. What
--- reads receipts reads both.
+-- A job that was claimed by itself, inside the transaction in which it ran, has a receipt of another form: one id, which a B-tree finds, instead of a set
+-- of ranges under a GiST index. That index would be a quarter of what the database does for such a job. Readers of receipts read both tables.
 create table pawl.queue_receipt_one (
   claim       bigint not null,
   worker      bigint not null,
@@ -483,16 +481,16 @@ create table pawl.queue_receipt_one (
 create index queue_receipt_one_id on pawl.queue_receipt_one (id);
 create index queue_receipt_one_settled_at on pawl.queue_receipt_one (queue, settled_at);
 
--- Who waits for which jobs: see watch.sql. A process that waits for results has one row for all of its waits; jobs that come after the
--- same others have one row.
+-- Watches, which say who waits for which jobs: see watch.sql. A process that waits for results has one row for all of its waits; jobs that come after the
+-- same others have one row together.
 create table pawl.queue_watch (
   id            bigint generated by default as identity primary key,
   sort          text not null check (sort in ('process', 'after', 'batch', 'again')),
   channel       text,             -- process: a secret, since results are sent to it, and any role may LISTEN
-  expires_at    timestamptz,      -- process: it is dead if it has not renewed this
+  expires_at    timestamptz,      -- process: it is dead if it has not renewed this by then
   queue         smallint,         -- after: of the jobs that wait, and their shard; batch: where it was made
   shard         smallint,
-  parents       int8multirange,   -- after: all jobs that they come after; again: jobs, and batches of shard -1, to be looked at
+  parents       int8multirange,   -- after: all jobs that they come after; again: jobs, and batches of shard -1, to be checked
   after_error   text check (after_error in ('run', 'error', 'cancel')),
   after_cancel  text check (after_cancel in ('run', 'error', 'cancel')),
   batches       bigint[],         -- after: all batches that they come after
@@ -501,21 +499,21 @@ create table pawl.queue_watch (
   problem       text,             -- batch: why a callback could not be enqueued
   errors        bigint not null default 0,  -- how many of the parents ended in error, and how many were cancelled
   cancels       bigint not null default 0,
-  over_at       timestamptz,      -- batch: when the last one ended. Of jobs that come after others no part is left then, see queue_watch_over
-  check_at      timestamptz,      -- when to look whether a settlement has missed this row; null: none can have
-  check_xid     xid8,             -- none can have once every transaction before this one is over
+  over_at       timestamptz,      -- batch: when the last one ended. Jobs that come after others have no part left then, see queue_watch_over
+  check_at      timestamptz,      -- when to check whether a settlement has missed this row; null: none can have missed it
+  check_xid     xid8,             -- none can have missed it once every transaction before this one is over
   pack          bigint,           -- after: the part that it shares with others, see pack.sql
   checks        smallint not null default 0
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
--- Partial: each of the many rows without a channel is written into this index twice otherwise, when it is made and when it is over.
+-- Partial: otherwise each of the many rows without a channel is written into this index twice, when it is made and when it is over.
 create unique index queue_watch_channel on pawl.queue_watch (channel) where channel is not null;
 create index queue_watch_check on pawl.queue_watch (check_at) where check_at is not null;
 create index queue_watch_batch on pawl.queue_watch (id) where sort = 'batch';
 create index queue_watch_done on pawl.queue_watch (queue, over_at) where over_at is not null;
 
--- Jobs that a watch waits for and that have not ended. A part of watch 0, in bucket -1, stands for the places of the groups of a queue, which
--- first names: what ends jobs then looks for these, too. Batches that it waits for are of shard -1. Of a process: one job a row. Otherwise up to 256 jobs of one bucket, so that
--- what ends is found by equality, and a settlement touches few rows.
+-- Jobs that a watch waits for and that have not ended. The batches that it waits for are of shard -1. Of a process: one job a row. Otherwise up to 256 jobs
+-- of one bucket, so that a settlement finds ended jobs by equality, and touches few rows. A part of watch 0, in bucket -1, stands for the places of the
+-- groups of a queue, which first names: transactions that end jobs then search for these places, too.
 create table pawl.queue_watch_part (
   shard        smallint not null,
   bucket       bigint not null,   -- id / 256
@@ -527,7 +525,7 @@ create table pawl.queue_watch_part (
   members      int8multirange,    -- of a batch: all jobs of this part
   only_of      smallint,          -- the queue of jobs that come after others, of which none had failed before; how many parts their watch has
   parts        smallint,
-  -- Of a pack, an element for each watch, which may run once nothing of its parents is outstanding; watch is then the number of the pack.
+  -- Of a pack, an element for each watch. A watch may run once nothing of its parents is outstanding; the column watch is then the number of the pack.
   watches      bigint[],
   parents      int8multirange[],
   firsts       bigint[],          -- the jobs that come after them, a run each: of this shard
@@ -536,8 +534,8 @@ create table pawl.queue_watch_part (
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 create index queue_watch_part_watch on pawl.queue_watch_part (watch, first);
 
--- Watches of jobs that come after others, since they are over: a row for up to 256 that one settlement found. The watches
--- themselves are not written then, and go when the history of their queue does.
+-- When watches of jobs that come after others were over: a row for up to 256 that one settlement found. The watches themselves are not written then; they
+-- are removed with the history of their queue.
 create table pawl.queue_watch_over (
   over_at  timestamptz not null,
   queue    smallint not null,
@@ -559,13 +557,13 @@ create index queue_child_watch on pawl.queue_child (watch);
 create type pawl.queue_flow_group as (
   nth bigint, queue smallint, is_keyed boolean, shard smallint, n int, kinds text[], priorities smallint[], keys text[], run_at timestamptz[],
   delays double precision[], after int[], jobs bigint[], batches bigint[], after_error text, after_cancel text, payloads json, options json,
-  -- They come after nothing; after nodes of the flow alone.
+  -- is_first: they come after nothing; is_inside: they only come after nodes of the flow.
   is_first boolean, is_inside boolean,
-  -- How many jobs of groups of the same sort, is_first or not, are before them.
+  -- How many jobs of groups with is_first are before them, and how many of groups without.
   firsts bigint, rests bigint
 );
 
--- The members of a batch that have ended, as they were its parts: inserted, so that no settlement waits for another one.
+-- The members of a batch that have ended, by part: inserted, so that no settlement waits for another one.
 create table pawl.queue_batch_part (
   batch    bigint not null,
   shard    smallint not null,
