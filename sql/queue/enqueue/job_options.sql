@@ -113,7 +113,7 @@ begin
   return round(v_ms);
 end $$;
 
--- Notes what is searched for by itself: until when these jobs must have begun, their tags, and that some have dead letters of their own.
+-- Writes the options that have tables of their own: until when these jobs must have begun, their tags, and that some name the kind of their dead letters.
 create or replace function pawl.queue_note_options(p_shard smallint, p_ids bigint[]) returns void
 language plpgsql /* planner: probe */ as $$
 declare

@@ -1,7 +1,7 @@
 -- What the processes report to the database: which queues exist, that they live, and how far their jobs have come.
 
 -- Declares a queue: {name, shards, keyed, blocks, attempts, perGroup, rate: {limit, perMs}, history: seconds or null, kinds: [{name, unique, coalesce,
--- after: [name], afterError, attempts, needsKey, onError, rule: what is more than unique, debounce, debounceMax: seconds}]}. Answers {queue, kinds:
+-- after: [name], afterError, attempts, needsKey, onError, rule: a rule beyond unique, debounce, debounceMax: seconds}]}. Answers {queue, kinds:
 -- {name: id}}. A kind that is no longer declared stays, since its jobs may be outstanding. If nothing changed, this writes nothing, so that a
 -- hundred starting processes do not wait for each other here.
 create or replace function pawl.queue_register(p_declared json) returns json

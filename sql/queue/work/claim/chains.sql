@@ -1,4 +1,4 @@
--- Claiming the jobs of many free keys at once, in a queue of which no kind coalesces or has predecessors. No statement compares an array with
+-- Claiming the jobs of many free keys at once, in a queue without a kind that coalesces or has predecessors. No statement compares an array with
 -- each of its elements, and ranges are made of stretches of ids, not of single ids.
 
 -- Claims up to p_chain jobs of each of these free keys, oldest first, p_limit in all. p_waiting: the keys among them that have a row in queue_key.

@@ -1,6 +1,6 @@
--- Which jobs of a key come next, in a queue of which a kind coalesces or has predecessors.
+-- Which jobs of a key come next, in a queue with a kind that coalesces or has predecessors.
 
--- The next unit of each of the given keys, in a queue of which a kind coalesces or has predecessors. Of the kinds that do not wait for a
+-- The next unit of each of the given keys, in a queue with a kind that coalesces or has predecessors. Of the kinds that do not wait for a
 -- predecessor (ready, parked or delayed), the kind with the oldest job comes: that job, or all jobs of the kind if it coalesces. There is one
 -- unit a key, so that a crash charges no job that had not begun. nth: the place of the unit's key among the given keys, which tells its jobs
 -- from those of other units. The caller has the locks of the keys.

@@ -1,6 +1,6 @@
--- Claiming the units of free keys, in a queue of which a kind coalesces or has predecessors.
+-- Claiming the units of free keys, in a queue with a kind that coalesces or has predecessors.
 
--- Claims the next unit of each of these free keys, as many units as there is room for, in a queue of which a kind coalesces or has predecessors.
+-- Claims the next unit of each of these free keys, as many units as there is room for, in a queue with a kind that coalesces or has predecessors.
 -- p_waits: a kind may have to wait for one of its predecessors; p_lean: the kinds of which only the newest job of a unit brings its payload.
 -- "cut": units are left. Runs under the planner settings of its caller.
 create or replace function pawl.queue_claim_units(
