@@ -6,29 +6,29 @@ export interface ReconcilerOptions<H extends Handoff> {
   /** `queue`, in the names of probes and faults. */
   readonly name: string;
   readonly handoff: HandoffPort;
-  /** For this long a poll whose answer was lost may still claim something. */
+  /** For this long, a poll whose answer was lost may still claim units. */
   readonly leaseMs: number;
   readonly pollMs: number;
   /** Takes a unit that was handed over. */
   readonly accept: (handed: H) => void;
-  /** Asks for another poll. */
+  /** Requests another poll. */
   readonly wake: () => void;
 }
 
 /**
- * Reconciles the two ways in which a worker gets work: its polls, and what producers hand over to it. Neither may take the slot of
- * the other, and nothing may stay claimed for the worker that it does not know.
+ * Reconciles the two ways in which a worker gets work: its polls, and hand-offs by producers. Neither may take the slot of the
+ * other, and no unit may stay claimed for the worker that the worker does not know.
  */
 export class ClaimReconciler<H extends Handoff> {
   readonly #options: ReconcilerOptions<H>;
   /** A hand-off during a poll waits for the end of the poll, which may take the last slot. */
   #isPolling = false;
   #pending: H[] = [];
-  /** The answer to a poll was lost: something may be claimed that the worker does not know. */
+  /** True: the answer to a poll was lost, so units may be claimed that the worker does not know. */
   #needsRecall = false;
-  /** Until then such a poll may still be committed, by a slow server that the request to cancel did not reach. */
+  /** Until this time such a poll may still be committed, by a slow server that the request to cancel did not reach. */
   #lostClaimUntil = -Infinity;
-  /** How much the last poll asked for. */
+  /** The number of units that the last poll asked for. */
   #requested = Infinity;
   #limit = Infinity;
 
@@ -36,7 +36,7 @@ export class ClaimReconciler<H extends Handoff> {
     this.#options = options;
   }
 
-  /** Runs one poll, then takes what was handed over meanwhile. */
+  /** Runs one poll, then takes the units that were handed over meanwhile. */
   async run(poll: () => Promise<number>): Promise<number> {
     this.#isPolling = true;
     try {
@@ -58,37 +58,37 @@ export class ClaimReconciler<H extends Handoff> {
     else this.#options.accept(handed);
   }
 
-  /** Whether the answer to a poll was lost, and what it claimed has not been recalled since. */
+  /** Whether the answer to a poll was lost, and its claims have not been recalled since. */
   get needsRecall(): boolean {
     return this.#needsRecall;
   }
 
-  /** Whether something may be claimed for this worker that it does not know. */
+  /** Whether units may be claimed for this worker that it does not know. */
   get mayHoldUnknown(): boolean {
     return this.mayHaveLostClaim || this.#options.handoff.isOverdue(this.#options.pollMs / 2);
   }
 
-  /** Whether a poll may have claimed it, and not only a hand-off. */
+  /** Whether a poll may have claimed such units, and not only a hand-off. */
   get mayHaveLostClaim(): boolean {
     return this.#needsRecall || (this.#lostClaimUntil > 0 && performance.now() > this.#lostClaimUntil);
   }
 
   /**
-   * How much a poll should ask for. An answer that did not come may have been too large to come in time, and would be so again: the
-   * next poll asks for half as much, and for a tenth more after each answer that brought all that was asked for. An answer that
-   * brought less says nothing about how long a full one takes.
+   * How many units a poll should ask for. If an answer did not come, it may have been too large to come in time, and the next one
+   * would be, too. So the next poll asks for half as many, and for a tenth more after each answer that brought as many as the
+   * poll asked for. An answer with fewer units does not show how long a full one takes.
    */
   limit(capacity: number): number {
     this.#requested = Math.min(capacity, Math.floor(this.#limit));
     return this.#requested;
   }
 
-  /** @param brought  how much the answer brought */
+  /** @param brought  the number of units in the answer */
   noteAnswer(brought: number): void {
     if (brought >= this.#requested) this.#limit *= 1.1;
   }
 
-  /** Something may be claimed that the worker does not know. */
+  /** Units may be claimed that the worker does not know. */
   requireRecall(): void {
     this.#needsRecall = true;
   }
@@ -100,9 +100,9 @@ export class ClaimReconciler<H extends Handoff> {
     this.#lostClaimUntil = performance.now() + this.#options.leaseMs;
   }
 
-  /** Has the database give back what the worker does not know. */
+  /** Has the database give back claims that the worker does not know. */
   async recall(worker: number, ask: () => Promise<RecallResult>): Promise<void> {
-    // The worker does not know what was handed over just now, either.
+    // The worker does not know the latest hand-offs yet, either.
     this.dropPending();
     this.#needsRecall = true;
     this.#needsRecall = !(await this.#options.handoff.recall(ask));
@@ -111,7 +111,7 @@ export class ClaimReconciler<H extends Handoff> {
     probe.hit(`${this.#options.name}.recalled`, { worker });
   }
 
-  /** Forgets what was handed over and not yet taken. */
+  /** Forgets hand-offs that were not taken yet. */
   dropPending(): void {
     this.#pending = [];
   }

@@ -6,46 +6,49 @@ export interface DirectHandoffOptions<H extends Handoff> {
   /** `queue`, in the names of probes. */
   readonly name: string;
   readonly store: HandoffStore<H>;
-  /** The worker's id, while it has one. */
+  /** The worker's id, while it is registered. */
   readonly worker: () => number | undefined;
-  /** Whether something that is handed over would begin at once. */
+  /** Whether a unit that is handed over would begin at once. */
   readonly isFree: () => boolean;
   /** Whether the worker sleeps. While it polls, the poll brings work or makes the offer. */
   readonly isAsleep: () => boolean;
-  /** Called once for each offer that was used, unless a recall gives back what was handed over. */
+  /** Called once for each used offer, unless a recall gives the unit back. */
   readonly onHandoff: (handed: H) => void;
   readonly onError: (error: unknown) => void;
 }
 
-/** An offer that goes with no settlement by then is sent by itself. */
+/** If no settlement carries the offer within this time, it is sent alone. */
 const OFFER_DELAY_MS = 5;
 
 /**
- * The offers of one worker: one at a time, each good for one job or actor, so that a worker that no longer receives notifications is
- * handed one and not all. Each worker has a channel of its own. The name of the channel is a secret, since any role may listen.
+ * The offers of one worker. There is one offer at a time, each good for one job or actor: if a worker no longer receives
+ * notifications, it is handed one unit and not all. Each worker has its own channel. The name of the channel is a secret, because
+ * any role may listen.
  *
- * A notification counts only while its offer is open here. So a job that a recall has given back, because its notification did not
- * come in time, is not begun when the notification comes after all.
+ * A notification counts only while its offer is open here. So if a recall has given a job back because its notification was late,
+ * the late notification does not begin the job.
  */
 export class DirectHandoff<H extends Handoff> implements HandoffPort {
   readonly #options: DirectHandoffOptions<H>;
   readonly #channel = `pawl_${crypto.randomUUID()}`;
-  /** Numbers of offers that were sent, and are not known to be used or taken back. */
+  /** Numbers of sent offers that, as far as this worker knows, were neither used nor withdrawn. */
   readonly #open = new Set<number>();
   #number = 0;
-  /** When an offer was sent, or a recall has asked for it. */
+  /** When an offer was last sent, or a recall last asked for the offers. */
   #askedAt = -Infinity;
   #subscription: HandoffSubscription | undefined;
-  /** Something was handed over, and its notification did not come: no more offers until a notification comes. */
+  /** True: a unit was handed over, and its notification did not come. The worker makes no offers until a notification comes. */
   #isUnreachable = false;
-  /** How often the connection was renewed: notifications for the one before are gone, which says nothing of this one. */
+  /**
+   * How often the connection was renewed. Notifications for the old connection are lost, which says nothing about the new one.
+   */
   #reconnects = 0;
-  /** How many renewals there had been when the last recall that was answered began. */
+  /** The number of renewals when the last answered recall began. */
   #recalledReconnects = 0;
-  /** The worker has tried to take back the offers up to this number; it tries again only when a recall finds one that is left. */
+  /** The worker has tried to withdraw the offers up to this number. It tries again only if a recall finds one of them. */
   #withdrawn = 0;
   #isRecalling = false;
-  /** A notification came during a recall. */
+  /** True: a notification came during a recall. */
   #hasMissed = false;
   #isClosed = false;
   #cancelTimer: (() => void) | undefined;
@@ -54,7 +57,7 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     this.#options = options;
   }
 
-  /** Makes offers once it is known that notifications arrive; `general` is the subscription that everybody has. */
+  /** Makes offers once it is known that notifications arrive; `general` is the subscription that all workers share. */
   start(general: HandoffSubscription): void {
     this.#subscribe(general).catch(this.#options.onError);
   }
@@ -72,7 +75,7 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     else this.offerSoon();
   }
 
-  /** The offer to be sent now, if there is one to be made. It counts as sent. */
+  /** The offer to send now, if there is one to make. It counts as sent. */
   nextOffer(): Offer | undefined {
     if (this.#open.size > 0 || this.#isUnreachable || this.#isClosed || this.#subscription === undefined)
       return undefined;
@@ -84,14 +87,15 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     return { worker, number: this.#number, channel: this.#channel };
   }
 
-  /** The offer was not made after all: there was work. */
+  /** Called when the offer was not made, because there was work. */
   cancelOffer(offer: Offer): void {
     this.#open.delete(offer.number);
   }
 
   /**
-   * Sends an offer in a moment, if none has gone with a settlement by then and the worker sleeps at that moment. A worker that polls
-   * would withdraw it as soon as its claim brings jobs: a drain of 200,000 jobs sent and withdrew 27 offers, a seventh of its time.
+   * Sends an offer after a moment, if no settlement has carried one by then and the worker sleeps at that moment. A worker that
+   * polls would withdraw the offer as soon as its claim brings jobs: a drain of 200,000 jobs sent and withdrew 27 offers, a
+   * seventh of its time.
    */
   offerSoon(): void {
     if (this.#subscription === undefined || this.#cancelTimer !== undefined) return;
@@ -103,7 +107,7 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     this.#cancelTimer = after(OFFER_DELAY_MS, send, { unref: true });
   }
 
-  /** There is no free slot any more: takes the offer back, unless a producer is just using it. */
+  /** Called when no slot is free: withdraws the offer, unless a producer is using it at that moment. */
   withdraw(): void {
     if (this.#open.size > 0 && this.#withdrawn < this.#number) this.#withdrawAll();
   }
@@ -116,9 +120,10 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
   }
 
   /**
-   * Has the database give back what the worker does not know. Meanwhile no notification counts, since what it hands over may be
-   * given back just then; afterwards only those of offers that are still open. Without an answer none of the offers counts any more.
-   * @returns whether no notification came meanwhile
+   * Has the database give back claims that the worker does not know. During the recall no notification counts, because the recall
+   * may give back its unit. Afterwards only notifications of open offers count. If the recall gets no answer, no offer counts any
+   * more.
+   * @returns true if no notification came during the recall
    */
   async recall(ask: () => Promise<RecallResult>): Promise<boolean> {
     const asked = [...this.#open];
@@ -129,9 +134,11 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     try {
       const { lost, offers } = await ask();
       for (const number of asked) if (offers.includes(number)) this.#open.add(number);
-      // Offers that count no more here; and those that were not there yet, or just in use, when the worker tried to take them back.
+      // Offers that do not count here any more; and offers that were not there yet, or in use, when the worker tried to withdraw
+      // them.
       if (offers.some((number) => !this.#open.has(number) || number <= this.#withdrawn)) this.#withdrawAll();
-      // A renewed connection explains the loss, also one that was renewed during this recall, or before one without an answer.
+      // A renewed connection explains the loss, also one that was renewed during this recall, or before a recall without an
+      // answer.
       this.#isUnreachable = lost > 0 && !this.#hasMissed && this.#reconnects === this.#recalledReconnects;
       this.#recalledReconnects = reconnects;
       this.#askedAt = performance.now();
@@ -141,7 +148,7 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     }
   }
 
-  /** A notification came, whatever it says. */
+  /** Called for every notification, whatever its content. */
   noteNotification(): void {
     this.#isUnreachable = false;
   }
@@ -151,7 +158,7 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     this.#open.clear();
   }
 
-  /** No more offers, and no notification counts from now on. @returns whether any offer may have been used unnoticed */
+  /** Makes no more offers; from now on, no notification counts. @returns whether an offer may have been used unnoticed */
   close(): boolean {
     this.#isClosed = true;
     this.#cancelTimer?.();
@@ -172,12 +179,12 @@ export class DirectHandoff<H extends Handoff> implements HandoffPort {
     this.#withdrawn = this.#number;
     store.withdraw(id).then((numbers) => {
       for (const number of numbers) this.#open.delete(number);
-      // There may be room again by now, and nothing else would make an offer before the next poll.
+      // There may be a free slot by now, and nothing else would make an offer before the next poll.
       this.offerSoon();
     }, onError);
   }
 
-  /** Notifications that were sent meanwhile are gone. The worker polls now, and its recall asks for them, too. */
+  /** Notifications that were sent meanwhile are lost. The worker polls now, and its recall covers them. */
   #onReconnect(): void {
     this.#isUnreachable = false;
     this.#reconnects += 1;

@@ -13,7 +13,7 @@
 //
 // A worker for which a recall finds a lost job is unreachable: it makes no offers until a notification arrives, on any channel.
 
-/** One thing may be handed to this worker, by a notification on its channel. */
+/** Says that one unit may be handed to this worker, by a notification on its channel. */
 export interface Offer {
   readonly worker: number;
   /** Rises with each offer of a worker. */
@@ -21,14 +21,14 @@ export interface Offer {
   readonly channel: string;
 }
 
-/** A unit that a producer has claimed for a worker, as the notification says. */
+/** A unit that a producer has claimed for a worker: the content of the notification. */
 export interface Handoff {
   readonly worker: number;
-  /** Which of its offers was used. */
+  /** The number of the used offer. */
   readonly offer: number;
 }
 
-/** How much the database has given back that the worker did not know, and which of its offers are unused. */
+/** How many claims the database has given back that the worker did not know, and which of its offers are unused. */
 export interface RecallResult {
   readonly lost: number;
   readonly offers: readonly number[];
@@ -36,47 +36,47 @@ export interface RecallResult {
 
 /** Notifications on one channel. */
 export interface HandoffSubscription {
-  /** Settles once it is known that they arrive; maybe never. */
+  /** Settles once it is known that notifications arrive; that may never happen. */
   readonly arrived: Promise<void>;
   stop(): Promise<void>;
 }
 
-/** What is asked of the database. */
+/** The statements of direct hand-off. */
 export interface HandoffStore<H extends Handoff> {
   offer(offer: Offer): Promise<void>;
-  /** Takes back the offers that no producer is just using. @returns their numbers */
+  /** Withdraws the offers that no producer is using at that moment. @returns their numbers */
   withdraw(worker: number): Promise<number[]>;
-  /** Calls back with what is handed over on this channel, and shows producers that it has a listener. */
+  /** Calls back with each unit that is handed over on this channel, and shows producers that the channel has a listener. */
   listenForHandoffs(
     channel: string,
     handlers: { readonly onHandoff: (handed: H) => void; readonly onReconnect: () => void },
   ): Promise<HandoffSubscription>;
 }
 
-/** What a claim loop asks of direct hand-off. */
+/** The methods of direct hand-off for a claim loop. */
 export interface HandoffPort {
-  /** Makes offers once it is known that notifications arrive; `general` is the subscription that every worker has. */
+  /** Makes offers once it is known that notifications arrive; `general` is the subscription that all workers share. */
   start(general: HandoffSubscription): void;
-  /** The offer to be sent now, if there is one to be made. It counts as sent. */
+  /** The offer to send now, if there is one to make. It counts as sent. */
   nextOffer(): Offer | undefined;
-  /** The offer was not made after all: there was work. */
+  /** Called when the offer was not made, because there was work. */
   cancelOffer(offer: Offer): void;
-  /** Sends an offer in a moment, if none has gone with a settlement by then. */
+  /** Sends an offer after a moment, if no settlement has carried one by then. */
   offerSoon(): void;
-  /** There is no free slot any more: takes the offer back, unless a producer is just using it. */
+  /** Called when no slot is free: withdraws the offer, unless a producer is using it at that moment. */
   withdraw(): void;
   /** Whether an offer has been open for so long that its notification may have been lost. */
   isOverdue(ms: number): boolean;
   /**
-   * Has the database give back what the worker does not know.
-   * @param ask  asks the database @returns whether no notification came meanwhile, which would have been ignored
+   * Has the database give back claims that the worker does not know.
+   * @param ask  sends the statement @returns true if no notification came during the recall; it would have been ignored
    */
   recall(ask: () => Promise<RecallResult>): Promise<boolean>;
-  /** A notification came, whatever it says. */
+  /** Called for every notification, whatever its content. */
   noteNotification(): void;
   /** The worker has a new id: the offers of the old one are void. */
   reset(): void;
-  /** No more offers, and no notification counts from now on. @returns whether any offer may have been used unnoticed */
+  /** Makes no more offers; from now on, no notification counts. @returns whether an offer may have been used unnoticed */
   close(): boolean;
   stop(): Promise<void>;
 }

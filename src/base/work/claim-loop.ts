@@ -11,14 +11,13 @@ import { END_MS, STOP_MS } from './deadlines.ts';
 import { NotifySwitch } from './notify-switch.ts';
 import { Slots } from './slots.ts';
 
-/** A poll waits for a lease that is about to be renewed or lost, and for what others hold, no longer than this. */
+/** The longest pause before a poll if the lease will soon be renewed or lost, or if other transactions hold the work. */
 const SHORT_MS = 100;
 
 /**
- * The loop of a worker: claim, post, run, settle, say how long to sleep. The capability says what each of these is, by its
- * {@link ClaimSource}; what is the same for all is here: when to poll and how much to claim, and how a worker ends. Its
- * {@link Slots} say how many units run, its {@link NotifySwitch} when producers need not notify. Direct hand-off is in
- * `base/handoff/`.
+ * The loop of a worker: claim, post, run, settle, say how long to sleep. A capability implements these steps as a
+ * {@link ClaimSource}. The rest is the same for all capabilities: when to poll, how much to claim, and how a worker ends. Its {@link Slots} decide how many units run. Its {@link NotifySwitch} decides whether producers notify the worker. Direct
+ * hand-off is in `base/handoff/`.
  *
  * The path of a unit: `#poll` claims it, `add` lets it wait for a slot, its slot begins it, `ended` frees the slot.
  */
@@ -32,14 +31,14 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
   #loop: Loop | undefined;
   #id: number | undefined;
   #generation = 0;
-  /** A free slot is worth a poll: the last one left something, or may have. */
+  /** True: a free slot is a reason to poll, because the last poll left work, or may have left some. */
   #hasMore = false;
-  /** The last poll found nothing: until a notification or the next poll there is nothing to claim, whatever slot is free. */
+  /** True: the last poll found nothing. Before the next poll there is nothing to claim, even if a slot is free. */
   #isAsleep = false;
   #contendedPolls = 0;
   #stopping: Promise<void> | undefined;
 
-  /** @param handoff  makes the hand-off of this loop */
+  /** @param handoff  creates the direct hand-off of this loop */
   constructor(
     source: ClaimSource<Unit, Answer, H>,
     options: ClaimLoopOptions,
@@ -75,12 +74,12 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     });
   }
 
-  /** The worker's id, while it has one. */
+  /** The worker's id, while it is registered. */
   get id(): number | undefined {
     return this.#id;
   }
 
-  /** Rises when the lease is lost: what was claimed before counts for nothing. */
+  /** Rises when the lease is lost: earlier claims then count for nothing. */
   get generation(): number {
     return this.#generation;
   }
@@ -104,17 +103,17 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     return this.#isAsleep;
   }
 
-  /** Sleeps, and would begin something now. */
+  /** True: the worker sleeps, and would begin a unit at once. */
   get isIdle(): boolean {
     return this.#isAsleep && this.isFree && !this.isStopping;
   }
 
-  /** Polls just now or soon, and would begin something. */
+  /** True: the worker polls now or soon, and would begin a unit at once. */
   get isPolling(): boolean {
     return !this.#isAsleep && this.isFree && !this.isStopping;
   }
 
-  /** Whether an offer may be made: something handed over would begin now. */
+  /** True: the worker may make an offer, because a unit that is handed over would begin at once. */
   get acceptsHandoff(): boolean {
     return this.isFree && this.#notify.isOn && !this.isStopping;
   }
@@ -124,12 +123,12 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     return this.#slots.waiting;
   }
 
-  /** How many these are. */
+  /** The number of units that wait for a slot. */
   get waitingCount(): number {
     return this.#slots.waitingCount;
   }
 
-  /** Lists the worker. Call it before {@link start}: the lease is to be kept before anything is claimed. */
+  /** Registers the worker. Call it before {@link start}: the lease must be kept before the first claim. */
   async register(): Promise<number> {
     const id = await this.#source.register();
     this.#id = id;
@@ -137,7 +136,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     return id;
   }
 
-  /** Polls at once, and whenever it is woken. @param notifications  those that all workers have */
+  /** Polls at once, and whenever it is woken. @param notifications  the subscription that all workers share */
   start(notifications: HandoffSubscription): void {
     this.#handoff.start(notifications);
     this.#loop = startLoop({
@@ -147,7 +146,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     });
   }
 
-  /** Why the last poll failed; undefined when it did not. */
+  /** The error of the last poll; undefined if it succeeded. */
   get problem(): string | undefined {
     return this.#loop?.problem;
   }
@@ -158,32 +157,32 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     this.pollAgain();
   }
 
-  /** The same, and what others hold is waited for as long as before. */
+  /** Polls now, but keeps the growing pause for work that other transactions hold. */
   pollAgain(): void {
     this.#loop?.wake();
   }
 
-  /** A notification came, whatever it says. */
+  /** Called for every notification, whatever its content. */
   noteNotification(): void {
     this.#handoff.noteNotification();
   }
 
-  /** Something was handed over: the loop takes it, or gives it back. */
+  /** Called with a unit that was handed over: the loop takes it, or gives it back. */
   receive(handed: H): void {
     this.#reconciler.receive(handed);
   }
 
-  /** Something may be claimed that the worker does not know: the next poll has it given back. */
+  /** The database may show claims for this worker that the worker does not know: the next poll has them given back. */
   requireRecall(): void {
     this.#reconciler.requireRecall();
   }
 
-  /** Whether a claim may have been lost, and not only a hand-off. */
+  /** Whether the answer to a claim may have been lost, and not only a hand-off. */
   get mayHaveLostClaim(): boolean {
     return this.#reconciler.mayHaveLostClaim;
   }
 
-  /** The lease is gone, and with it all that was claimed. */
+  /** Called when the lease is lost, and with it all claimed units. */
   reset(): void {
     this.#id = undefined;
     this.#generation += 1;
@@ -192,14 +191,14 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     this.#reconciler.dropPending();
   }
 
-  /** Ends as a process does that is killed: waits for nothing, and gives nothing back. */
+  /** Ends like a killed process: waits for nothing, and gives nothing back. */
   abandon(): void {
     this.#stopping ??= Promise.resolve();
     void this.#loop?.stop();
     void this.#handoff.stop();
   }
 
-  /** Ends within the time and {@link END_MS}, whatever the database does. */
+  /** Ends within `timeoutMs` and {@link END_MS}, even if the database does not answer. */
   stop(timeoutMs: number): Promise<void> {
     this.#stopping ??= this.#shutDown(timeoutMs);
     return this.#stopping;
@@ -213,11 +212,11 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     const source = this.#source;
     const worker = this.#id ?? (await this.register());
     if (this.#reconciler.mayHoldUnknown) await this.#reconciler.recall(worker, () => source.recall(worker));
-    // The keeper is about to say so.
+    // The keeper will soon report the loss.
     if (!source.hasLease) return SHORT_MS;
     const limit = this.#reconciler.limit(source.capacity(this.#slots.prefetch));
     if (limit <= 0) {
-      // Until a slot is free. That has to poll then, for what this poll was woken for.
+      // Sleeps until a slot is free. That slot has to poll, because the reason for this poll remains.
       this.#hasMore = true;
       source.noteUnclaimed();
       return Infinity;
@@ -239,32 +238,32 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     return answer;
   }
 
-  /** Takes units that were claimed: each begins when a slot is free. @param first  these begin before all that wait */
+  /** Takes claimed units: each begins when a slot is free. @param first  these begin before all waiting units */
   add(units: readonly Unit[], first?: readonly Unit[]): void {
     this.#slots.add(units, first);
   }
 
-  /** Something is to begin as soon as a slot is free, before all that wait. */
+  /** Begins a unit as soon as a slot is free, before all waiting units. */
   addNext(unit: Unit): void {
     this.#slots.addNext(unit);
   }
 
-  /** A unit has ended. @param next  begins before all that wait */
+  /** Called when a unit has ended. @param next  begins before all waiting units */
   ended(next?: Unit): void {
     this.#slots.ended(next);
   }
 
-  /** There may be room again for what the last poll has left. */
+  /** Called when there may be room for the work that the last poll left. */
   claimMore(): void {
     if (this.#hasMore && !this.isStopping && this.#source.capacity(this.#slots.prefetch) > 0) this.pollAgain();
   }
 
-  /** The offer that is to go along with a settlement. While the worker polls, the poll brings work or makes the offer. */
+  /** The offer to send with a settlement. While the worker polls, the poll brings work or makes the offer. */
   offer(): Offer | undefined {
     return this.#isAsleep ? this.#handoff.nextOffer() : undefined;
   }
 
-  /** A settlement has taken no offer along. */
+  /** Called when a settlement carried no offer. */
   offerSoon(): void {
     if (this.#isAsleep) this.#handoff.offerSoon();
   }
@@ -279,7 +278,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     if (next === 'contended') return Math.min(2 ** this.#contendedPolls++, SHORT_MS, pollMs);
     this.#contendedPolls = 0;
     this.#isAsleep = true;
-    // Usually the poll has made the offer. Not where an older one was just being withdrawn.
+    // Usually the poll has made the offer. It has not if an older offer was being withdrawn at that moment.
     this.#handoff.offerSoon();
     if (probe.listening) probe.hit(`${name}.idle`, { worker });
     return Math.min(pollMs * (0.75 + Math.random() / 2), next);
@@ -288,25 +287,25 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
   #accept(handed: H): void {
     if (handed.worker !== this.#id) return;
     if (!this.#source.hasLease) {
-      // Taken for dead, and it was rescued; or else it goes back.
+      // The worker was declared dead. If the unit was not rescued, the recall gives it back.
       this.#reconciler.requireRecall();
       this.wake();
     } else if (this.isFree || this.isStopping) {
       this.#source.takeHandoff(handed);
       this.#handoff.offerSoon();
     } else {
-      // Or it would be claimed here again, ahead of its turn.
+      // Otherwise the worker would claim the unit again, ahead of its turn.
       this.#slots.resetPrefetch();
       this.#source.declineHandoff(handed);
     }
   }
 
-  // The rest is what happens rarely.
+  // The methods from here on run rarely.
 
   #noteBusy(worker: number): number {
     this.#contendedPolls = 0;
     if (this.#notify.mayTurnOff()) {
-      // No producer would use an offer now, and each half of a poll would be spent on asking after it.
+      // No producer would use an offer now, and it would go overdue: a recall for every half poll interval.
       this.#handoff.withdraw();
       this.#notify.turnOff(worker);
     }
@@ -314,7 +313,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
   }
 
   #onPollError(error: unknown): void {
-    // The database knows before the next heartbeat does.
+    // The database learns of the loss before the next heartbeat does.
     if (error instanceof LeaseLost) return this.#source.lost(error);
     this.#hasMore = true;
     this.#source.noteUnclaimed();
@@ -326,9 +325,9 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     const source = this.#source;
     const time = new Budget(timeoutMs);
     const end = new Budget(timeoutMs + END_MS);
-    // The flag first, so that what an unfinished poll still brings is released.
+    // The flag comes first, so that units of an unfinished poll are given back.
     await Promise.resolve();
-    // A claim on a connection that went dead is not answered for minutes; what it claims is rescued.
+    // A claim on a dead connection gets no answer for minutes; a rescue takes its jobs back.
     if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
     this.#slots.releaseUnstarted();
     const mayHoldUnknown = this.#handoff.close() || this.#reconciler.needsRecall;

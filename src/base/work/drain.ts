@@ -1,25 +1,25 @@
 import { Budget } from '../time/budget.ts';
 import { within } from '../time/clock.ts';
 
-/** What a stop does with handlers whose time is up. */
+/** How a stop ends handlers whose time is up. */
 export interface DrainOptions<T> {
-  /** For how long they may go on. */
+  /** How long handlers may go on. */
   readonly time: Budget;
-  /** For how long more once they were told to end. */
+  /** How much longer they may go on once they were told to end. */
   readonly graceMs: number;
   readonly abort: (handlers: readonly T[]) => void;
-  /** They have not ended, and nothing of what they do later counts. */
+  /** Called with handlers that have not ended: nothing that they do later counts. */
   readonly abandon: (handlers: readonly T[]) => void;
-  /** The outcome of the others is written. */
+  /** Resolves when the outcomes of the others are written. */
   readonly written: () => Promise<unknown>;
 }
 
-/** At least, for a handler that has just heard that the stop which it waited for is as good as over. */
+/** The least time for a handler that has just learned that the stop which it awaits is nearly over. */
 const MOMENT_MS = 1000;
 
 /**
- * The ends of handlers, for a stop that waits for them. A handler that waits for this stop itself would wait for its own end: it
- * waits for those that do not, and ends after them.
+ * The ends of handlers, for a stop that waits for them. If a handler waits for this stop, it would wait for its own end. So it
+ * waits only for the handlers that do not wait for the stop, and ends after them.
  */
 export class Drain<T> {
   readonly #running: () => Iterable<T>;
@@ -30,20 +30,20 @@ export class Drain<T> {
   #waiting: { readonly isDone: () => boolean; readonly resolve: () => void }[] = [];
   #othersEnded = false;
 
-  /** @param isQuiet  whether what has ended is no longer under way in any other way */
+  /** @param isQuiet  whether no ended handler is under way in another way */
   constructor(running: () => Iterable<T>, isQuiet: () => boolean = () => true) {
     this.#running = running;
     this.#isQuiet = isQuiet;
   }
 
-  /** For a handler that runs: resolves when all have ended that do not wait like it. */
+  /** For a running handler: resolves when all handlers have ended that do not wait here, too. */
   waitInside(handler: T): Promise<void> {
     this.#inside.add(handler);
     this.recordEnd();
     return this.#othersEnded ? Promise.resolve() : new Promise((resolve) => this.#whenOthersEnded.push(resolve));
   }
 
-  /** Something has ended. */
+  /** Called when a handler has ended. */
   recordEnd(): void {
     if (this.#waiting.length === 0) return;
     const done = this.#waiting.filter(({ isDone }) => isDone());
@@ -52,7 +52,7 @@ export class Drain<T> {
     for (const { resolve } of done) resolve();
   }
 
-  /** Waits for all of them, tells those to end whose time is up, and leaves behind what does not. */
+  /** Waits for all handlers, tells those whose time is up to end, and abandons those that do not. */
   async run(options: DrainOptions<T>): Promise<void> {
     const { time, graceMs, written } = options;
     const end = new Budget(time.leftMs + graceMs);

@@ -1,15 +1,15 @@
 const failed = new Set<object>();
 
 /**
- * A process that comes to its end because what it ran has given up ends with 1, unless the program sets a code itself: a
- * supervisor that starts it again, or a caller that waits for it, must not take that for success. Undone by {@link forgive}.
+ * If a process ends because its worker has given up, its exit code is 1, unless the program sets a code itself: a supervisor that
+ * restarts the process, or a caller that waits for it, must not take the end for success. {@link forgive} undoes it.
  */
 export function endInFailure(what: object): void {
   if (failed.size === 0) process.on('beforeExit', setCode);
   failed.add(what);
 }
 
-/** The program has stopped it, and so has learned of the failure. */
+/** Called when the program has stopped the worker, and so has learned of the failure. */
 export function forgive(what: object): void {
   failed.delete(what);
   if (failed.size === 0) process.removeListener('beforeExit', setCode);

@@ -5,35 +5,35 @@ interface RepeatingFailure {
   readonly since: Date;
   failures: number;
   lastMs: number;
-  /** When to say it again. */
+  /** When to write the next warning. */
   dueMs: number;
   pauseMs: number;
 }
 
 const FIRST_PAUSE_MS = 10_000;
 const LONGEST_PAUSE_MS = 600_000;
-/** After this long without it, the same failure is a new one. Loops try again within seconds. */
+/** After this long without it, the same failure counts as a new one. Loops try again within seconds. */
 const FORGET_MS = 120_000;
-/** Messages may hold what differs each time, such as a name. */
+/** The most failures to remember: messages may contain a part that differs each time, such as a name. */
 const MOST = 100;
 
 /**
- * Warns of what fails and is tried again: at once, then after 10 s, 20 s, 40 s and so on up to ten minutes, with the time since
- * when it fails. A message that differs in more than its numbers is another failure. A program that cannot reach its database is never silent, and does
- * not fill the log either.
+ * Warns of a failure that is tried again: at once, then after 10 s, 20 s, 40 s and so on up to ten minutes, with the time since
+ * it first failed. If a message differs in more than its numbers, it is another failure. So a program that cannot reach its
+ * database is never silent, and does not fill the log.
  */
 export class FailureLog {
   readonly #logger: Logger;
   readonly #what: string;
   readonly #repeated = new Map<string, RepeatingFailure>();
 
-  /** @param what  stands before the message: `queue worker` */
+  /** @param what  the words before the message: `queue worker` */
   constructor(logger: Logger, what: string) {
     this.#logger = logger;
     this.#what = what;
   }
 
-  /** It failed, and will be tried again. */
+  /** Called when it has failed, and will be tried again. */
   warn(error: unknown, fields: object = {}): void {
     const nowMs = performance.now();
     const known = this.#known(String(error).replace(/\d+/g, '0'), nowMs);

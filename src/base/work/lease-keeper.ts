@@ -4,46 +4,48 @@ import { probe } from '../probe.ts';
 import { type Renewal, startRenewal } from '../renewal.ts';
 import { moment, ownedFor, sleep } from '../time/clock.ts';
 
-/** A worker, as the keeper of its lease sees it. */
+/** A worker, in the form for the keeper of its lease. */
 export interface LeaseHolder {
   readonly workerId: number | undefined;
   /**
-   * The lease is gone: everything claimed belongs to somebody else now, or may, where it is not certain that the database
-   * thinks so, too.
+   * Called when the lease is lost: another worker owns all its claims, or may own them if it is not certain that the database
+   * says so.
    */
   lost(reason: LeaseLost, isCertain: boolean): void;
   onError(error: unknown): void;
 }
 
-/** Why a worker that the database does not list can claim nothing. */
+/** The problem of a worker that is not registered in the database: it can claim nothing. */
 export const UNREGISTERED = 'its lease was lost, and it is not registered anew yet';
 
 export interface LeaseKeeperOptions<W, Answer> {
   /** `queue`, in messages and in the names of probes and faults. */
   readonly name: string;
   readonly leaseMs: number;
-  /** One statement for all of these workers. It may go on after {@link LeaseKeeperOptions.giveUp}: then its answer is ignored. */
+  /**
+   * Sends one statement for all of these workers. If it goes on after {@link LeaseKeeperOptions.giveUp}, its answer is ignored.
+   */
   readonly send: (workers: ReadonlyMap<number, W>) => Promise<Answer>;
-  /** The heartbeat was not answered in time: takes its connection for dead. */
+  /** Called when the heartbeat got no answer in time: treats its connection as dead. */
   readonly giveUp: () => void;
-  /** A heartbeat was answered. Called after lost workers are told. */
+  /** Called with the answer to a heartbeat, after lost workers were notified. */
   readonly onAnswer?: (answer: Answer) => void;
-  /** A heartbeat failed; it is tried again until the lease is over. Called before the workers are told. */
+  /** Called when a heartbeat failed, before the workers are notified. It is tried again until the lease is over. */
   readonly onFailure?: () => void;
 }
 
 /**
- * Keeps the leases of all workers of this process on one database alive, by one heartbeat for all of them. A worker that the answer
- * does not name was taken for dead; without an answer all are lost once the lease is over.
+ * Keeps the leases of all workers of this process on one database, by one heartbeat for all of them. If the answer does not name
+ * a worker, that worker was declared dead. Without an answer, all workers are lost once the lease is over.
  */
 export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive: readonly number[] }> {
   readonly #options: LeaseKeeperOptions<W, Answer>;
   readonly #workers = new Set<W>();
   #renewal: Renewal | undefined;
   #answeredAt = moment();
-  /** The millisecond of the wall clock in which the leases were last seen not to be over. */
+  /** The last millisecond of the wall clock in which the leases were found valid. */
   #certainAt: number | undefined;
-  /** The first heartbeat that failed since one was answered. */
+  /** The first failed heartbeat after the last answered one. */
   #failure: { readonly at: Date; readonly message: string } | undefined;
 
   constructor(options: LeaseKeeperOptions<W, Answer>) {
@@ -60,9 +62,9 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
   }
 
   /**
-   * Whether the leases are certainly not over yet, even if no timer could run. It is asked before each unit, so it answers from
-   * memory within one millisecond of the *wall* clock: a machine that was suspended may wake within the same millisecond of the
-   * monotonic one. Reading both clocks each time took a twentieth of the time of a worker with small jobs.
+   * Whether the leases have certainly not ended yet, even if no timer could run. It is called before each unit, so it answers
+   * from memory within one millisecond of the *wall* clock. The monotonic clock would not do: a suspended machine may wake in the
+   * same millisecond of it. Reading both clocks each time took a twentieth of the time of a worker with small jobs.
    */
   get hasLease(): boolean {
     if (this.#renewal === undefined) return false;
@@ -73,7 +75,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
     return isCertain;
   }
 
-  /** Why the leases may soon be over, or are; undefined while the heartbeats are answered. */
+  /** Why the leases may soon end, or have ended; undefined while heartbeats are answered. */
   get problem(): string | undefined {
     if (this.#failure !== undefined) {
       return `no heartbeat has been answered since ${this.#failure.at.toISOString()}: ${this.#failure.message}`;
@@ -81,7 +83,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
     return this.hasLease ? undefined : 'the lease is over: this process stood still';
   }
 
-  /** Keeps the lease of a worker that has just been registered. */
+  /** Keeps the lease of a worker that was just registered. */
   add(worker: W): void {
     this.#workers.add(worker);
     if (this.#renewal === undefined) this.#start();
@@ -100,7 +102,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
     return Promise.resolve(renewal?.stop());
   }
 
-  /** Tells all workers of an error. */
+  /** Reports an error to all workers. */
   report(error: unknown): void {
     for (const worker of this.#workers) worker.onError(error);
   }
@@ -121,7 +123,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
         this.#renewal = undefined;
         this.#certainAt = undefined;
         for (const worker of Array.from(this.#workers)) worker.lost(reason, false);
-        // The workers register anew, each at its own pace, and are kept again from then on.
+        // The workers register anew, each at its own pace, and their leases are kept again from then on.
         if (this.#workers.size > 0 && this.#renewal === undefined) this.#start();
       },
       unref: true,
@@ -129,7 +131,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
     this.#renewal = renewal;
   }
 
-  /** Sends a heartbeat now. @param signal  gives up on its answer */
+  /** Sends a heartbeat now. @param signal  ends the wait for its answer */
   async beat(signal?: AbortSignal): Promise<'kept'> {
     const { name, onAnswer } = this.#options;
     const sent = new Map<number, W>();
@@ -150,7 +152,10 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
     return 'kept';
   }
 
-  /** Gives up when the signal aborts: a connection that went dead says nothing for minutes, and the next beat needs another. */
+  /**
+   * Ends the wait when the signal aborts: a dead connection gives no answer for minutes, and the next heartbeat needs another
+   * one.
+   */
   async #send(workers: ReadonlyMap<number, W>, signal: AbortSignal | undefined): Promise<Answer> {
     const { send, giveUp } = this.#options;
     const answer = send(workers);

@@ -3,7 +3,7 @@ import type { Logger } from '../logger.ts';
 import { endInFailure } from './exit-code.ts';
 import { FailureLog } from './failure-log.ts';
 
-/** A worker that runs for as long as its process. */
+/** A worker that runs as long as its process. */
 export interface LongLived {
   readonly started: Promise<void>;
   readonly events: {
@@ -15,22 +15,22 @@ export interface LongLived {
 
 export interface LifeLog {
   readonly logger: Logger;
-  /** `queue worker`: its messages begin with it. */
+  /** `queue worker`: the first words of its messages. */
   readonly what: string;
-  /** `workers`, as messages call several of them. */
+  /** `workers`: the name for several of them in messages. */
   readonly several: string;
-  /** Stands in each line of the log. */
+  /** Fields of each line in the log. */
   readonly fields: object;
-  /** Stands in the line that says that it has started. */
+  /** Fields of the line that reports the start. */
   readonly begins: object;
   readonly engine: { readonly isStopped: boolean; address(): Promise<string> };
   readonly isStopping: () => boolean;
 }
 
 /**
- * Writes to the log that a worker has started, each error at growing intervals, and that it gives up; then its process ends in
- * failure. A worker whose engine was stopped is stopped: it can do nothing more, and its timers would keep the process alive. Call it
- * at once when the worker is made: errors before that are not seen.
+ * Logs that a worker has started, each error at growing intervals, and that it gives up; after that its process ends in failure.
+ * If its engine was stopped, the worker is stopped, too: it can do nothing more, and its timers would keep the process alive.
+ * Call it as soon as the worker is made, because it does not see earlier errors.
  */
 export function logLife(
   worker: LongLived,

@@ -1,19 +1,19 @@
 import { BUSY_AGAIN_MS, BUSY_MS } from './deadlines.ts';
 
-/** What a switch asks of the worker that it belongs to. */
+/** The part of the worker that its switch uses. */
 export interface NotifySwitchOptions {
   /** Writes the flag of a worker, for producers. */
   readonly write: (worker: number, isOn: boolean) => Promise<void>;
-  /** Has the worker poll once more. */
+  /** Makes the worker poll once more. */
   readonly wake: () => void;
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * Says whether producers should notify a worker. Under load no worker needs to be woken, and NOTIFY is not free: it serialises
- * every commit that sends one. A worker that sleeps without notifications begins its jobs late; one that is busy with them only costs
- * more. So "on" is written once each "off" before it has been answered, and again by the heartbeats that are sent while it is on. "Off" is
- * written by the switch alone, again every few seconds.
+ * Decides whether producers should notify a worker. Under load no worker needs to be woken, and NOTIFY is not free: it serialises
+ * every commit that sends one. If a worker sleeps without notifications, its jobs begin late; if a busy worker gets
+ * notifications, that only costs more. So after each "off", "on" is written before the worker sleeps, and the heartbeats repeat
+ * it while the switch is on. Only the switch writes "off", and repeats it every few seconds.
  */
 export class NotifySwitch {
   readonly #options: NotifySwitchOptions;
@@ -31,13 +31,16 @@ export class NotifySwitch {
     return this.#isOn;
   }
 
-  /** The worker has a new id, whose flag is on. */
+  /** Called when the worker has a new id, whose flag is on. */
   reset(): void {
     this.#isOn = true;
     this.#turnedOff = Promise.resolve();
   }
 
-  /** A poll has left work. @returns whether polls have done so for so long that no producer need notify, and that is to be written */
+  /**
+   * Called when a poll has left work.
+   * @returns true if polls have done so for long enough: producers need not notify, and this has to be written
+   */
   mayTurnOff(): boolean {
     const now = performance.now();
     this.#busySince ??= now;
@@ -47,12 +50,16 @@ export class NotifySwitch {
   turnOff(worker: number): void {
     this.#isOn = false;
     this.#turnedOffAt = performance.now();
-    // Where it fails it may have been written: the flag counts as off, and is turned on before the worker sleeps.
+    // If the write fails, it may have been carried out anyway. So the flag counts as off, and is turned on before the worker
+    // sleeps.
     const write = this.#options.write(worker, false).catch((error: unknown) => this.#options.onError(error));
     this.#turnedOff = Promise.all([this.#turnedOff, write]);
   }
 
-  /** A poll has left nothing. @returns whether the worker may sleep: first the flag, committed; then one more poll; only then sleep */
+  /**
+   * Called when a poll has left nothing.
+   * @returns whether the worker may sleep: the flag must be committed first, then one more poll must follow
+   */
   noteIdle(worker: number): boolean {
     this.#busySince = undefined;
     if (this.#isOn) return true;

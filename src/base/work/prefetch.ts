@@ -1,31 +1,32 @@
 import { after } from '../time/clock.ts';
 
-/** As much is claimed ahead as this long would have run. */
+/** A worker claims ahead as many units as would have run in this time. */
 const PREFETCH_MS = 50;
-/** A rate is measured for at least this long; and after a guess that was wrong, for this long. */
+/** The shortest time for measuring a rate; and the time after a wrong guess. */
 const SAMPLE_MS = 10;
 const CAREFUL_MS = 1000;
-/** Five times what it was claimed for: no guess is that far off by chance. */
+/** Five times the time for which units were claimed ahead: no guess is that wrong by chance. */
 const STALLED_MS = 250;
 
 export interface PrefetchOptions {
-  /** A number that is kept ahead whatever happens, or as many as the last 50 ms would have run. */
+  /** A fixed number of units ahead, or as many as the last 50 ms would have run. */
   readonly count: number | 'auto';
-  /** The most that `'auto'` comes to. */
+  /** The upper bound of `'auto'`. */
   readonly max: number;
-  /** Milliseconds: as much is claimed ahead as these would have run. Default 50; more where a round trip takes longer. */
+  /** Units are claimed ahead for this many milliseconds. Default 50; more if a round trip takes longer. */
   readonly aheadMs?: number | undefined;
   /** How many units that were claimed ahead wait for a slot. */
   readonly waiting: () => number;
-  /** Gives back all that wait but the first `kept`. */
+  /** Gives back all waiting units except the first `kept`. */
   readonly onStalled: (kept: number) => void;
 }
 
 /**
- * How much a worker claims ahead of its free slots: what ends at once need not wait for a round trip each.
+ * How many units a worker claims ahead of its free slots, so that a short unit need not wait for a round trip.
  *
- * That is a guess from what ran before. When what runs now takes the slots for longer, the rest would wait behind it while other
- * workers sleep. So only as much may go on waiting as has begun in the last 250 ms, and the rest is given back.
+ * The number is a guess from the previous units. If the running units take the slots for longer, the others would wait behind
+ * them while other workers sleep. So only as many units may go on waiting as have begun in the last 250 ms. The rest is given
+ * back.
  */
 export class AdaptivePrefetch {
   readonly #options: PrefetchOptions;
@@ -39,7 +40,7 @@ export class AdaptivePrefetch {
     this.#options = options;
   }
 
-  /** How much to claim ahead now. */
+  /** How many units to claim ahead now. */
   get count(): number {
     const { count, max, aheadMs = PREFETCH_MS } = this.#options;
     if (count !== 'auto') return count;
@@ -62,12 +63,12 @@ export class AdaptivePrefetch {
     this.#finished += units;
   }
 
-  /** Nothing is claimed ahead until a rate has been measured anew. */
+  /** Claims nothing ahead until a rate was measured again. */
   reset(): void {
     this.#sample = { at: performance.now(), finished: this.#finished, perMs: 0 };
   }
 
-  /** Something may be waiting: sees to it that it does not do so for long. */
+  /** Called when units may wait: makes sure that they do not wait for long. */
   watch(): void {
     const { count, waiting, onStalled } = this.#options;
     if (count !== 'auto' || this.#isWatching || waiting() === 0) return;
@@ -78,7 +79,8 @@ export class AdaptivePrefetch {
       const kept = this.#started - before;
       if (waiting() <= kept) return this.watch();
       this.reset();
-      // Whatever ends in waves looks fast for a moment: measured for so short a time it would be claimed and given back each time.
+      // Units that end in waves look fast for a moment. Measured for a shorter time, they would be claimed and given back each
+      // time.
       this.#sampleMs = CAREFUL_MS;
       onStalled(kept);
       this.watch();

@@ -1,10 +1,10 @@
-/** What sleeps until it is woken, or its time is over; and nothing sleeps any more once it is closed. */
+/** Waits that end when all are woken or when their time is over. Once it is closed, every wait ends at once. */
 export class Sleepers {
   readonly #wakes = new Set<() => void>();
   #count = 0;
   #isClosed = false;
 
-  /** How often all were woken. Read before looking for work: a wake-up that came since then must not be slept through. */
+  /** How often all were woken. Read it before searching for work: a wait must not sleep through a later wake-up. */
   get count(): number {
     return this.#count;
   }

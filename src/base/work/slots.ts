@@ -3,13 +3,13 @@ import { AdaptivePrefetch, type PrefetchOptions } from './prefetch.ts';
 
 export interface SlotsOptions extends Pick<PrefetchOptions, 'count' | 'max' | 'aheadMs'> {
   readonly concurrency: number;
-  /** Nothing begins any more: what comes is given back. */
+  /** True: no unit begins any more, and new units are given back. */
   readonly isStopping: () => boolean;
   /** Called whenever units may have begun, or slots may have become free. */
   readonly onPumped: () => void;
 }
 
-/** What is asked of a capability about the units of its worker. */
+/** The methods of a capability for the units of its worker. */
 export type SlotRunner<Unit> = Pick<
   ClaimSource<Unit, never, never>,
   'slotsTaken' | 'isExclusive' | 'hasLease' | 'begin' | 'release'
@@ -21,9 +21,9 @@ export class Slots<Unit> {
   readonly #options: SlotsOptions;
   readonly #prefetch: AdaptivePrefetch;
   #list: readonly Unit[] = [];
-  /** How many of the list have begun: to take each out at once would move the others, some thousand, each time. */
+  /** How many units of the list have begun. Removing each at once would move the others, some thousand, each time. */
   #begun = 0;
-  /** Before all that wait. */
+  /** Units that begin before all waiting ones. */
   #following: Unit[] = [];
   #isPumping = false;
 
@@ -42,7 +42,7 @@ export class Slots<Unit> {
     return [...this.#following.toReversed(), ...this.#rest];
   }
 
-  /** How many these are. */
+  /** The number of waiting units. */
   get waitingCount(): number {
     return this.#following.length + this.#left;
   }
@@ -66,7 +66,7 @@ export class Slots<Unit> {
     return this.#prefetch.count;
   }
 
-  /** Too much was claimed ahead. */
+  /** Called when too many units were claimed ahead. */
   resetPrefetch(): void {
     this.#prefetch.reset();
   }
@@ -83,7 +83,7 @@ export class Slots<Unit> {
     this.pump();
   }
 
-  /** Begins what there are slots for. A loop and not a recursion: units may end while they begin. */
+  /** Begins units while there are free slots. A loop and not a recursion: units may end while they begin. */
   pump(): void {
     if (this.#isPumping) return;
     this.#isPumping = true;
@@ -93,7 +93,7 @@ export class Slots<Unit> {
       runner.slotsTaken < concurrency &&
       (this.#following.length > 0 || this.#left > 0) &&
       !isStopping() &&
-      // What was claimed before this process stood still is somebody else's by now; its renewal is about to say so.
+      // If this process was stopped for too long, another worker owns its claims by now, and the next renewal will say so.
       runner.hasLease
     ) {
       const unit = this.#following.pop() ?? this.#list[this.#begun++];
@@ -113,19 +113,19 @@ export class Slots<Unit> {
     this.pump();
   }
 
-  /** Gives back what has not begun. */
+  /** Gives back units that have not begun. */
   releaseUnstarted(): void {
     const units = [...this.#following.splice(0), ...this.#cut(0)];
     if (units.length > 0) this.#runner.release(units, 'stopped');
   }
 
-  /** The lease is gone, and with it all that was claimed. */
+  /** Called when the lease is lost, and with it all claimed units. */
   clear(): void {
     this.#set([]);
     this.#following = [];
   }
 
-  /** Takes out all of the list that wait, except the first `kept`. */
+  /** Removes all waiting units from the list, except the first `kept`. */
   #cut(kept: number): readonly Unit[] {
     const rest = this.#rest;
     this.#set(rest.slice(0, kept));

@@ -2,22 +2,23 @@ import { InvalidInput, NotSupported, Stopped } from '../errors.ts';
 import { sleep } from '../time/clock.ts';
 
 export interface StartUpOptions {
-  /** Says in messages what is to begin: `the worker`. */
+  /** The name of the thing that starts, for messages: `the worker`. */
   readonly what: string;
-  /** Ends the trying. */
+  /** Ends the tries. */
   readonly signal: AbortSignal;
-  /** A try failed, and there will be another. */
+  /** Called when a try failed and another one will follow. */
   readonly onError: (error: unknown) => void;
 }
 
-/** The longest wait between two tries. */
+/** The longest pause between two tries. */
 const LONGEST_MS = 5000;
 
 /**
- * Begins what is to run for as long as its process. A database may be away, read-only or out of connections, or have yet to get its
- * role, its name or its schema. That ends, and nothing starts the process again when it does: so it is tried until it succeeds.
+ * Starts a worker that runs as long as its process. A database may be unreachable, read-only or out of connections, or its role,
+ * its name or its schema may not exist yet. Such a state ends, but nothing starts the process again when it does. So the start is
+ * tried until it succeeds.
  * @throws Stopped  once the signal is aborted
- * @throws InvalidInput, NotSupported: what the program itself has to change, at once
+ * @throws InvalidInput, NotSupported: an error that the program itself has to correct, at once
  */
 export async function startWithRetries<T>(
   start: () => Promise<T>,
@@ -35,7 +36,7 @@ export async function startWithRetries<T>(
   throw new Stopped(`${what} was stopped before it had started`);
 }
 
-/** Why something has not started yet, by the error of the last try. */
+/** Why a worker has not started yet, by the error of the last try. */
 export function notStarted(error: unknown): string {
   return error instanceof Error ? `it has not started yet: ${error.message}` : 'it has not started yet';
 }
