@@ -16,8 +16,9 @@ const SHORT_MS = 100;
 
 /**
  * The loop of a worker: claim, post, run, settle, say how long to sleep. A capability implements these steps as a
- * {@link ClaimSource}. The rest is the same for all capabilities: when to poll, how much to claim, and how a worker ends. Its {@link Slots} decide how many units run. Its {@link NotifySwitch} decides whether producers notify the worker. Direct
- * hand-off is in `base/handoff/`.
+ * {@link ClaimSource}. The rest is the same for all capabilities: when to poll, how much to claim, and how a worker ends. Its
+ * {@link Slots} decide how many units run. Its {@link NotifySwitch} decides whether producers notify the worker. Direct hand-off
+ * is in `base/handoff/`.
  *
  * The path of a unit: `#poll` claims it, `add` lets it wait for a slot, its slot begins it, `ended` frees the slot.
  */

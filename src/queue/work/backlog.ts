@@ -8,17 +8,17 @@ import type { Logger } from '../../engine/postgres/index.ts';
 import { COUNT_LIMIT, type QueueStats } from '../operate/stats.ts';
 import type { Backlog, WorkerEvents } from './report.ts';
 
-/** From when on a queue has too much to do. At least one of `ready` and `oldest` is given. */
+/** The limits beyond which a queue has too much to do. At least one of `ready` and `oldest` is required. */
 export interface BacklogOptions {
-  /** So many jobs are ready, 1 to 10,000. */
+  /** The limit for the number of ready jobs, 1 to 10,000. */
   readonly ready?: number | undefined;
-  /** The oldest ready job has waited for this long. */
+  /** The limit for the wait of the oldest ready job. */
   readonly oldest?: Duration | undefined;
   /** How often the worker checks. Default `'30s'`, at least `'100ms'`. A check is one statement, whose cost does not grow with the queue. */
   readonly every?: Duration | undefined;
 }
 
-/** The same, as read: ages and waits in ms. */
+/** The same, parsed: ages and waits in ms. */
 export interface BacklogLimits {
   readonly ready: number | undefined;
   readonly oldest: number | undefined;
@@ -47,11 +47,11 @@ export interface BacklogWatch {
   readonly logger: Logger;
 }
 
-/** Says once when there is too much to do, and once when there no longer is. */
+/** Reports once that a limit is exceeded, and once that no limit is exceeded any more. */
 export function watchBacklog({ queue, limits, stats, events, logger }: BacklogWatch): Loop {
   let isOver = false;
   const look = async (signal: AbortSignal): Promise<number> => {
-    // A stopped worker says nothing more, however late the answer is, and whatever it is.
+    // A stopped worker reports nothing more, however late the answer comes, and whatever it is.
     const { ready, oldestReadyMs: oldestMs } = await stats().finally(() => signal.throwIfAborted());
     const backlog: Backlog = { ready, oldestMs, exceeds: exceeded(limits, ready, oldestMs) };
     if (backlog.exceeds.length > 0 && !isOver) {

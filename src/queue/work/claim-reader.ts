@@ -12,7 +12,7 @@ export interface ClaimedUnits {
   readonly units: readonly Unit[];
   /** The number of all jobs. */
   readonly jobs: number;
-  /** The number of all units: as many handlers will be called. */
+  /** The number of all units, and so of the calls of handlers. */
   readonly count: number;
 }
 
@@ -68,7 +68,7 @@ function countOfKey(numbers: readonly (number | null)[]): number {
   return single + coalesced.size;
 }
 
-/** Makes units of claimed rows: one per job or coalesced group, and a chain of them for each key. */
+/** Makes units from claimed rows: one for each job or coalesced group, and a chain of units for each key. */
 export function readClaim(answer: ClaimAnswer, holder: ClaimContext): ClaimedUnits {
   const claims = new Map<number, Claim>();
   const claimOf = (id: number): Claim => {
@@ -188,9 +188,9 @@ function groupsOf(claimed: ClaimedKey, claimOf: (id: number) => Claim, holder: C
 }
 
 /**
- * This program's declaration decides how jobs of a kind run, even if another version has declared the kind differently. If
- * the kind does not coalesce here, each job is a unit; if the handler needs payloads that the claim left out, the unit is
- * left to the other version.
+ * This program's declaration decides how jobs of a kind run, even if another version has declared the kind differently. If the
+ * kind does not coalesce here, each job is a unit. If the handler needs payloads that the claim left out, the unit is left to the
+ * other version.
  */
 function newGroup({ kinds, units, latest }: ClaimedKey, index: number, holder: ClaimContext): Group {
   const kind = nameOf(kinds[index] ?? 0, holder);

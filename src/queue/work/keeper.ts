@@ -18,7 +18,7 @@ import type { Heartbeat, HeartbeatAnswer } from '../store.ts';
 export interface LeaseHolder extends Holder {
   readonly queue: number;
   heartbeat(): Heartbeat | undefined;
-  /** Tells it whether a worker of its queue has died lately. */
+  /** Notifies the worker whether a worker of its queue has died lately. */
   beWary?(isWary: boolean): void;
   /** Called when a running job is to be cancelled. */
   cancel(job: number, reason: string | null): void;
@@ -26,20 +26,23 @@ export interface LeaseHolder extends Holder {
   readonly reportsFailures: boolean;
   /** Whether the `ended` event has a listener. */
   readonly tellsEnds: boolean;
-  /** Called when jobs of its queue ended that no worker had: cancelled by hand, expired, or ended with what they come after. */
+  /**
+   * Called when jobs of its queue ended without a worker: cancelled by hand, expired, or ended with the jobs that they come
+   * after.
+   */
   jobsEndedWaiting(jobs: readonly EndedJob[]): void;
   /** Called when jobs of lost workers of its queue ended in error. */
   jobsEnded(jobs: readonly EndedJob[]): void;
 }
 
-/** How often the keeper checks for workers that died; with the lease it bounds how long their jobs wait. */
+/** How often the keeper checks for dead workers. With the lease, it bounds how long their jobs wait. */
 const RESCUE_MS = 5000;
 const PRUNE_MS = 60_000;
 
 /**
- * Keeps the leases of all workers of this process on one database: one heartbeat statement for all of them, on a
- * connection of its own, so that neither busy handlers nor an exhausted pool can starve it. Also rescues jobs of lost workers
- * and prunes history.
+ * Keeps the leases of all workers of this process on one database: one heartbeat statement for all of them, on a connection of
+ * its own, so that neither busy handlers nor an exhausted pool can starve it. It also rescues jobs of lost workers and prunes
+ * history.
  */
 export class Keeper {
   static readonly #keepers = new WeakMap<PostgresEngine, Map<number, Keeper>>();
@@ -129,7 +132,7 @@ export class Keeper {
     return this.#lease.problem;
   }
 
-  /** A job was enqueued that comes after others, which may just have ended. */
+  /** Called when a job was enqueued that comes after others, which may have just ended. */
   look(): void {
     this.#looks?.wake();
   }
@@ -181,7 +184,7 @@ export class Keeper {
   async #runChores(): Promise<number> {
     const prunes = performance.now() - this.#prunedAt > PRUNE_MS;
     if (prunes) this.#prunedAt = performance.now();
-    // After a pause of this process its own leases come first: perhaps no other process has found its workers dead yet.
+    // After a pause of this process its own leases come first: other processes may not have declared its workers dead yet.
     if (this.#lease.answeredMs > this.#leaseMs / 2) await this.beatNow();
     const failures: unknown[] = [];
     for (const queue of this.#queues()) {
@@ -203,7 +206,7 @@ export class Keeper {
     this.#reportUnended(unended);
   };
 
-  /** Only one worker of the queue reports them, so that each is one event per process. */
+  /** Only one worker of the queue reports them, so that each end is one event per process. */
   #reportEnded(queue: number, { jobs, more }: NonNullable<RescueAnswer['ended']>): void {
     const teller = [...this.#workers].find((worker) => worker.queue === queue && worker.reportsFailures);
     teller?.jobsEnded(jobs);
@@ -216,7 +219,7 @@ export class Keeper {
 
   readonly #sweepCancels = (queue: number): Promise<void> => this.#chores.sweepCancels(queue);
 
-  /** One worker in one process tells each end. */
+  /** One worker in one process reports each end. */
   readonly #tellEnds = async (queue: number): Promise<void> => {
     const teller = [...this.#workers].find((worker) => worker.queue === queue && worker.tellsEnds);
     if (teller !== undefined) await this.#chores.tellEnds(queue, (jobs) => teller.jobsEndedWaiting(jobs));
@@ -226,7 +229,7 @@ export class Keeper {
     while (this.#workers.size > 0 && (await this.#store.prune(queue)) > 0);
   };
 
-  /** Reports each of them once: every rescue finds them again as long as they live. */
+  /** Reports each of these server processes once: every rescue finds them again as long as they live. */
   #reportUnended(pids: readonly number[]): void {
     const fresh = pids.filter((pid) => !this.#unended.has(pid));
     for (const pid of fresh) this.#unended.add(pid);
@@ -239,7 +242,10 @@ export class Keeper {
     );
   }
 
-  /** The workers of this process, whatever their lease: if it stood still since its last heartbeat, all of theirs may be over. */
+  /**
+   * The workers of this process, whatever their lease: if the process was stopped since its last heartbeat, all their leases may
+   * be over.
+   */
   #living(queue: number): number[] {
     const keepers = Keeper.#keepers.get(this.#store.engine)?.values() ?? [];
     const workers = Array.from(keepers, (keeper) => [...keeper.#workers]).flat();

@@ -15,7 +15,7 @@ import { portsOf, type WorkerParts } from './worker-parts.ts';
 
 /**
  * A worker with hold: 'lease': claims many jobs at once, runs each unit's handler, settles many at once. Its {@link JobSource}
- * does that; this class is the worker for the keeper of leases, and for the group of workers that notifications wake.
+ * does that. This class is the worker's interface for the keeper of leases, and for the group of workers that notifications wake.
  */
 export class LeaseWorker implements LeaseHolder, GroupMember {
   readonly events: Events<WorkerEvents>;
@@ -47,7 +47,7 @@ export class LeaseWorker implements LeaseHolder, GroupMember {
     this.#jobs.wake();
   }
 
-  /** Resolves when nothing is left that this worker could run now. */
+  /** Resolves when no work is left that this worker could run now. */
   whenQuiet(): Promise<void> {
     return this.#jobs.whenQuiet();
   }
@@ -92,7 +92,7 @@ export class LeaseWorker implements LeaseHolder, GroupMember {
     return this.#jobs.loop.id;
   }
 
-  /** Why it can claim nothing just now. */
+  /** Why the worker can claim nothing now. */
   get problem(): string | undefined {
     return this.#jobs.loop.problem ?? this.#keeper.problem ?? (this.workerId === undefined ? UNREGISTERED : undefined);
   }

@@ -12,7 +12,7 @@ export interface KeeperPort {
   add(worker: LeaseHolder): Promise<void>;
   remove(worker: LeaseHolder): Promise<void>;
   beatNow(): Promise<void>;
-  /** A job was enqueued that comes after others. */
+  /** Called when a job was enqueued that comes after others. */
   look(): void;
 }
 
@@ -23,11 +23,11 @@ export interface GroupPort {
   notePolled(member: GroupMember, isMore: boolean): void;
 }
 
-/** What a worker needs besides the statements of its store. */
+/** The parts that a worker needs in addition to the statements of its store. */
 export interface WorkerPorts {
   readonly keeper: KeeperPort;
   readonly group: GroupPort;
-  /** Milliseconds of work that are claimed ahead; undefined: as on Postgres. */
+  /** Milliseconds of work to claim ahead; undefined: as on Postgres. */
   readonly aheadMs?: number | undefined;
   handoff(worker: {
     readonly id: () => number | undefined;
@@ -54,7 +54,7 @@ export type LeaseStatements = Pick<
   | 'removeWorker'
 >;
 
-/** A store on another engine than Postgres: it brings its own ports. */
+/** A store on another engine than Postgres: it has its own ports. */
 export interface PortedStore extends LeaseStatements {
   readonly engine: {
     readonly isStopped: boolean;
@@ -66,7 +66,7 @@ export interface PortedStore extends LeaseStatements {
   guardItems(claim: number): readonly ConditionCheckItem[];
 }
 
-/** Hand-off where producers cannot notify a worker: none. */
+/** No hand-off: producers cannot notify a worker. */
 export const NO_HANDOFF: HandoffPort = {
   start: () => {},
   nextOffer: (): Offer | undefined => undefined,

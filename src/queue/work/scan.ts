@@ -5,8 +5,8 @@ import { countJobsOfKeys, countUnits } from './claim-reader.ts';
 export const START: Cursor = { priority: -32_768, id: 0 };
 
 /**
- * A new pass begins after this time at the latest: a job of higher priority, or one that is committed late with a lower id,
- * waits no longer than this behind a deep backlog.
+ * The longest time until a new pass begins. A job of higher priority, or a job that is committed late with a lower id, waits no
+ * longer than this behind a deep backlog.
  */
 const PASS_MS = 100;
 
@@ -23,8 +23,8 @@ export class Scan {
   readonly shard: number;
   cursor: Cursor;
   /**
-   * How many ready rows to read. A bulk enqueue makes rows of many jobs, so this adapts to the last polls; at the start of a pass, where
-   * the jobs stand that are tried again, a row each, to those at the starts of the passes before.
+   * How many ready rows to read. A bulk enqueue makes rows of many jobs, so the number follows the last polls. At the start of a
+   * pass it follows the starts of earlier passes, because jobs that are tried again are there, one row each.
    */
   rows: number = ROWS.first;
   /** Milliseconds until the next delayed job, from the last poll that found nothing. */
@@ -38,10 +38,13 @@ export class Scan {
   readonly #start: Cursor;
   #startedAt = performance.now();
   #found = false;
-  /** Rows to read at the start of a pass, and behind it. */
+  /** The number of rows to read at the start of a pass, and after it. */
   #rowsAtStart: number = ROWS.first;
   #rowsBehind: number = ROWS.first;
-  /** Rows that the polls of this pass have read until one of them was given as much as it asked for; undefined: one was. */
+  /**
+   * The rows that the polls of this pass have read before one of them got as many jobs as it asked for; undefined: one of them
+   * did.
+   */
   #readUntilFilled: number | undefined = 0;
 
   constructor(shard: number, start: Cursor = START) {
@@ -62,7 +65,7 @@ export class Scan {
   }
 
   #adapt(answer: ClaimAnswer, isFilled: boolean): void {
-    // Each job of a coalesced unit is a row, and all of them may come before those of the next key.
+    // Each job of a coalesced unit is a row, and all of them may come before the rows of the next key.
     const used = answer.runs.length + countJobsOfKeys(answer) + (answer.chains?.keys.length ?? 0);
     const isCut = answer.seen >= this.rows;
     const more = isCut ? inBounds(this.rows * 2) : this.rows;
@@ -109,12 +112,14 @@ function inBounds(rows: number): number {
   return Math.min(ROWS.max, Math.max(ROWS.min, Math.ceil(rows)));
 }
 
-/** How long a worker rests for each row of others that it has passed over: some ten times as long as the server takes to read one. */
+/**
+ * How long a worker rests for each row of others that it has skipped: about ten times as long as the server takes to read one.
+ */
 const REST_MS = 0.005;
 
 /**
- * Passes of a worker that takes some kinds or priorities only. It reads past the jobs of others, a bounded number at each poll, and with a
- * rest behind each: a backlog of theirs costs it a tenth of a processor of the server at most, however large it is.
+ * Passes of a worker that takes only some kinds or priorities. It skips the jobs of other workers, a bounded number at each poll,
+ * and rests after each poll. So a backlog of theirs costs it at most a tenth of a processor of the server, however large it is.
  */
 export class PickyScan extends Scan {
   #passStartedAt = performance.now();
@@ -154,7 +159,7 @@ export class PickyScan extends Scan {
       return 'busy';
     }
     this.cursor = { priority, id };
-    // What is more urgent waits no longer than for the way here, twice.
+    // A more urgent job waits at most twice as long as the scan took to come here.
     const foundAt = this.#foundAt;
     if (foundAt !== undefined && performance.now() - foundAt > Math.max(PASS_MS, foundAt - this.#passStartedAt)) {
       this.restart();

@@ -3,32 +3,32 @@ import type { PostgresQueueStore } from '../postgres/store.ts';
 
 /** The interface of a worker for its group. */
 export interface GroupMember {
-  /** It sleeps, and has room for a job. */
+  /** True: it sleeps, and has room for a job. */
   readonly isIdle: boolean;
-  /** It polls now, and has room for a job. */
+  /** True: it polls now, and has room for a job. */
   readonly isPolling: boolean;
-  /** It takes a part of the work: what wakes it may be for another one. */
+  /** True: it takes a part of the work. A notification that wakes it may be for another part. */
   readonly isPicky: boolean;
   /** Makes it poll now, or as soon as it has room. */
   wake(): void;
   /** Called when a notification has arrived for any of the workers. */
   noteNotification(): void;
   checkCancels(): void;
-  /** Called when jobs may have ended that new ones come after. */
+  /** Called when jobs may have ended that new jobs come after. */
   look(): void;
 }
 
 /**
- * The workers of one queue in this process. A notification usually means work for one worker. So it wakes one of them, and a
- * worker that took as much as it could wakes the next; otherwise each of fifty workers would poll for a single job. If the
- * woken worker fails or stops, another one is woken; and polls of each worker find missed jobs.
+ * The workers of one queue in this process. A notification usually means work for one worker, so it wakes one of them. A worker
+ * that claimed as much as it could wakes the next. Otherwise each of fifty workers would poll for a single job. If the woken
+ * worker fails or stops, another one is woken; and the polls of each worker find missed jobs.
  */
 export class WorkerGroup {
   static readonly #groups = new WeakMap<PostgresEngine, Map<number, WorkerGroup>>();
 
   readonly #store: PostgresQueueStore;
   readonly #queue: number;
-  /** In the order of waking: the one that was woken last is last. */
+  /** In the order of waking: the worker that was woken last is last. */
   readonly #members = new Set<GroupMember>();
   /** Workers that were woken and have not polled since. */
   readonly #woken = new Set<GroupMember>();
@@ -83,7 +83,7 @@ export class WorkerGroup {
     next.wake();
   }
 
-  /** Called when a worker has polled. @param isMore  there may be more than it could take, or its poll has failed */
+  /** Called when a worker has polled. @param isMore  there may be more work than it could take, or its poll has failed */
   notePolled(member: GroupMember, isMore: boolean): void {
     this.#woken.delete(member);
     if (member.isPicky) return;

@@ -19,7 +19,7 @@ export interface WorkerSettings {
   readonly pollMs: number;
   /** How many jobs to prefetch: a number, or as many as the rate of the last 50 ms allows. */
   readonly prefetch: number | 'auto';
-  /** The part of the work that it takes; undefined: all of it. */
+  /** The part of the work that the worker takes; undefined: all of it. */
   readonly takes?: TakenPart | undefined;
 }
 
@@ -29,7 +29,7 @@ export interface WorkerParts<S = PostgresQueueStore | PortedStore> {
   readonly definition: Definition;
   readonly registered: QueueIds;
   readonly handlers: ReadonlyMap<string, Handler>;
-  /** Those of kinds with `batch`. */
+  /** The handlers of kinds with `batch`. */
   readonly batchHandlers: ReadonlyMap<string, BatchHandler>;
   readonly settings: WorkerSettings;
   readonly events: Events<WorkerEvents>;
@@ -37,7 +37,7 @@ export interface WorkerParts<S = PostgresQueueStore | PortedStore> {
   readonly tally: Tally;
 }
 
-/** What a worker with hold: 'lease' needs besides the statements of its store. */
+/** The parts that a worker with hold: 'lease' needs in addition to the statements of its store. */
 export function portsOf({ store, registered, settings }: WorkerParts): WorkerPorts {
   const { leaseMs } = settings;
   return store instanceof PostgresQueueStore

@@ -3,7 +3,7 @@ import { faults } from '../../base/fault.ts';
 import type { PortedStore } from './ports.ts';
 import type { WorkerSettings } from './worker-parts.ts';
 
-/** Lists a worker in the database. @returns its id */
+/** Registers a worker in the database. @returns its id */
 export async function addWorker(
   store: Pick<PortedStore, 'addWorker'>,
   queue: number,

@@ -4,7 +4,7 @@ import type { Unit } from '../run/unit.ts';
 import { type BatchHandler, GatheredUnits } from './unit-batch.ts';
 
 interface Member {
-  /** As the handler sees it: see `coalesce: 'latest'`. */
+  /** The unit as the handler sees it: see `coalesce: 'latest'`. */
   readonly seen: Unit;
   readonly unit: Unit;
   readonly resolve: (value: unknown) => void;
@@ -12,20 +12,20 @@ interface Member {
 }
 
 /**
- * One call of a batch handler. Each of its units has an attempt of its own, with its checks, its timeout and its outcome; to that
- * attempt `join` is the handler. When each attempt has come to its handler, or has ended before, the batch handler is called for those
- * that are left, and what it returns is shared out.
+ * One call of a batch handler. Each of its units has an attempt of its own, with its checks, its timeout and its outcome. For
+ * that attempt, `join` is the handler. When each attempt has called `join`, or has ended before, the batch handler is called with
+ * the remaining units. Its return value is divided among them.
  */
 export class BatchRun {
   readonly units: readonly Unit[];
   readonly #kind: string;
   readonly #handler: BatchHandler;
   #members: Member[] = [];
-  /** Those whose attempt has come to its handler. */
+  /** The units whose attempt has called `join`. */
   readonly #joined = new Set<Unit>();
-  /** Attempts that have neither come to their handler nor ended. */
+  /** The number of attempts that have neither called `join` nor ended. */
   #expected: number;
-  /** Attempts that have not ended. */
+  /** The number of attempts that have not ended. */
   #left: number;
 
   constructor(kind: string, units: readonly Unit[], handler: BatchHandler) {
@@ -36,7 +36,7 @@ export class BatchRun {
     this.#left = units.length;
   }
 
-  /** The handler of one of its units. @param seen  what it is called with */
+  /** The handler of one of its units. @param seen  the unit that is passed to the handler */
   join(unit: Unit, seen: Unit): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#members.push({ unit, seen, resolve, reject });
@@ -45,7 +45,7 @@ export class BatchRun {
     });
   }
 
-  /** The attempt of a unit has ended. @returns whether it was the last one */
+  /** Called when the attempt of a unit has ended. @returns whether it was the last one */
   end(unit: Unit): boolean {
     this.#left -= 1;
     if (!this.#joined.has(unit)) this.#arrive();
@@ -55,7 +55,7 @@ export class BatchRun {
   #arrive(): void {
     this.#expected -= 1;
     if (this.#expected > 0) return;
-    // A payload that takes long to check may have outlived the time of others.
+    // While a payload took long to check, the time of other units may have passed.
     this.#members = this.#members.filter(({ unit }) => !unit.isOver);
     if (this.#members.length > 0) this.#call();
   }

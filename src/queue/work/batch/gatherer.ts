@@ -2,7 +2,7 @@ import { after } from '../../../base/time/clock.ts';
 import type { Definition } from '../../definition.ts';
 import type { Unit } from '../run/unit.ts';
 
-/** Units of one kind whose batch handler is called once for all of them; together they take one slot. */
+/** Units of one kind for one call of its batch handler; together they take one slot. */
 export class ReadyBatch {
   readonly kind: string;
   readonly units: readonly Unit[];
@@ -21,16 +21,20 @@ interface Pile {
 }
 
 /**
- * Gathers units of kinds with a batch handler until there are as many as it takes, or until the first of them has waited its time.
- * Units come here when a slot is free, so that under load a batch is what has come meanwhile, and waits for nothing more.
+ * Gathers units of kinds with a batch handler. A batch is ready when it has as many units as its handler takes, or when its first
+ * unit has waited its time. Units come here when a slot is free. So under load a batch consists of the units that came meanwhile,
+ * and waits for no more.
  */
 export class Gatherer {
   readonly #piles: ReadonlyMap<string, Pile>;
   readonly #onReady: (gathered: ReadyBatch) => void;
-  /** All kinds that the worker takes have a batch handler. */
+  /** True: all kinds that the worker takes have a batch handler. */
   readonly #isAll: boolean;
 
-  /** @param handled  the kinds that the worker takes and that have a batch handler @returns undefined when no kind has a batch handler */
+  /**
+   * @param handled  the kinds that the worker takes and that have a batch handler
+   * @returns undefined if no kind has a batch handler
+   */
   static for(
     { kinds }: Pick<Definition, 'kinds'>,
     handled: ReadonlyMap<string, unknown>,
@@ -50,12 +54,12 @@ export class Gatherer {
     this.#onReady = onReady;
   }
 
-  /** @returns false when the kind has no batch handler: the unit begins by itself */
+  /** @returns false if the kind has no batch handler: the unit begins on its own */
   add(unit: Unit): boolean {
     const pile = this.#piles.get(unit.kind);
     if (pile === undefined) return false;
     pile.units.push(unit);
-    // A job in its last attempt is not kept waiting: if this process died meanwhile, it would have no attempt left.
+    // A job in its last attempt does not wait: if this process died meanwhile, the job would have no attempt left.
     if (pile.units.length >= pile.size) this.#end(unit.kind, pile);
     else if (pile.units.length === 1 || unit.job.claim.isAlone) {
       pile.cancelTimer?.();
@@ -65,8 +69,8 @@ export class Gatherer {
   }
 
   /**
-   * How many units are still to come until a batch has as many as its handler takes. Where other kinds have plain handlers, only
-   * those count of which a unit is here: else as many jobs would be claimed for nothing.
+   * How many more units the batches need until each has as many as its handler takes. If other kinds have plain handlers, only
+   * batches count that have a unit: otherwise too many jobs would be claimed.
    */
   get room(): number {
     let room = 0;
@@ -86,7 +90,7 @@ export class Gatherer {
     return [...this.#piles.values()].flatMap(({ units }) => units);
   }
 
-  /** Nothing more will come: what is here need not wait. */
+  /** No further units will come, so the gathered ones need not wait. */
   hurry(): void {
     for (const [kind, pile] of this.#piles) if (pile.units.length > 0) this.#end(kind, pile);
   }

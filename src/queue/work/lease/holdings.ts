@@ -1,6 +1,6 @@
 import type { Claim } from '../run/claimed-job.ts';
 
-/** What a worker has claimed and not given up: how many units, and by which claims. */
+/** The claims of a worker that it has not given up: how many units, and by which claims. */
 export class Holdings {
   /** The number of claimed units that have not finished. */
   count: number = 0;

@@ -27,7 +27,7 @@ import { PREFETCH_MAX, Room } from './room.ts';
 import { RunningUnits } from './running-units.ts';
 import { Shards } from './shards.ts';
 
-/** Jobs of one key per claim: enough to be worth the cost of a claim, few enough to share a hot key's time. */
+/** The most jobs of one key in a claim: enough to be worth the cost of a claim, few enough to share a hot key's time. */
 const CHAIN = 32;
 
 /**
@@ -36,7 +36,7 @@ const CHAIN = 32;
  */
 export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, JobHandoff> {
   readonly isExclusive = false;
-  /** It takes a part of the work. */
+  /** True: the worker takes a part of the work. */
   readonly isPicky: boolean;
   readonly loop: ClaimLoop<Unit | ReadyBatch, ClaimAnswer, JobHandoff>;
   readonly settler: Settler;
@@ -54,18 +54,18 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
   /** Undefined: no kind has a batch handler. */
   readonly #gatherer: Gatherer | undefined;
   readonly #quiet = new Quiet();
-  /** The parts of the queue that are paused, by the last claim that brought something; undefined: none. */
+  /** The paused parts of the queue, by the last claim that brought jobs; undefined: none. */
   #pausedParts: readonly StoredPart[] | undefined;
 
-  /** @param owner  of the units @param worker  whose jobs these are, for those who keep and wake it */
+  /** @param owner  of the units @param worker  the worker of these jobs, for its keeper and for its group */
   constructor(parts: WorkerParts, ports: WorkerPorts, owner: UnitOwner, worker: LeaseHolder & GroupMember) {
     const { definition, settings, handlers, batchHandlers } = parts;
     this.#parts = parts;
     this.#ports = ports;
     this.#owner = owner;
     this.#worker = worker;
-    // A job with a single attempt must not lose it because the job before it killed the worker. Where a key stops at an error, a job has
-    // not succeeded before its outcome is written: the database may refuse its result.
+    // A job with a single attempt must not lose it because the job before it killed the worker. If a key stops at an error, a job
+    // has not succeeded before its outcome is written, because the database may refuse its result.
     const isOneByOne = definition.blocksKeys || [...definition.kinds.values()].some((kind) => kind.attempts === 1);
     this.#chain = isOneByOne ? 1 : CHAIN;
     const { takes } = settings;
@@ -83,7 +83,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
       this,
       { name: 'queue', ...settings, prefetchMax: PREFETCH_MAX, aheadMs: ports.aheadMs },
       (loop) =>
-        // An enqueue that hands a job over does not look for a worker that takes it.
+        // An enqueue with a direct hand-off does not check which jobs the worker takes.
         this.isPicky
           ? NO_HANDOFF
           : ports.handoff({
@@ -130,7 +130,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
     });
   }
 
-  /** Resolves when nothing is left that this worker could run now. */
+  /** Resolves when no work is left that this worker could run now. */
   whenQuiet(): Promise<void> {
     const quiet = this.#quiet.wait();
     this.wake();
@@ -241,7 +241,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
     if (this.#quiet.isAwaited && this.#holdings.count === 0) void this.settler.flushed().then(() => this.wake());
   }
 
-  /** Something of its own is under way, which may lead to more jobs. */
+  /** True: own work is under way, which may lead to more jobs. */
   get #isBusy(): boolean {
     return this.#holdings.count > 0 || this.settler.isBusy;
   }
@@ -250,7 +250,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
     return this.#shards.next(answer, limit);
   }
 
-  /** All shards were polled, and none has anything. */
+  /** Called when all shards were polled, and none had a job. */
   #endRound(): void {
     if (this.#quiet.isAwaited) this.#gatherer?.hurry();
     if (this.#quiet.recordEmptyRound() && !this.#isBusy) this.wake();
@@ -260,7 +260,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
     this.#add(this.#read(handoff, handoff.shard));
   }
 
-  // From here on, rare cases.
+  // The methods from here on run rarely.
 
   declineHandoff(handoff: JobHandoff): void {
     const { claims, units } = this.#read(handoff, handoff.shard);
@@ -297,7 +297,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
   }
 
   drain(time: Budget): Promise<void> {
-    // Not before the last poll has ended, which would claim it again.
+    // Not before the last poll has ended; otherwise that poll would claim them again.
     if (this.#gatherer !== undefined) this.release(this.#gatherer.clear(), 'stopped');
     return this.#running.drain(time, () => this.settler.flushed());
   }
@@ -322,7 +322,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
     this.wake();
   }
 
-  /** All units that it holds, except those that come after another one of their key. */
+  /** All units that it holds, except those that come after another unit of their key. */
   get units(): readonly Unit[] {
     const unbegun = this.loop.waiting.flatMap((one) => (one instanceof ReadyBatch ? one.units : [one]));
     return [...this.#running.units, ...unbegun, ...(this.#gatherer?.units ?? [])];

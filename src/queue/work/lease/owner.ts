@@ -8,14 +8,14 @@ import type { Job } from '../run/claimed-job.ts';
 import type { Unit, UnitOwner } from '../run/unit.ts';
 import type { WorkerParts } from '../worker-parts.ts';
 
-/** The owner of units that a lease holds: what their handlers ask and write meanwhile. */
+/** The owner of units with a lease: the statements of their handlers while they run. */
 export class LeaseOwner implements UnitOwner {
   readonly queueName: string;
   readonly #store: WorkerParts['store'];
   readonly #leaseMs: number;
   readonly #hasLease: () => boolean;
 
-  /** @param hasLease  whether the lease is certainly not over yet */
+  /** @param hasLease  whether the lease has certainly not ended yet */
   constructor({ store, definition, settings }: WorkerParts, hasLease: () => boolean) {
     this.queueName = definition.name;
     this.#store = store;
@@ -39,7 +39,7 @@ export class LeaseOwner implements UnitOwner {
   async guardAll(units: readonly Unit[], tx: unknown): Promise<void> {
     for (const unit of units) {
       this.#requireLease(unit);
-      // Set before the statement is sent: the settlement of the unit has to know it.
+      // Set before the statement is sent, because the settlement of the unit needs to know it.
       unit.isGuarded = true;
     }
     // The process of another library may die when the server closes its connection; the engine's own connections survive
@@ -57,7 +57,7 @@ export class LeaseOwner implements UnitOwner {
     return this.#store.guardItems(unit.job.claim.id);
   }
 
-  /** After a pause the clock shows the loss of the lease before a timer or the database does. */
+  /** After a pause, the clock shows the loss of the lease earlier than a timer or the database. */
   #requireLease(unit: Unit): void {
     if (this.#hasLease()) return;
     throw new LeaseLost(`the lease of job ${unit.job.id} ran out before it could be renewed; stop working on it`);

@@ -12,10 +12,10 @@ interface ReturnsParts {
   readonly onError: (error: unknown) => void;
 }
 
-/** How long a job of an unknown kind is delayed for a worker that knows it. */
+/** How long a job of an unknown kind is delayed, so that a worker that knows the kind can claim it. */
 const UNKNOWN_KIND_MS = 30_000;
 
-/** Gives units back that have not begun, uncharged, with those that come after them in their keys. */
+/** Gives back units that have not begun, uncharged, with the units that come after them in their keys. */
 export class Returns {
   readonly #parts: ReturnsParts;
   /** True: jobs were given back that idle workers could run now. */
@@ -44,12 +44,12 @@ export class Returns {
     this.#wakeOthers();
   }
 
-  /** What comes after a unit that keeps its key. */
+  /** The units after a unit that keeps its key. */
   behind(next: Unit | undefined): void {
     this.#chain(next, 'behind a job of its key', false);
   }
 
-  /** A unit of a part of the queue that is paused, until that is resumed. */
+  /** A unit of a paused part of the queue, until that part is resumed. */
   setAside(unit: Unit, part: StoredPart): void {
     this.#delayed(unit, `paused: ${namePart(part)}`, setAsideMs(part));
   }

@@ -2,7 +2,7 @@ import type { Gatherer } from '../batch/gatherer.ts';
 import type { Holdings } from './holdings.ts';
 import type { RunningUnits } from './running-units.ts';
 
-/** More units are never claimed ahead. */
+/** The most units to claim ahead. */
 export const PREFETCH_MAX = 2000;
 
 interface RoomParts {
@@ -16,7 +16,10 @@ interface RoomParts {
 
 /** How many jobs a worker may claim. */
 export class Room {
-  /** How many units of paused parts the last claim has brought: with so many more the next one comes past them. */
+  /**
+   * The number of units of paused parts in the last claim. If there were some, the next claim asks for more, to reach the jobs
+   * behind them.
+   */
   setAside: number = 0;
   readonly #parts: RoomParts;
 
@@ -25,8 +28,8 @@ export class Room {
   }
 
   /**
-   * Only as many as there are free slots while more than half of the prefetched units are left. A chain of a key takes one slot,
-   * however long it is, so free slots that no held unit can fill always count as room.
+   * While more than half of the prefetched units are left, there is room only for as many units as there are free slots. A chain
+   * of a key takes one slot, however long it is. So free slots that no held unit can fill always count as room.
    */
   of(prefetch: number): number {
     const { concurrency, holdings, running, gatherer, loop } = this.#parts;
@@ -37,14 +40,17 @@ export class Room {
     return Math.max(free, concurrency + prefetch - holdings.count);
   }
 
-  /** What is gathered takes no slot yet, and what a batch handler works on takes one: there is room for what is still to come. */
+  /**
+   * Gathered units take no slot yet, and the units of a batch handler take one slot: there is room for the units that a batch
+   * still needs.
+   */
   #toGather({ room, count }: Gatherer, free: number, prefetch: number): number {
     const { concurrency, holdings, running } = this.#parts;
     const toCome = free > 0 ? room : 0;
     return toCome + Math.max(free, concurrency + prefetch - (holdings.count - running.sharing - count));
   }
 
-  /** How many slots are free of running units. */
+  /** The number of slots without a running unit. */
   get slots(): number {
     return Math.max(0, this.#parts.concurrency - this.#parts.running.slotsTaken);
   }

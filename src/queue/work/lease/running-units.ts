@@ -16,21 +16,21 @@ interface RunningParts {
   readonly handlers: ReadonlyMap<string, Handler>;
   readonly batchHandlers: ReadonlyMap<string, BatchHandler>;
   readonly logger: Logger;
-  /** Rises when the lease is lost: what ends later counts for nothing. */
+  /** Rises when the lease is lost: later ends of handlers count for nothing. */
   readonly generation: () => number;
   readonly onEnd: (unit: Unit, outcome: AttemptResult) => void;
-  /** The worker has no handler for it. */
+  /** Called when the worker has no handler for the kind. */
   readonly onUnknownKind: (unit: Unit) => void;
 }
 
 /** Units whose handler runs, alone or in a batch. */
 export class RunningUnits {
   readonly #parts: RunningParts;
-  /** Each with the function that ends it from outside. */
+  /** Each unit with the function that ends it from outside. */
   readonly #units = new Map<Unit, ((why: unknown) => void) | undefined>();
-  /** Batch handlers that run. */
+  /** The running batch handlers. */
   readonly #batches = new Set<BatchRun>();
-  /** Of the units that run, those that take no slot: another one of their batch does. */
+  /** The number of running units that take no slot, because another unit of their batch does. */
   #sharing = 0;
   readonly #drain: Drain<Unit> = new Drain(() => this.#units.keys());
 
@@ -79,28 +79,31 @@ export class RunningUnits {
 
   #endInBatch(unit: Unit, batch: BatchRun): void {
     const isLast = batch.end(unit);
-    // After the loss of the lease it counts for nothing.
+    // After the loss of the lease, its end counts for nothing.
     if (!this.#batches.has(batch)) return;
     if (isLast) this.#batches.delete(batch);
     else this.#sharing -= 1;
   }
 
-  /** For a handler that waits for the stop of its worker: resolves when all others have ended. @param task  what runs */
+  /**
+   * For a handler that waits for the stop of its worker: resolves when all other handlers have ended.
+   * @param task  of that handler
+   */
   othersEnded(task: object | undefined): Promise<void> | undefined {
     const unit = unitOf(task, this.#units.keys());
     if (unit === undefined) return undefined;
-    // The other units of its batch end when it returns.
+    // The other units of its batch end when the handler returns.
     const batch = [...this.#batches].find(({ units }) => units.includes(unit));
     for (const other of batch?.units ?? []) void this.#drain.waitInside(other);
     return this.#drain.waitInside(unit);
   }
 
-  /** The outcome of a unit is known to the worker. */
+  /** Called when the worker knows the outcome of a unit. */
   recordEnd(): void {
     this.#drain.recordEnd();
   }
 
-  /** Waits for all of them. @param written  resolves when the outcomes are written */
+  /** Waits for all running units. @param written  resolves when the outcomes are written */
   drain(time: Budget, written: () => Promise<unknown>): Promise<void> {
     const reason = new Stopped('the worker is being stopped and its time is over');
     return this.#drain.run({
@@ -119,7 +122,10 @@ export class RunningUnits {
     for (const unit of left) this.#units.get(unit)?.(new Stopped('the worker was stopped'));
   }
 
-  /** The lease is lost: all of them are told to end, and nothing of what they do later counts. Call it once the generation has risen. */
+  /**
+   * Called when the lease is lost: all units are told to end, and nothing that they do later counts. Call it once the generation
+   * has risen.
+   */
   lose(why: Error): void {
     const units = [...this.#units];
     this.#units.clear();

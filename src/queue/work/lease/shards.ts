@@ -2,14 +2,17 @@ import type { NextPoll } from '../../../base/work/claim-source.ts';
 import type { ClaimAnswer, Cursor } from '../../store.ts';
 import { PickyScan, Scan } from '../scan.ts';
 
-/** The shards of a queue, polled one after another: when all of them have brought nothing, a round is over. */
+/** The shards of a queue, polled one after another. A round is over when each of them has brought nothing. */
 export class Shards {
   readonly #scans: readonly [Scan, ...Scan[]];
   /** The scan of the shard that is polled next. */
   #scan: Scan;
   readonly #onRoundEnd: () => void;
 
-  /** @param onRoundEnd  all shards were polled, and none has anything @param from  where a worker begins that takes a part of the work */
+  /**
+   * @param onRoundEnd  called when all shards were polled, and none had a job
+   * @param from  the first position for a worker that takes a part of the work
+   */
   constructor(count: number, onRoundEnd: () => void, from?: Cursor) {
     const scanOf = (shard: number): Scan => (from === undefined ? new Scan(shard) : new PickyScan(shard, from));
     this.#scan = scanOf(0);
@@ -17,12 +20,12 @@ export class Shards {
     this.#onRoundEnd = onRoundEnd;
   }
 
-  /** The one that is polled, or polled next. */
+  /** The scan that is polled now or next. */
   get scan(): Scan {
     return this.#scan;
   }
 
-  /** None of them counts as empty any more. */
+  /** From now on, no scan counts as empty. */
   wake(): void {
     for (const scan of this.#scans) scan.quiet = undefined;
   }
@@ -31,7 +34,7 @@ export class Shards {
     for (const scan of this.#scans) scan.restart();
   }
 
-  /** Reads what a poll has brought, and goes on to the next shard. @returns the time of its poll */
+  /** Reads the answer to a poll, and goes on to the next shard. @returns the time of its poll */
   next(answer: ClaimAnswer, limit: number): NextPoll {
     const verdict = this.#scan.read(answer, limit);
     const scans = this.#scans;

@@ -1,6 +1,6 @@
 /**
- * Tells when a worker has nothing to do: a whole round of polls has brought nothing, and nothing of its own was under way at
- * any of them, which might have led to more.
+ * Finds out when a worker has nothing to do: a whole round of polls has brought nothing, and during these polls no work of its
+ * own was under way, which might have led to more.
  */
 export class Quiet {
   #waiting: (() => void)[] = [];
@@ -16,12 +16,12 @@ export class Quiet {
     return this.#waiting.length > 0;
   }
 
-  /** A poll begins. @param isBusy  something of the worker's own is under way */
+  /** Called when a poll begins. @param isBusy  the worker's own work is under way */
   recordPoll(isBusy: boolean): void {
     if (isBusy) this.#wasBusy = true;
   }
 
-  /** A round has brought nothing. @returns whether another one is needed for those who wait */
+  /** Called when a round has brought nothing. @returns whether the waiting calls need another round */
   recordEmptyRound(): boolean {
     const isDone = !this.#wasBusy;
     this.#wasBusy = false;

@@ -3,21 +3,21 @@ import type { AttemptResult } from '../run/attempt.ts';
 /** How many jobs a worker has run, by the outcome of the attempt. */
 export interface OnceResult {
   readonly complete: number;
-  /** Failed, and to be tried again later. */
+  /** Jobs that failed, and will be tried again later. */
   readonly retried: number;
-  /** Failed for good. */
+  /** Jobs that failed for good. */
   readonly error: number;
   readonly cancelled: number;
 }
 
-/** The same while the worker runs. */
+/** The same, while the worker runs. */
 export type Tally = { -readonly [K in keyof OnceResult]: OnceResult[K] };
 
 export function newTally(): Tally {
   return { complete: 0, retried: 0, error: 0, cancelled: 0 };
 }
 
-/** Counts the outcome of one attempt. Jobs that were given back, or were lost, count as nothing. */
+/** Counts the outcome of one attempt. Jobs that were given back or lost are not counted. */
 export function countOutcome(tally: Tally, { complete, failed }: AttemptResult): void {
   tally.complete += complete.length;
   for (const { to } of failed) {

@@ -18,9 +18,9 @@ export interface AttemptResult {
   readonly failed: readonly JobFailure[];
   /** The jobs that are complete. */
   readonly complete: readonly Job[];
-  /** The return value of the handler as JSON; undefined when it has no JSON form. */
+  /** The return value of the handler as JSON; undefined if it has no JSON form. */
   readonly result: string | undefined;
-  /** True: nothing may be written any more, since another worker may own the unit. */
+  /** True: nothing may be written any more, because another worker may own the unit. */
   readonly isLost: boolean;
   /** True: a job will be retried, or stops its key, so that the rest of the key has to wait for it. */
   readonly isRetried: boolean;
@@ -28,7 +28,7 @@ export interface AttemptResult {
 
 export type Handler = (unit: Unit) => unknown;
 
-/** Shared by all units in which nothing failed. */
+/** All units without a failure share this value. */
 const NONE: readonly JobFailure[] = [];
 
 /** The error of a job whose predecessor failed, for kinds with `afterError: 'error'`. */
@@ -40,9 +40,8 @@ export class PredecessorFailed extends NoRetry {
 
 /**
  * Runs one attempt at a unit, from the checks to the outcome. Calls `end` exactly once, possibly before it returns.
- * @returns a function that ends the attempt from outside with a reason; the handler's later outcome is then ignored.
- * Undefined when this
- *   program has no handler for the kind, and nothing was done
+ * @returns a function that ends the attempt from outside with a reason; the handler's later outcome is then ignored. Undefined if
+ *   this program has no handler for the kind; nothing was done then
  */
 export function startAttempt(
   unit: Unit,
@@ -61,7 +60,7 @@ export function startAttempt(
     end(outcome);
   };
   const fail = (error: unknown): void => finish(failed(unit, kind, error));
-  // An attempt whose time is over has failed, whatever its handler returns.
+  // If the time of an attempt is over, the attempt has failed, whatever its handler returns.
   const pass = (value: unknown): void =>
     unit.abortReason instanceof TimedOut || value instanceof Verdict
       ? fail(unit.abortReason ?? value)
@@ -90,7 +89,7 @@ function limit(unit: Unit, ms: number, fail: (error: unknown) => void): () => vo
   return abortAfter(unit, ms, `the attempt took longer than its ${formatDuration(ms)}`, fail);
 }
 
-/** The same when the handler has shown no sign of life for this long. */
+/** The same for a handler that has not called `progress` for this long. */
 function limitIdle(unit: Unit, ms: number, fail: (error: unknown) => void): () => void {
   const words = `the handler has called progress() for the last time ${formatDuration(ms)} ago`;
   let cancel = abortAfter(unit, ms, words, fail);
@@ -119,8 +118,8 @@ function both(first: (() => void) | undefined, second: () => void): () => void {
 }
 
 /**
- * Validates the payloads, then calls the handler. Returns the value itself when everything is synchronous, so that ten
- * thousand small jobs do not need ten thousand turns of the event loop.
+ * Validates the payloads, then calls the handler. If everything is synchronous, it returns the value itself, so that ten thousand
+ * small jobs do not need ten thousand turns of the event loop.
  */
 function call(unit: Unit, kind: Kind, handler: Handler): unknown {
   const seen = kind.coalesce === 'latest' ? latest(unit) : unit;
@@ -158,8 +157,8 @@ function cannotBegin({ jobs }: Unit, kind: Kind): boolean {
 }
 
 /**
- * Jobs whose last attempt was lost with its worker end in error, those that have expired are cancelled; the others of their
- * unit run without them.
+ * Ends jobs before their handler begins: jobs whose last attempt was lost with its worker end in error, and expired jobs are
+ * cancelled. The others of their unit run without them.
  */
 function unbegun(unit: Unit, kind: Kind): AttemptResult {
   const all = unit.jobs.map((job): JobFailure => {
@@ -255,7 +254,7 @@ function chance({ number, attempt }: Job): number {
 }
 
 /**
- * Called when a unit has ended in error. The next units of its key in this claim were claimed before, so this marks those
+ * Called when a unit has ended in error. The next units of its key in this claim were claimed before. So this call marks those
  * whose kind has `afterError: 'error'`.
  */
 export function breakSuccessors(unit: Unit, { failed: all }: AttemptResult, definition: Definition): void {

@@ -13,7 +13,7 @@ export interface Claim {
   left: number;
 }
 
-/** The unit of a job, as far as its texts show it. */
+/** The unit of a job, as far as its texts need it. */
 interface JobPlace {
   readonly queue: string;
   readonly kind: string;
@@ -31,7 +31,7 @@ export class Job<P = unknown> {
   readonly #origin: Origin;
   #payload: P;
   #place: JobPlace | undefined;
-  /** When it may not begin any more, by the monotonic clock. */
+  /** The time by which the job has to begin, by the monotonic clock. */
   readonly #expiresAt: number | undefined;
 
   /** @internal */
@@ -64,13 +64,13 @@ export class Job<P = unknown> {
     return new Date(typeof this.#origin === 'number' ? this.#origin : this.#origin.enqueuedAt);
   }
 
-  /** The schedule and the tick of the job; undefined for a job that no schedule enqueued. */
+  /** The schedule that enqueued the job, and the tick; undefined if no schedule did. */
   get schedule(): ScheduledFor | undefined {
     const schedule = this.own?.schedule;
     return schedule && { name: schedule.name, at: new Date(schedule.at) };
   }
 
-  /** The `meta` of its enqueue; undefined when none was given. */
+  /** The `meta` of its enqueue; undefined if it had none. */
   get meta(): Readonly<Record<string, unknown>> | undefined {
     return this.own?.meta;
   }
@@ -80,12 +80,12 @@ export class Job<P = unknown> {
     return typeof this.#origin === 'number' ? null : (this.#origin.group ?? null);
   }
 
-  /** The words it can be found by. */
+  /** The tags of the job; a search finds it by them. */
   get tags(): readonly string[] {
     return this.own?.tags ?? [];
   }
 
-  /** What was asked for this job alone; undefined for nearly all jobs. @internal */
+  /** The options of this job alone; undefined for nearly all jobs. @internal */
   get own(): OwnOptions | undefined {
     return typeof this.#origin === 'number' ? undefined : this.#origin.options;
   }

@@ -13,8 +13,8 @@ export function reportLost(events: Events<WorkerEvents>, ended: EndedJob, owner:
 }
 
 /**
- * Emits the end of a job that no worker had: it was cancelled or completed by hand, has expired, ended with what it comes after, or was
- * settled by the caller that had claimed it.
+ * Emits the end of a job without a worker: it was cancelled or completed by hand, has expired, ended with the jobs that it comes
+ * after, or its caller had claimed it and settled it.
  */
 export function reportEndedWaiting(events: Events<WorkerEvents>, ended: EndedJob, owner: UnitOwner): void {
   const { unit, job } = toFailedJob(ended, owner);
@@ -22,8 +22,8 @@ export function reportEndedWaiting(events: Events<WorkerEvents>, ended: EndedJob
 }
 
 /**
- * The `failed` event for a job that ended without this worker, on the one that found it. The job is alone in a unit
- * that is over, so that nothing can be written under it.
+ * The `failed` event for a job that ended without this worker, on the worker that found it. The job is alone in a unit that is
+ * over, so that nothing can be written for it.
  */
 export function toFailedJob(
   { id, kind, key, attempt, status, error, origin, process, payload }: EndedJob,

@@ -1,11 +1,11 @@
 import { checkOptions, duration, optional, text } from '../../../base/options/options.ts';
 import { type Duration, formatDuration } from '../../../base/time/duration.ts';
 
-/** The reason of a snooze in the history: no failure. */
+/** The reason of a snooze in the history; a snooze is no failure. */
 export const SNOOZED = 'snoozed';
 
 /**
- * What a handler says of its job in place of a result: returned, thrown, or given to `unit.fail()`. Made by {@link snooze},
+ * An outcome that a handler chooses for its job: returned, thrown, or passed to `unit.fail()`. Made by {@link snooze},
  * {@link retryAfter}, {@link cancelled} and {@link discard}.
  */
 export class Verdict extends Error {
@@ -30,8 +30,8 @@ const waitShape = { wait: duration({ min: 1, max: '3650d' }), reason: optional(t
 const reasonShape = { reason: optional(text({ max: 10_000 })) };
 
 /**
- * Not now: the job is new again after this time, and the attempt is not charged, however often it happens. Of what the
- * handler wrote through `unit.tx`, nothing is kept.
+ * The job is new again after this time, and the attempt is not charged, however often this happens. Writes of the handler through
+ * `unit.tx` are rolled back.
  * @param wait  1 ms to 10 years @throws InvalidInput
  */
 export function snooze(wait: Duration): Verdict {
@@ -40,8 +40,8 @@ export function snooze(wait: Duration): Verdict {
 }
 
 /**
- * The attempt has failed, and the next one begins after this time instead of the time that `backoff` gives. The last attempt
- * ends in `error` anyway.
+ * The attempt has failed, and the next one begins after this time instead of the time of `backoff`. The last attempt ends in
+ * `error` anyway.
  * @param wait  1 ms to 10 years @param reason  the error to keep @throws InvalidInput
  */
 export function retryAfter(wait: Duration, reason?: string): Verdict {
@@ -50,15 +50,16 @@ export function retryAfter(wait: Duration, reason?: string): Verdict {
   return new Verdict('retry', 'failed', words, given.wait);
 }
 
-/** There is nothing to do any more: the job ends as `cancelled`, as if it had been cancelled by hand. @throws InvalidInput */
+/** No work is left: the job ends as `cancelled`, as if it had been cancelled by hand. @throws InvalidInput */
 export function cancelled(reason?: string): Verdict {
   const given = checkOptions('cancelled', { reason }, reasonShape);
   return new Verdict('cancelled', 'cancelled by its handler', given.reason ?? 'cancelled by its handler');
 }
 
 /**
- * It can never succeed: the job ends in `error` at once, whatever attempts it has left. The same as throwing a `NoRetry`, but
- * it can be returned. @throws InvalidInput
+ * The job can never succeed: it ends in `error` at once, even if attempts are left. The same as throwing a `NoRetry`, but a
+ * handler can return it.
+ * @throws InvalidInput
  */
 export function discard(reason?: string): Verdict {
   const given = checkOptions('discard', { reason }, reasonShape);

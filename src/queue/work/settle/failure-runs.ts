@@ -1,14 +1,14 @@
 import type { JobFailure } from '../../store.ts';
 
-/** Failures that are equal except for their jobs. */
+/** Failures that differ only in their jobs. */
 export interface FailureRun extends Omit<JobFailure, 'id'> {
   /** The jobs, as an int8multirange. */
   readonly ids: string;
 }
 
 /**
- * Groups equal failures: often a third party is down, and a thousand jobs fail with the same text. Each run is one row in
- * every table, and its error is sent and stored once.
+ * Groups equal failures. Often another service is down, and a thousand jobs fail with the same text. Each run is one row in every
+ * table, and its error is sent and stored once.
  */
 export function toRuns(failed: readonly JobFailure[]): FailureRun[] {
   const runs = new Map<string, Run>();

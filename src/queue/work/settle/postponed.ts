@@ -2,16 +2,16 @@ import { sleep } from '../../../base/time/clock.ts';
 import type { Unit } from '../run/unit.ts';
 import type { PendingSettlement } from './settlement.ts';
 
-/** How long an outcome that cannot be written alone is postponed, behind everything else. */
+/** How long an outcome is postponed, behind all others, if it cannot be written alone. */
 const POSTPONE_MS = 500;
 
-/** By shard: outcomes that could not be written, and those of their keys, since a later one may give up the key. */
+/** By shard: outcomes that could not be written, and other outcomes of their keys, because a later one may give up the key. */
 export class PostponedOutcomes {
   readonly #onDue: (outcomes: ReadonlyMap<number, readonly PendingSettlement[]>) => void;
   #outcomes = new Map<number, PendingSettlement[]>();
   #waiting: Promise<void> | undefined;
 
-  /** @param onDue  takes them all back, to be tried again */
+  /** @param onDue  takes back all of them, to try them again */
   constructor(onDue: (outcomes: ReadonlyMap<number, readonly PendingSettlement[]>) => void) {
     this.#onDue = onDue;
   }
@@ -20,7 +20,7 @@ export class PostponedOutcomes {
     return this.#outcomes.size === 0;
   }
 
-  /** Resolves when they are taken back; undefined while none waits. */
+  /** Resolves when they are taken back; undefined if none is postponed. */
   get waiting(): Promise<void> | undefined {
     return this.#waiting;
   }

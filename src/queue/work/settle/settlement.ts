@@ -6,9 +6,10 @@ import type { Unit } from '../run/unit.ts';
 /**
  * The outcome of a unit, which is written as a whole or not at all. A unit with very many failures becomes several of them.
  *
- * A class, although it is only data. V8 learns of a literal that its objects live long, and then makes them, and all that they
- * refer to, in the old generation, where only a full collection finds them dead. Outcomes and units of a prefetch look long-lived
- * to it: 300,000 jobs took 12 full collections and 750 ms with literals, and 4 and 617 ms without (docs/decisions/027).
+ * It is a class, although it is only data. V8 learns that objects of a literal live long. It then makes them, and all objects
+ * that they refer to, in the old generation, where only a full collection finds dead ones. Outcomes and units of a prefetch look
+ * long-lived to V8: 300,000 jobs took 12 full collections and 750 ms with literals, and 4 and 617 ms without
+ * (docs/decisions/027).
  */
 export class PendingSettlement {
   readonly unit: Unit;
@@ -16,18 +17,18 @@ export class PendingSettlement {
   readonly failed: readonly JobFailure[];
   /** The result of each complete job, as JSON. */
   readonly result: string | undefined;
-  /** The key that is given up with it, since no other unit of the key follows. */
+  /** The key that is given up with the outcome, because no other unit of the key follows. */
   readonly key: readonly [key: string, epoch: number] | undefined;
   /** True: its text was refused before, and has been removed. */
   readonly isBare: boolean;
   /**
-   * Numbers of jobs of the same claim that are complete, and nothing more is to be said of them: see {@link join}. Most jobs are. Their
-   * units are forgotten as soon as they end, and no statement can fail because of them.
+   * Numbers of complete jobs of the same claim that need no further entry: see {@link join}. Most jobs are such. Their units are
+   * forgotten as soon as they end, and no statement can fail because of them.
    */
   others: number[] | undefined = undefined;
-  /** True: it was sent before without an answer, so its rows may be gone because that statement was carried out. */
+  /** True: it was sent before and got no answer. If its rows are gone, that statement may have been carried out. */
   wasSent = false;
-  /** How often it got no answer when sent alone, while the database answered another statement. */
+  /** How often it was sent alone and got no answer, while the database answered another statement. */
   unanswered = 0;
 
   constructor(
@@ -58,7 +59,7 @@ export function toPending(unit: Unit, outcome: AttemptResult, givesUp: boolean):
   return new PendingSettlement(unit, outcome, key);
 }
 
-/** Adds the outcome of a unit to that of one before it, if nothing more is to be said of either. @returns whether it did */
+/** Adds the outcome of a unit to the one before it, if neither needs a further entry. @returns whether it did */
 export function join(before: PendingSettlement | undefined, unit: Unit, outcome: AttemptResult): boolean {
   const { jobs } = unit;
   const job = jobs[0];
@@ -70,7 +71,7 @@ export function join(before: PendingSettlement | undefined, unit: Unit, outcome:
   return true;
 }
 
-/** Whether it is too much for one statement. */
+/** Whether the settlement is too large for one statement. */
 export function isLarge(settled: PendingSettlement): boolean {
   return settled.failed.length > 0 && !isSmall(rowsOf(settled), textOf(settled));
 }
