@@ -1,19 +1,20 @@
 import { inspect, types } from 'node:util';
 import { toStorable } from './storable.ts';
 
-/** The longest text kept of what was thrown; a stack trace with its causes is rarely longer. */
+/** The longest text of a thrown value that is kept; a stack trace with its causes is rarely longer. */
 const MOST = 10_000;
-/** Causes of causes, and errors of an AggregateError, all together. */
+/** The most causes of causes, and errors of an AggregateError, in total. */
 const MOST_PARTS = 10;
-/** What a value looks like in the text of an error; deep and long enough to find it, short enough to be read. */
+/** How a value is shown in the text of an error: deep and long enough to find it, short enough to read it. */
 const SHOWN = { depth: 3, breakLength: Infinity, maxStringLength: 1000, maxArrayLength: 50, getters: false } as const;
-/** Told by the stack, or as parts of their own. */
+/** Properties that the stack shows, or that are parts of their own. */
 const TOLD = new Set(['name', 'message', 'stack', 'cause', 'errors']);
 
 /**
- * What was thrown, as the text that is kept with a job or an actor: the stack, the error's own properties (`code`, `detail`
- * and so on) a line each, its causes behind `caused by:`, the errors of an AggregateError behind `with:`. What is not an error says
- * so. At most 10,000 characters, of which each part has a share; what no text column takes is made visible. Never throws.
+ * A thrown value, as the text that is kept with a job or an actor. The text has the stack, the error's own properties (`code`,
+ * `detail` and so on) on a line each, its causes after `caused by:`, and the errors of an AggregateError after `with:`. For a
+ * value that is not an error, the text says so. It has at most 10,000 characters, and each part has a share of them. Characters
+ * that a text column cannot store are made visible. Never throws.
  */
 export function describeThrown(thrown: unknown): string {
   const parts: string[] = [];
@@ -45,12 +46,12 @@ function collect(thrown: unknown, label: string, parts: string[], seen: Set<unkn
   for (const inner of errors.slice(0, MOST_PARTS)) collect(inner, 'with: ', parts, seen);
 }
 
-/** Errors of another realm (a vm context, a worker's) are no instances of this one's. */
+/** Errors of another realm (a vm context, a worker) are no instances of this realm's class. */
 function isError(value: unknown): value is Error {
   return value instanceof Error || types.isNativeError(value);
 }
 
-/** A stack holds the message that the error was made with; one that was changed since comes before it. */
+/** A stack contains the message at the time of the error's creation; a message that was changed since comes before the stack. */
 function headOf(error: Error): string {
   const { name, message, stack } = error;
   const head = `${String(name)}: ${String(message)}`;
@@ -59,21 +60,23 @@ function headOf(error: Error): string {
   return stack.includes(String(message)) ? shown : `${head}\n${shown}`;
 }
 
-/** Where this library lies, in frames; undefined in a bundle, whose frames all lie in one file. */
+/** The path of this library in stack frames; undefined in a bundle, whose frames all have one file. */
 const OURS = /^file:.*\/base\/error-text\.[jt]s$/.test(import.meta.url)
   ? new URL('..', import.meta.url).pathname
   : undefined;
 
 /**
- * A stack without its last frames, those of the worker that has called the handler: they are the same for every error. Read from its
- * end and not split into lines: most frames are such callers, and a third party that is down makes a thousand stacks a second.
+ * A stack without its last frames, those of the worker that has called the handler: they are the same for every error. It reads
+ * the stack from its end and does not split it into lines: most frames are such callers, and another service that is down causes
+ * a thousand stacks a second.
  */
 function withoutCallers(stack: string): string {
   let end = stack.length;
   for (;;) {
     const before = stack.lastIndexOf('\n', end - 1);
     const line = stack.slice(before + 1, end);
-    // What has no frame of a handler was thrown by the library itself. A stack may be any text, since programs may set it.
+    // A stack without a frame of a handler is of an error that the library itself threw. A stack may be any text, because
+    // programs can set it.
     if (before < 0 || !line.startsWith('    at ')) return stack;
     if (!isCaller(line)) return stack.slice(0, end);
     end = before;
@@ -100,7 +103,7 @@ function read(error: Error, name: string): unknown {
   }
 }
 
-/** JSON where it says all, since that can be searched for. */
+/** JSON if it shows the whole value, because a search can find JSON. */
 function toText(value: unknown, isThrown: boolean): string {
   if (typeof value === 'string' && value !== '') return value;
   const shown =

@@ -1,17 +1,17 @@
-/** What happens when a listener throws or rejects: told to the program, never to the code that emitted. */
+/** Called when a listener throws or rejects: the program learns of it, and never the code that emitted. */
 export type ListenerErrorHandler = (error: unknown, event: string) => void;
 
 type Listener<T> = (payload: T) => unknown;
 
-/** A listener as it is kept, under the name of its event, which is what tells the type of its payload. */
+/** A listener, stored under the name of its event, which determines the type of its payload. */
 interface Entry {
   hear(payload: unknown): unknown;
 }
 
 /**
- * Typed events, the way out for logs and metrics: `new Events<{ claimed: Claimed; failed: Failed }>()`.
- * Listeners run at once, in the order they were added. One that throws, or returns a promise that rejects, disturbs neither
- * the emitter's caller nor the other listeners; it is reported to `onListenerError`, by default as a process warning.
+ * Typed events, for logs and metrics: `new Events<{ claimed: Claimed; failed: Failed }>()`.
+ * Listeners run at once, in the order in which they were added. If a listener throws, or returns a promise that rejects, the
+ * emitter and the other listeners are not affected. The error is reported to `onListenerError`, by default as a process warning.
  */
 export class Events<M extends object> {
   readonly #listeners = new Map<string, readonly Entry[]>();
@@ -21,7 +21,7 @@ export class Events<M extends object> {
     this.#onListenerError = onListenerError;
   }
 
-  /** Adds a listener. @returns removes it again; calling that twice does nothing */
+  /** Adds a listener. @returns a function that removes it; a second call of that function does nothing */
   on<K extends keyof M & string>(event: K, listener: Listener<M[K]>): () => void {
     // A listener added twice is called twice, and each call of on() removes its own.
     const entry: Entry = { hear: (payload: M[K]) => listener(payload) };
@@ -29,7 +29,7 @@ export class Events<M extends object> {
     return () => this.#remove(event, entry);
   }
 
-  /** Adds a listener for the next event of this name only. @returns removes it before that */
+  /** Adds a listener for only the next event of this name. @returns a function that removes it before that */
   once<K extends keyof M & string>(event: K, listener: Listener<M[K]>): () => void {
     const remove = this.on(event, (payload) => {
       remove();
@@ -45,7 +45,7 @@ export class Events<M extends object> {
     for (const entry of entries) this.#call(event, entry, payload);
   }
 
-  /** Whether anybody listens: worth asking before an expensive payload is made. */
+  /** Whether the event has a listener: check it before you make an expensive payload. */
   has(event: keyof M & string): boolean {
     return this.#listeners.has(event);
   }

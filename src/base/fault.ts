@@ -3,8 +3,8 @@ import { InvalidInput } from './errors.ts';
 import { suggest } from './options/suggest.ts';
 
 /**
- * What happens at an armed fault point: the process kills itself (SIGKILL), pauses itself (SIGSTOP, until somebody sends
- * SIGCONT), never comes back from the point, or throws {@link InjectedFault} there; or a function of the test runs.
+ * The effect of an armed fault point. The process kills itself (SIGKILL), pauses itself (SIGSTOP, until it gets SIGCONT), never
+ * returns from the point, or throws {@link InjectedFault} there; or a function of the test runs.
  */
 export type FaultAction = 'kill' | 'stop' | 'hang' | 'throw' | (() => unknown);
 
@@ -13,7 +13,7 @@ export interface ArmOptions {
   readonly occurrence?: number;
 }
 
-/** What an armed fault point with the action `throw` throws. Never seen in production. */
+/** The error of an armed fault point with the action `throw`. Never thrown in production. */
 export class InjectedFault extends Error {
   override readonly name = 'InjectedFault';
 }
@@ -28,12 +28,12 @@ interface FaultArm {
 const ACTIONS = ['kill', 'stop', 'hang', 'throw'] as const;
 
 /**
- * Fault points: places where a test lets a process crash, pause, hang or fail. An unarmed point costs one boolean check:
- * `if (faults.armed) await faults.reach('queue.after_commit');`
+ * Fault points: places where a test makes a process crash, pause, hang or fail. An unarmed point costs one boolean check: `if
+ * (faults.armed) await faults.reach('queue.after_commit');`
  *
- * FaultArm in the process by {@link Faults.arm}, or in a child process by the environment variable PAWL_FAULT, a comma-separated
- * list of `point:action` or `point:action#3` (third time only). So armed, a point first writes the line
- * `PAWL_FAULT reached point:action` to stderr, which tells the parent that the moment has come.
+ * Arm a point in the process by {@link Faults.arm}, or in a child process by the environment variable PAWL_FAULT, a
+ * comma-separated list of `point:action` or `point:action#3` (third time only). A point that was armed by the variable first
+ * writes the line `PAWL_FAULT reached point:action` to stderr, so that the parent learns of the moment.
  */
 class Faults {
   /** Whether any point is armed. */
@@ -41,12 +41,14 @@ class Faults {
   readonly #points = new Map<string, Set<FaultArm>>();
   readonly #hanging = new Map<FaultArm, Set<() => void>>();
 
-  /** Arms a point. @returns disarms it again; what hangs there then goes on */
+  /** Arms a point. @returns a function that disarms it; code that hangs there then goes on */
   arm(point: string, action: FaultAction, options: ArmOptions = {}): () => void {
     return this.#add(point, { action, occurrence: options.occurrence, announce: false, reached: 0 });
   }
 
-  /** Arms what PAWL_FAULT says. @throws InvalidInput when it cannot be understood: a crash test that never crashes is no test */
+  /**
+   * Arms the points of PAWL_FAULT. @throws InvalidInput if the text cannot be parsed: a crash test that never crashes is no test
+   */
   armFrom(text: string): void {
     for (const part of text.split(',')) {
       const [, point = '', word = '', nth] = /^([\w.-]+):(\w+)(?:#([1-9]\d*))?$/.exec(part.trim()) ?? [];
@@ -64,7 +66,7 @@ class Faults {
     }
   }
 
-  /** Disarms every point and lets go on what hangs. */
+  /** Disarms every point; code that hangs there goes on. */
   clear(): void {
     for (const [point, all] of this.#points) for (const armed of all) this.#remove(point, armed);
   }
@@ -86,7 +88,7 @@ class Faults {
 
   async #act(point: string, armed: FaultArm): Promise<void> {
     const { action } = armed;
-    // Synchronous, since the process may be gone before anything queued is written.
+    // Synchronous, because the process may end before queued output is written.
     if (armed.announce) writeSync(2, `PAWL_FAULT reached ${point}:${String(action)}\n`);
     if (typeof action === 'function') await action();
     else if (action === 'throw') throw new InjectedFault(`the armed fault point "${point}" was reached`);
@@ -99,7 +101,7 @@ class Faults {
 
   #hang(armed: FaultArm): Promise<void> {
     return new Promise((resolve) => {
-      // A hanging process is one that is still there: a pending promise alone would let Node exit.
+      // A hanging process must stay: Node would exit with only a pending promise.
       const alive = setInterval(() => {}, 60_000);
       const release = (): void => {
         clearInterval(alive);

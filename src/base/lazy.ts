@@ -1,6 +1,6 @@
 /**
- * A value that the first call makes, and that all calls share. A failure is forgotten, so that the next call tries again; the calls that
- * waited for it fail with it.
+ * A value that the first call makes, and that all calls share. A failure is not kept: the next call tries again. Calls that
+ * waited for the failed try fail with it.
  */
 export class Lazy<T> {
   readonly #make: () => Promise<T>;

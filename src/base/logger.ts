@@ -1,4 +1,7 @@
-/** Where Pawl logs: any pino logger fits as it is; others by a few lines. Fields first, then the message. */
+/**
+ * The destination of Pawl's logs. A pino logger fits without changes, another one with a few lines. Fields come first, then the
+ * message.
+ */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -9,17 +12,17 @@ export interface Logger {
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
 
 export interface StderrLoggerOptions {
-  /** The least level that is written. Default `info`. */
+  /** The lowest level that is written. Default `info`. */
   readonly level?: LogLevel | undefined;
   /** One JSON object a line. Default: JSON unless stderr is a terminal. */
   readonly json?: boolean | undefined;
-  /** Takes each line, which ends with a newline. Default: stderr. */
+  /** Called with each line, which ends with a newline. Default: writes to stderr. */
   readonly write?: ((line: string) => void) | undefined;
 }
 
 const LEVELS: Readonly<Record<LogLevel, number>> = { debug: 20, info: 30, warn: 40, error: 50, silent: 60 };
 
-/** Logs to stderr, so that stdout stays free for data. Never throws, whatever the fields hold. */
+/** Logs to stderr, so that stdout stays free for data. Never throws, whatever the fields contain. */
 export function stderrLogger(options: StderrLoggerOptions = {}): Logger {
   const { level = 'info', json = process.stderr.isTTY !== true } = options;
   const write = options.write ?? ((line: string): void => void process.stderr.write(line));
@@ -36,7 +39,8 @@ function jsonLine(level: LogLevel, fields: object, message: string): string {
   try {
     return JSON.stringify({ time, level, message, ...fields }, plain);
   } catch {
-    // Cyclic, or with a toJSON that throws: better a line without its fields than no line, or a throw from a log call.
+    // The fields contain a cycle, or a toJSON that throws: a line without its fields is better than no line, or an error from a
+    // log call.
     return JSON.stringify({ time, level, message, fields: 'could not be written as JSON' });
   }
 }
@@ -56,7 +60,7 @@ function textOf(value: unknown): string {
   }
 }
 
-/** What JSON has no form for: bigints become decimal strings, errors their name, code, message, stack and cause. */
+/** Values that JSON has no form for: a bigint becomes a decimal string, an error its name, code, message, stack and cause. */
 function plain(_key: string, value: unknown): unknown {
   if (typeof value === 'bigint') return String(value);
   if (!(value instanceof Error)) return value;

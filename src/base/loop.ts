@@ -4,40 +4,42 @@ import { type Backoff, delay } from './time/backoff.ts';
 import { after } from './time/clock.ts';
 
 export interface LoopOptions {
-  /** Says in messages which loop it is: `queue.claim`. */
+  /** The name of the loop in messages: `queue.claim`. */
   readonly name: string;
   /**
-   * One turn. Returns how many milliseconds to rest before the next; 0 or `'again'` means at once, Infinity means until
-   * woken. The signal is aborted by stop(); a turn should then come to its end soon, and may do so by throwing the reason.
+   * One turn. Returns how many milliseconds to rest before the next turn; 0 or `'again'` means at once, Infinity means until
+   * woken. stop() aborts the signal; a turn should then end soon, and may do so by throwing the reason.
    */
   readonly run: (signal: AbortSignal) => Promise<number | 'again'>;
-  /** A turn failed, `failures` times in a row by now. The loop goes on, after a wait that grows with each failure. */
+  /**
+   * Called when a turn has failed, now `failures` times in a row. The loop goes on, after a pause that grows with each failure.
+   */
   readonly onError: (error: unknown, failures: number) => void;
-  /** The wait after a failed turn. Default: exponential from 100 ms to 5 s. */
+  /** The pause after a failed turn. Default: exponential from 100 ms to 5 s. */
   readonly backoff?: Backoff | undefined;
-  /** Let the process exit while the loop only rests. Default false. */
+  /** True: the process may exit while the loop rests. Default false. */
   readonly unref?: boolean | undefined;
 }
 
 /** A loop that runs in the background: first turn at once, never two turns at a time. */
 export interface Loop extends AsyncDisposable {
-  /** Why the last turn failed; undefined when it did not. */
+  /** The error of the last turn; undefined if it succeeded. */
   readonly problem: string | undefined;
   /**
-   * Ends the rest now. During a turn it makes another one follow at once, so that no wake-up is lost, however late in the
-   * turn it comes. It does not shorten the wait after a failed turn: a busy queue would hammer a broken database.
+   * Ends the rest now. During a turn it makes another turn follow at once, so that no wake-up is lost, however late in the turn
+   * it comes. It does not shorten the pause after a failed turn; otherwise a busy queue would hammer a broken database.
    */
   wake(): void;
   /**
-   * Stops after the turn that is under way and waits for its end. Safe to call again: all calls end together. Never
-   * rejects; leaves no timer. Do not wait for it inside the turn, which would wait for itself.
+   * Stops after the turn that is under way and waits for its end. Safe to call again: all calls resolve together. Never rejects;
+   * leaves no timer. Do not await it inside the turn: the turn would wait for itself.
    */
   stop(): Promise<void>;
 }
 
 const BACKOFF: Backoff = { kind: 'exponential', min: 100, max: 5000, factor: 2, jitter: 0.5 };
 
-/** Starts a loop. Every poller and every keeper in Pawl is one of these. */
+/** Starts a loop. All pollers and keepers of Pawl are such loops. */
 export function startLoop(options: LoopOptions): Loop {
   return new BackgroundLoop(options);
 }
@@ -49,12 +51,12 @@ class BackgroundLoop implements Loop {
   #isWoken = false;
   #failures = 0;
   #failure: unknown;
-  /** Ends the rest that is under way. */
+  /** Ends the current rest. */
   #endRest: (() => void) | undefined;
 
   constructor(options: LoopOptions) {
     this.#options = options;
-    // Each turn may wait in many places at once, each with a listener of its own.
+    // Each turn may wait in many places at once, and each wait has a listener of its own.
     setMaxListeners(0, this.#abort.signal);
     this.#ended = this.#cycle();
   }
@@ -81,7 +83,7 @@ class BackgroundLoop implements Loop {
 
   async #cycle(): Promise<void> {
     const { signal } = this.#abort;
-    // The caller of startLoop has the loop in hand before its first turn begins.
+    // The caller of startLoop has the loop before its first turn begins.
     await Promise.resolve();
     while (!signal.aborted) {
       this.#isWoken = false;
@@ -115,7 +117,7 @@ class BackgroundLoop implements Loop {
         cancel();
         resolve();
       };
-      // Even a turn that is due at once lets the rest of the process have its turn first.
+      // Even if the next turn is due at once, the rest of the process gets its turn first.
       const cancel = isDue ? soon(end) : after(ms, end, { unref: this.#options.unref ?? false });
       this.#endRest = end;
     });
@@ -125,7 +127,7 @@ class BackgroundLoop implements Loop {
     try {
       this.#options.onError(error, this.#failures);
     } catch (second) {
-      // The loop is what keeps leases alive and work moving: a broken reporter must not end it.
+      // The loop keeps leases alive and work moving, so a broken reporter must not end it.
       process.emitWarning(`onError of the loop "${this.#options.name}" failed: ${String(second)}`, 'PawlLoopWarning');
     }
   }

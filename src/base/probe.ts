@@ -1,14 +1,14 @@
 import { TimedOut } from './errors.ts';
 import { show } from './options/refusal.ts';
 
-/** What a place tells about the moment it is passed. */
+/** The data of one hit. */
 export type ProbeDetail = Readonly<Record<string, unknown>>;
 
-/** Collects the hits of one place from the moment it is made: no hit can slip through between two waits. */
+/** Collects the hits of one place from its creation on: no hit is missed between two waits. */
 export interface Watch extends Disposable {
-  /** Every hit so far, oldest first, also those that {@link Watch.next} has handed out. */
+  /** Every hit so far, oldest first, also the hits that {@link Watch.next} has returned. */
   readonly hits: readonly ProbeDetail[];
-  /** The oldest hit not yet handed out that satisfies the predicate; waits for it. @throws TimedOut */
+  /** The oldest hit that was not returned yet and satisfies the predicate; waits for it. @throws TimedOut */
   next(predicate?: (detail: ProbeDetail) => boolean, options?: { timeoutMs?: number }): Promise<ProbeDetail>;
   /** Stops collecting. */
   stop(): void;
@@ -21,27 +21,27 @@ interface ProbeWait {
 
 const any = (): boolean => true;
 const NOTHING: ProbeDetail = Object.freeze({});
-/** Only a test that fails waits for it; less than what a test may take, so that it says what was missing. */
+/** Only a failing test waits for it. It is less than the timeout of a test, so that the message says which hit was missing. */
 const TIMEOUT_MS = 50_000;
 
 /**
- * Test signals: the code says `probe.hit('queue.claimed', …)`, and a test waits for that instead of sleeping. In production
- * nothing listens, and a hit costs one boolean check; where making the detail costs something, ask `probe.listening` first.
+ * Signals for tests. The code calls `probe.hit('queue.claimed', …)`, and a test waits for that instead of sleeping. In production
+ * nothing listens, and a hit costs one boolean check. If making the detail costs something, check `probe.listening` first.
  */
 class Probe {
-  /** Whether any test listens to anything. */
+  /** True: a test listens to a place. */
   listening = false;
   readonly #watches = new Map<string, Set<Recorder>>();
 
-  /** Says that a place was passed. Names are `capability.event` in snake_case. Does nothing unless somebody listens. */
+  /** Records that the code passed a place. Names are `capability.event` in snake_case. Does nothing unless a test listens. */
   hit(name: string, detail: ProbeDetail = NOTHING): void {
     if (!this.listening) return;
     for (const watch of this.#watches.get(name) ?? []) watch.add(detail);
   }
 
   /**
-   * The next hit from now on. Make the promise before you start what is to be seen, or use {@link Probe.watch}.
-   * @throws TimedOut  after `timeoutMs`, 50 s by default, saying what was hit instead
+   * The next hit from now on. Make the promise before you start the code that hits, or use {@link Probe.watch}.
+   * @throws TimedOut  after `timeoutMs`, 50 s by default; the message lists the hits that came instead
    */
   async next(
     name: string,

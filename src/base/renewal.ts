@@ -4,59 +4,62 @@ import { after, type Moment, moment, ownedFor } from './time/clock.ts';
 import { formatDuration } from './time/duration.ts';
 
 export interface RenewalOptions {
-  /** Names in messages what the lease is for: `lock "invoice:42"`. */
+  /** The name of the lease's object in messages: `lock "invoice:42"`. */
   readonly what: string;
-  /** How long the store keeps the lease after each beat it took. Finite. */
+  /** How long the store keeps the lease after each beat that it accepted. Finite. */
   readonly leaseMs: number;
   /** How often it is renewed. Default: a third of the lease, so that two renewals may fail before it is lost. */
   readonly everyMs?: number | undefined;
   /**
-   * Renews the lease in the store: `kept`, or `lost` when the store says that it is no longer ours, or the error that says
-   * how it was lost; `renewed` when {@link Renewal.renewed} was called instead since the beat began. Throwing means that it is not known; the beat is then tried again. The signal is aborted when the answer is no
-   * longer waited for.
+   * Renews the lease in the store. Returns `kept`; or `lost` if the store says that another owner has the lease, or the error
+   * that says how it was lost; or `renewed` if {@link Renewal.renewed} was called instead since the beat began. If it throws, the
+   * outcome is unknown, and the beat is tried again. The signal aborts when nothing waits for the answer any more.
    */
   readonly beat: (signal: AbortSignal) => Promise<'kept' | 'renewed' | 'lost' | LeaseLost>;
-  /** Taken BEFORE the request that acquired the lease was sent. Default: now, right only when nothing was sent yet. */
+  /** A moment BEFORE the request that acquired the lease was sent. Default: now, which is right only if nothing was sent yet. */
   readonly since?: Moment | undefined;
-  /** How long the lease is before its first beat, counted from `since`, if that is less than `leaseMs`. */
+  /** The length of the lease before its first beat, counted from `since`, if it is less than `leaseMs`. */
   readonly firstMs?: number | undefined;
-  /** A beat threw; it is tried again until the deadline. */
+  /** Called when a beat threw; it is tried again until the deadline. */
   readonly onError?: ((error: unknown) => void) | undefined;
-  /** The lease was lost; called once, before the signal is aborted. */
+  /** Called once when the lease was lost, before the signal is aborted. */
   readonly onLost?: ((reason: LeaseLost) => void) | undefined;
-  /** Let the process exit while the renewal only waits for its next beat. Default false. */
+  /** True: the process may exit while the renewal waits for its next beat. Default false. */
   readonly unref?: boolean | undefined;
 }
 
 /** A lease that is kept alive until it is stopped or lost. */
 export interface Renewal extends AsyncDisposable {
   /**
-   * Aborted with {@link LeaseLost} as soon as the lease is known or must be assumed to be lost, no later than the local
-   * deadline, if the event loop lets a timer run. Never aborted by {@link Renewal.stop}.
+   * Aborted with {@link LeaseLost} as soon as the lease is known to be lost, or must be assumed lost. If the event loop lets a
+   * timer run, that is no later than the local deadline. {@link Renewal.stop} never aborts it.
    */
   readonly signal: AbortSignal;
-  /** Milliseconds until the local deadline, at this moment; 0 when lost. Right even if no timer could run. */
+  /** Milliseconds from now until the local deadline; 0 if the lease is lost. Right even if no timer could run. */
   remainingMs(): number;
-  /** Milliseconds since the last request that the store confirmed was sent. */
+  /** Milliseconds since the sending of the last request that the store confirmed. */
   ageMs(): number;
-  /** The store kept the lease by another request than a beat of this renewal, sent at that moment: counts from there. */
+  /**
+   * Called when another request than a beat of this renewal has kept the lease: the lease then counts from `sentAt`, the moment
+   * of sending.
+   */
   renewed(sentAt: Moment): void;
-  /** The lease is known to be lost by other means than a beat. Does nothing once it is lost or stopped. */
+  /** Called when the loss is known from another source than a beat. Does nothing once the lease is lost or stopped. */
   lose(reason: LeaseLost): void;
   /**
-   * Ends the beats, and waits until none is under way, so that a release sent next is the last word: no longer than the
-   * deadline, or `mostMs`. Safe to call again; never rejects; leaves no timer.
+   * Ends the beats, and waits until none is under way, so that no beat comes after a release that is sent next. It waits no
+   * longer than the deadline, or `mostMs`. Safe to call again; never rejects; leaves no timer.
    */
   stop(mostMs?: number): Promise<void>;
 }
 
 /**
- * Keeps a lease alive by a beat at every third of it: two may fail before the lease is lost.
+ * Keeps a lease alive by a beat at every third of it: two beats may fail before the lease is lost.
  *
- * The store counts the lease from when it took a beat, which is after the beat was sent; so a deadline counted here from
- * *before* sending is never later than the store's. A hundredth of the lease is kept back for clocks that run at different
- * rates. Once the deadline has passed, be it that no answer came, that the event loop was blocked or that the machine was
- * suspended, the lease is lost and nothing is sent any more: somebody else may own it already.
+ * The store counts the lease from the time when it accepted a beat, which is after the sending. So a deadline that counts from
+ * *before* the sending is never later than the store's. A hundredth of the lease is kept back for clocks that run at different
+ * rates. Once the deadline has passed, the lease is lost and nothing is sent any more, because another owner may have it: no
+ * answer came, the event loop was blocked, or the machine was suspended.
  */
 export function startRenewal(options: RenewalOptions): Renewal {
   return new LeaseRenewal(options);
@@ -68,18 +71,18 @@ const NOTHING = (): void => {};
 
 class LeaseRenewal implements Renewal {
   readonly #options: RenewalOptions;
-  /** Made when a caller asks for it: most leases are short, and no caller does. */
+  /** Made at the first call of a caller: most leases are short, and no caller needs it. */
   #lost: AbortController | undefined;
   #reason: LeaseLost | undefined;
-  /** When the last beat that was kept was sent. */
+  /** When the last accepted beat was sent. */
   #sentAt: Moment;
-  /** How long it is certainly kept from then. */
+  /** How long the lease is certainly kept from then. */
   #termMs: number;
-  /** Why the lease is in danger, if a beat since then failed or was not answered. */
+  /** Why the lease is in danger, if a beat since then failed or got no answer. */
   #trouble: string | undefined;
   #isStopped = false;
   #cancelBeat = NOTHING;
-  /** From the first try of a beat on: most leases are given up before. */
+  /** Set from the first try of a beat on: most leases are given up before. */
   #cancelDeadline = NOTHING;
   #abortBeat: AbortController | undefined;
   #underWay: Promise<void> | undefined;
@@ -111,7 +114,7 @@ class LeaseRenewal implements Renewal {
 
   renewed(sentAt: Moment): void {
     if (this.#isStopped || ownedFor(sentAt) > ownedFor(this.#sentAt)) return;
-    // A caller that asked meanwhile was told that it is over.
+    // The lease may have been reported as over meanwhile.
     if (this.remainingMs() <= 0) return this.#expire(0);
     this.#confirm(sentAt);
     this.#schedule();
@@ -139,7 +142,7 @@ class LeaseRenewal implements Renewal {
     return this.stop();
   }
 
-  /** After a beat that was kept: the next one. The moment at which to give up comes after it. */
+  /** After an accepted beat: schedules the next one. The moment of giving up comes after that. */
   #schedule(): void {
     this.#cancelBeat();
     this.#cancelDeadline();
@@ -164,7 +167,7 @@ class LeaseRenewal implements Renewal {
     const abort = new AbortController();
     this.#abortBeat = abort;
     this.#trouble ??= 'the store has not answered';
-    // A connection that went dead is left to itself early enough for a second try on another one.
+    // A dead connection is given up early enough for a second try on another one.
     const giveUp = new Stopped(`no answer to a beat of ${this.#options.what}`);
     const cancel = after(this.#termMs / BEATS_PER_LEASE, () => abort.abort(giveUp));
     try {
@@ -198,7 +201,7 @@ class LeaseRenewal implements Renewal {
   #failed(error: unknown): void {
     if (this.#isStopped) return;
     this.#trouble = `the last renewal failed with: ${error instanceof Error ? error.message : String(error)}`;
-    // A twentieth leaves room for a dozen tries; a second is often enough for any lease.
+    // A twentieth leaves time for a dozen tries; one try a second is often enough for any lease.
     this.#beatIn(Math.min(this.#termMs / 20, 1000));
     try {
       this.#options.onError?.(error);
@@ -230,7 +233,7 @@ class LeaseRenewal implements Renewal {
     this.#abortBeat?.abort(reason);
   }
 
-  /** Calls with how much later than due the timer fired, by the clock that says more. */
+  /** Calls `run` with the delay of the timer, by the clock that says more. */
   #timer(ms: number, run: (lateMs: number) => void): () => void {
     const start = moment();
     const dueMs = Math.max(0, ms);

@@ -1,40 +1,40 @@
 import { InvalidInput } from './errors.ts';
 import { findUnfaithful } from './unfaithful.ts';
 
-// What a database can hold, and gives back as it was. Every text and every value that is stored comes by here.
+// The texts and values that a database can store and return unchanged. Every stored text and value passes through this file.
 
-/** What such a text is called in messages. */
+/** The name of such a text in messages. */
 export const STORABLE = 'text without U+0000 and lone surrogates';
 
 /**
- * Whether a text has neither U+0000, which no text column takes, nor half of a surrogate pair, which has no UTF-8. A stack of ten frames
- * costs a hundredth of a microsecond so, and three by a regular expression.
+ * Whether a text has neither U+0000, which no text column can store, nor half of a surrogate pair, which has no UTF-8 form. For a
+ * stack of ten frames this costs a hundredth of a microsecond; a regular expression would cost three.
  */
 export function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes('\0');
 }
 
-/** A text for people to read: U+0000 made visible, half a pair replaced. */
+/** A text for people to read: U+0000 is made visible, and half a pair is replaced. */
 export function toStorable(text: string): string {
-  // By way of UTF-8, which has no lone surrogates.
+  // Encodes as UTF-8, which has no lone surrogates.
   return isStorable(text) ? text : Buffer.from(text.replaceAll('\0', '\\0')).toString();
 }
 
 /**
- * The largest value that is stored unless somebody says else, as JSON in UTF-8. What is larger than some megabytes makes each claim
- * and each settlement that has it slow for all others; it belongs into a file, and its name into the value.
+ * The default for the largest stored value, as JSON in UTF-8. A value of more than some megabytes slows each claim and settlement
+ * that carries it, for all jobs in it. Put such a value into a file, and its name into the payload.
  */
 export const MOST_BYTES: number = 4 * 1024 * 1024;
 
-/** More than this is refused from SQL, too: see pawl.refuse_large. */
+/** SQL refuses a larger value, too: see pawl.refuse_large. */
 export const MOST_BYTES_EVER: number = 32 * 1024 * 1024;
 
 /**
- * A value as JSON that jsonb takes; undefined is null. One call of JSON.stringify, and one search in what it gives.
+ * A value as JSON that jsonb accepts; undefined becomes null. Costs one call of JSON.stringify, and one search in its result.
  * @param what  for the message, e.g. `payload`
- * @throws InvalidInput  for what JSON cannot hold (a bigint, a circle, a function, what is nested too deep) or would change into
- *   nothing (a Map, a Promise, NaN), and for what jsonb cannot: U+0000 and lone surrogates, in texts and in
- *   names; for what is larger than `mostBytes`
+ * @throws InvalidInput  for a value that JSON cannot hold (a bigint, a circle, a function, too deep nesting) or would change into
+ *   nothing (a Map, a Promise, NaN); for a value that jsonb cannot hold: U+0000 and lone surrogates, in texts and in names; for a
+ *   value larger than `mostBytes`
  */
 export function toJson(value: unknown, what: string, field?: string, mostBytes: number = MOST_BYTES): string {
   let json: string | undefined;
@@ -49,7 +49,7 @@ export function toJson(value: unknown, what: string, field?: string, mostBytes: 
     throw refused(`${what} cannot be written as JSON: ${why}`, field);
   }
   if (json.length * 3 > mostBytes) refuseLarge(json, what, field, mostBytes);
-  // What JSON changes silently ends as one of these; only then is the value looked through.
+  // A silent change by JSON ends as one of these texts; only then is the value searched.
   if (json.includes('null') || json.includes('{}')) {
     const why = findUnfaithful(value, what);
     if (why !== undefined) throw refused(`${what} cannot be written as JSON: ${why}`, field);
@@ -73,16 +73,16 @@ function refused(message: string, field: string | undefined, cause?: unknown): I
   return new InvalidInput(message, { ...(field !== undefined && { field }), ...(cause !== undefined && { cause }) });
 }
 
-/** An escape that a backslash before it does not undo. Pairs of surrogates are never escaped by JSON.stringify. */
+/** An escape that a backslash before it does not undo. JSON.stringify never escapes pairs of surrogates. */
 const UNSTORABLE_JSON = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
 
 /**
- * The same for what JSON.parse has read from outside; refuses numbers too that it could only read as Infinity, such as 1e400. The
- * database would keep them, and every reader would see something else.
+ * The same for a value that JSON.parse has read from outside. It also refuses numbers that JSON.parse could only read as
+ * Infinity, such as 1e400: the database would keep them, and every reader would get another value.
  * @throws InvalidInput
  */
 export function requireJson(value: unknown, what: string, field: string): void {
-  // By a list and not by calls of itself: JSON.parse takes what is nested deeper than the stack.
+  // With a list and not by recursion: JSON.parse accepts deeper nesting than the stack.
   const left: unknown[] = [value];
   while (left.length > 0) {
     const next = left.pop();

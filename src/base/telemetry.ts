@@ -1,4 +1,4 @@
-/** What of `@opentelemetry/api` is used here, by shape: it is not a dependency. */
+/** The part of `@opentelemetry/api` that is used here, by shape: it is not a dependency. */
 export interface TelemetryApi {
   readonly trace: {
     getTracer(name: string): Tracer;
@@ -53,11 +53,11 @@ interface MetricOptions {
   readonly description: string;
 }
 
-/** As OpenTelemetry numbers them. */
+/** The numbers of OpenTelemetry. */
 export const SPAN_KIND = { server: 1, client: 2, producer: 3, consumer: 4 } as const;
 const ERROR_STATUS = 2;
 
-/** Where every copy of the package leaves what was registered with it. */
+/** The place in which every copy of the package stores its registration. */
 const REGISTRY: unique symbol = Symbol.for('opentelemetry.js.api.1');
 
 interface Registry {
@@ -65,28 +65,28 @@ interface Registry {
 }
 
 /**
- * OpenTelemetry, where the program has it and has registered an SDK. Until then all of this reads one global; nothing
- * is loaded for those who have none.
+ * OpenTelemetry, if the program has it and has registered an SDK. Until then, all of this only reads one global, and nothing is
+ * loaded.
  */
 class Telemetry {
   #api: TelemetryApi | undefined;
   #loading: Promise<void> | undefined;
 
-  /** Undefined where nothing is registered, and for the moment that loading takes. */
+  /** Undefined if nothing is registered, and while the package is loading. */
   get api(): TelemetryApi | undefined {
     if (!isRegistered()) return undefined;
     if (this.#api === undefined) void this.#load();
     return this.#api;
   }
 
-  /** The same, for a caller that can wait that moment. */
+  /** The same, for a caller that can wait for the loading. */
   async ready(): Promise<TelemetryApi | undefined> {
     if (isRegistered() && this.#api === undefined) await this.#load();
     return this.api;
   }
 
   #load(): Promise<void> {
-    // By a variable, so that no compiler or bundler looks for a package that need not be there.
+    // Through a variable, so that no compiler or bundler searches for a package that may be missing.
     const name = '@opentelemetry/api';
     this.#loading ??= import(name).then(
       (api: TelemetryApi) => {
@@ -137,7 +137,7 @@ export function errorType(error: unknown): string {
 
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/** Whether it names a trace, as W3C Trace Context writes it. */
+/** Whether the text names a trace in the form of W3C Trace Context. */
 export function isTraceparent(value: string): boolean {
   return readTraceparent(value) !== undefined;
 }
@@ -148,7 +148,7 @@ export function readTraceparent(value: string): SpanContext | undefined {
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true };
 }
 
-/** Undefined for a span that belongs to no trace. */
+/** Undefined if the span belongs to no trace. */
 export function writeTraceparent({ traceId, spanId, traceFlags }: SpanContext): string | undefined {
   const text = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
   return isTraceparent(text) ? text : undefined;

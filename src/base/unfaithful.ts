@@ -1,22 +1,22 @@
 import { types } from 'node:util';
 
 /**
- * The first place in a value that JSON cannot hold, or would silently hold as something else, with why; undefined when there is
- * none. `payload.lines[2].price`. Only what is written as nothing at all is named: a Date becomes a text, as everywhere.
+ * The first place in a value that JSON cannot hold, or would silently change, and the reason; undefined if there is none.
+ * `payload.lines[2].price`. It names only values that JSON would write as nothing. A Date becomes a text, as everywhere.
  */
 export function findUnfaithful(value: unknown, path: string): string | undefined {
   return find(value, path, refuse);
 }
 
-/** The first place of a Date in a value, for what is to be read back as it was: `fields.lines[2].at`. */
+/** The first place of a Date in a value, for values that must be read back unchanged: `fields.lines[2].at`. */
 export function findDate(value: unknown, path: string): string | undefined {
   return find(value, path, (inner) => (types.isDate(inner) ? '' : undefined))?.replace(/ is $/, '');
 }
 
-/** @param refuse  says why a value is what is looked for */
+/** @param refuse  returns why a value is a match */
 function find(value: unknown, path: string, refuse: (value: unknown) => string | undefined): string | undefined {
   const seen = new Set<object>();
-  // By a list and not by calls of itself: a value may be nested deeper than the stack.
+  // With a list and not by recursion: a value may be nested deeper than the stack.
   const left: { readonly value: unknown; readonly path: string }[] = [{ value, path }];
   for (let next = left.pop(); next !== undefined; next = left.pop()) {
     const why = refuse(next.value);
@@ -43,7 +43,7 @@ function refuse(value: unknown): string | undefined {
   return undefined;
 }
 
-/** Its class says itself what JSON makes of it. */
+/** Its class decides its form in JSON. */
 function hasOwnForm(value: object): boolean {
   return typeof Reflect.get(value, 'toJSON') === 'function';
 }

@@ -1,29 +1,29 @@
 import { Worker } from 'node:worker_threads';
 
-/** Keeps an eye on the event loop until it is stopped; see {@link watchEventLoop}. */
+/** Watches the event loop until it is stopped; see {@link watchEventLoop}. */
 export interface EventLoopWatch {
-  /** `run`, noted as running under that name until what it gives has settled. */
+  /** Wraps `run`: it is recorded as running under that name until its result has settled. */
   around<A, R>(name: (given: A) => string, run: (given: A) => R): (given: A) => R;
   /** Safe to call twice. */
   stop(): void;
 }
 
-/** Handlers that are noted at a time: more are not named. */
+/** The most handlers that are recorded at a time; further ones are not named. */
 const SLOTS = 256;
-/** Of a slot: when it was taken, as a number that rises, and how many bytes its name has. */
+/** The fields of a slot: a rising number for the time when it was taken, and the length of its name in bytes. */
 const HEAD = 2;
 const NAME_BYTES = 120;
-/** Counters, by their place. */
+/** Counters, by their index. */
 const [BEATS, LIMIT, OVER] = [0, 1, 2];
 
 /**
- * Ends this process with SIGKILL as soon as its event loop has stood still for `limitMs`, after it has written to stderr what was
- * running, so that its supervisor starts another one: a loop that stands still renews no lease, receives no signal to stop,
- * and would stand for ever.
+ * Ends this process with SIGKILL as soon as its event loop was blocked for `limitMs`, so that its supervisor starts another one.
+ * Before that it writes to stderr what was running. A blocked loop renews no lease, receives no signal to stop, and would stay
+ * blocked for ever.
  *
- * A thread watches a counter that the event loop moves on; there is one thread for all that ask, from the first to the last. It
- * counts only time in which it ran itself: a process that was stopped as a whole, or a machine that slept, has not stood still.
- * Noting what runs costs about a microsecond each; without a watch, nothing.
+ * A thread watches a counter that the event loop raises; one thread serves all watches, from the first to the last. It counts
+ * only time in which it ran itself: a process that was stopped as a whole, or a machine that slept, is not blocked. Recording a
+ * handler costs about a microsecond; without a watch, nothing.
  */
 export function watchEventLoop(limitMs: number): EventLoopWatch {
   guard ??= new Guard();
@@ -68,7 +68,7 @@ class Guard {
     };
   }
 
-  /** Of several that ask for different times the shortest counts: its lease is the first to end. */
+  /** If several watches have different limits, the shortest one counts: its lease is the first to end. */
   #setLimit(): void {
     const shortest = [...this.#limits].reduce((least, { ms }) => Math.min(least, ms), Infinity);
     Atomics.store(this.#counters, LIMIT, Math.ceil(Math.min(shortest, 2 ** 31 - 1)));
@@ -92,7 +92,7 @@ class Guard {
 
   #startThread(): void {
     const workerData = { counters: this.#counters, heads: this.#heads, names: this.#names };
-    // As text, and not as a file next to this one: bundlers would leave that behind.
+    // As text, and not as a file next to this one: bundlers would leave the file out.
     const thread = new Worker(THREAD, { eval: true, workerData, execArgv: [], env: {} });
     thread.on('error', (error) => process.emitWarning(`nothing watches the event loop any more: ${String(error)}`));
     thread.unref();
@@ -110,7 +110,7 @@ const THREAD = `
 const { writeSync } = require('node:fs');
 const { workerData: { counters, heads, names } } = require('node:worker_threads');
 
-// What began last is named first: it is what has not given the event loop back.
+// The handler that began last is named first: it has blocked the event loop.
 function running() {
   const all = [];
   for (let slot = 0; slot < ${SLOTS}; slot += 1) {
@@ -129,7 +129,7 @@ for (;;) {
   const tickMs = Math.max(limitMs / 10, 10);
   const from = performance.now();
   if (Atomics.wait(counters, ${OVER}, 0, tickMs) !== 'timed-out') break;
-  // The whole process was stopped for what is longer than that, and this thread with it.
+  // A longer gap means that the whole process was stopped, and this thread with it.
   const tick = Math.min(performance.now() - from, 2 * tickMs);
   const now = Atomics.load(counters, ${BEATS});
   stoodMs = now === beats ? stoodMs + tick : 0;

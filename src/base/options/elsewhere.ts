@@ -1,6 +1,6 @@
 /**
- * What options are called in other libraries (pg-boss, graphile-worker, BullMQ, DBOS, node-postgres, Redlock), and here. By their letters
- * alone these would lead to another option, as `startAfter` to `after`, or to none.
+ * The names of options in other libraries (pg-boss, graphile-worker, BullMQ, DBOS, node-postgres, Redlock), and here. A
+ * comparison of letters alone would suggest another option for these, as `after` for `startAfter`, or none.
  */
 const HERE: Readonly<Record<string, readonly string[]>> = {
   startAfter: ['delay'],
@@ -42,7 +42,10 @@ const HERE: Readonly<Record<string, readonly string[]>> = {
   maxPoolSize: ['max'],
 };
 
-/** The option that does what one called `word` does elsewhere. Undefined: no such word; null: `known` has none, and a similar word would mislead. */
+/**
+ * The option that does the same as `word` in another library. Undefined: `word` is not in the list; null: `known` has no such
+ * option, and a similar word would mislead.
+ */
 export function calledHere(word: string, known: readonly string[]): string | null | undefined {
   if (!Object.hasOwn(HERE, word)) return undefined;
   return HERE[word]?.find((name) => known.includes(name)) ?? null;

@@ -5,7 +5,7 @@ import { type Duration, parseDuration } from '../time/duration.ts';
 import { type OptionPath, refusal, subject } from './refusal.ts';
 import { type Check, isObject, missing, type OptionValues, readShape, type Shape, within } from './shape.ts';
 
-/** What every kind can have: a default makes the option one that may be left out. It is checked like a given value. */
+/** Fields of every kind: an option with a default may be left out. The default is checked like a given value. */
 export interface OptionKind<T> {
   readonly default?: T | undefined;
 }
@@ -18,11 +18,11 @@ export interface Range {
 
 /** Bounds are lengths in characters. */
 export interface TextKind extends OptionKind<string>, Range {
-  /** The longest that it may be in UTF-8, instead of `max`: what the database counts. */
+  /** The longest text in UTF-8 bytes, instead of `max`: the database counts bytes. */
   readonly maxBytes?: number | undefined;
-  /** What the text has to match, and how to say that after "must be": `[/^[a-z]+$/, 'lower-case letters']`. */
+  /** The pattern of the text, and words for it after "must be": `[/^[a-z]+$/, 'lower-case letters']`. */
   readonly pattern?: readonly [RegExp, string] | undefined;
-  /** Never shown in a message. Default false. */
+  /** True: messages never show the value. Default false. */
   readonly secret?: boolean | undefined;
 }
 
@@ -96,12 +96,12 @@ export function duration(kind: DurationKind = {}): Check<number> {
   return kindOf(read, "a duration such as '30s'", kind.default);
 }
 
-/** A function. Its type is what the caller of this builder says; only that it is a function can be checked. */
+/** A function. The caller of this builder declares its type; the check can only see that it is a function. */
 export function func<F extends (...args: never[]) => unknown>(kind: OptionKind<F> = {}): Check<F> {
   return check('a function', (value): value is F => typeof value === 'function', kind);
 }
 
-/** An AbortSignal, recognised by its shape, so that one from a polyfill or another realm will do. Absent by default. */
+/** An AbortSignal, recognised by its shape, so that one from a polyfill or another realm is accepted. Absent by default. */
 export const signal: Check<AbortSignal | undefined> = optional(
   check(
     'an AbortSignal',
@@ -112,7 +112,7 @@ export const signal: Check<AbortSignal | undefined> = optional(
   ),
 );
 
-/** A logger, of which only the four functions that are used are asked for. Default: warnings and errors go to stderr. */
+/** A logger; only the four functions that are used are required. Default: warnings and errors go to stderr. */
 export function logger(): Check<Logger> {
   const fits = (value: unknown): value is Logger =>
     value instanceof Object && LOGS.every((level) => typeof Reflect.get(value, level) === 'function');
@@ -132,8 +132,8 @@ export function list<T>(of: Check<T>, kind: OptionKind<readonly unknown[]> & Ran
 }
 
 /**
- * An object with any keys, every value of one kind; keys whose value is undefined are left out. The result has no
- * prototype, so that looking up `constructor` in it finds nothing that the user did not put there.
+ * An object with any keys, every value of one kind; keys whose value is undefined are left out. The result has no prototype, so a
+ * look-up of `constructor` finds only a key of the user.
  */
 export function record<T>(
   of: Check<T>,
@@ -150,7 +150,7 @@ export function record<T>(
   return kindOf(read, 'an object', kind.default);
 }
 
-/** A nested table. Left out, it is what its own defaults make it; wrap it in {@link optional} to have undefined instead. */
+/** A nested table. If it is left out, it has its own defaults; wrap it in {@link optional} to get undefined instead. */
 export function object<S extends Shape>(shape: S): Check<OptionValues<S>> {
   return {
     given: (value, place) => readShape(value, shape, place),
@@ -158,14 +158,14 @@ export function object<S extends Shape>(shape: S): Check<OptionValues<S>> {
   };
 }
 
-/** The same kind, but undefined when it is left out, whatever its default was. */
+/** The same kind, but undefined if it is left out, whatever its default was. */
 export function optional<T>(of: Check<T>): Check<T | undefined> {
   return { given: of.given, absent: () => undefined };
 }
 
 /**
- * Any other kind: `read` returns what the value becomes, and throws (best with {@link refusal}) what it cannot accept.
- * @param words  what is accepted, fitting after "must be"; said when the option is required and left out
+ * Any other kind: `read` returns the checked value, and throws (best with {@link refusal}) for a value that it refuses.
+ * @param words  the accepted values, in words that fit after "must be"; for the message if the option is required and left out
  */
 export function custom<T>(
   words: string,
@@ -212,7 +212,7 @@ function rangeWords({ min, max }: Range, unit = ''): string {
   return ` ${unit === '' ? 'from' : 'of'} ${min} to ${max}${unit}`;
 }
 
-/** For checks across options, once each is right by itself: the error for a pair that cannot be. */
+/** For checks across options, each of which is valid alone: the error for an impossible pair. */
 export function contradiction(place: OptionPath, words: string): InvalidInput {
   return new InvalidInput(`${subject(place)} ${words}`, { field: place.field });
 }

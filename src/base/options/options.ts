@@ -5,8 +5,8 @@ export type { Check, OptionValues, Shape } from './shape.ts';
 export { suggest } from './suggest.ts';
 
 /**
- * Checks the options of one call against their table, once, at the border; the code behind it then holds a complete and
- * frozen object. Nested objects and lists are frozen too; functions, signals and schemas are passed through as they are.
+ * Checks the options of one call against their table, once, in the public function. The code behind it then has a complete and
+ * frozen object. Nested objects and lists are frozen too; functions, signals and schemas are passed through unchanged.
  *
  * An option that is undefined counts as left out. Keys that the table does not have are refused.
  * ```ts
@@ -18,7 +18,7 @@ export { suggest } from './suggest.ts';
  * });
  * ```
  * @param what  the call, as its user writes it: `createQueue`
- * @throws InvalidInput  says which option, with which value, and what to give; `field` is its path: `retry.attempts`
+ * @throws InvalidInput  names the option, the value, and the accepted values; `field` is its path: `retry.attempts`
  */
 export function checkOptions<S extends Shape>(what: string, value: unknown, shape: S): OptionValues<S> {
   return readShape(value ?? {}, shape, { field: '', what });

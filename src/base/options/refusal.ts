@@ -1,21 +1,21 @@
 import { InvalidInput } from '../errors.ts';
 
-/** Where a refused value stood: `field` is its path (`retry.attempts`), `what` the call it was given to (`createQueue`). */
+/** The place of a refused value: `field` is its path (`retry.attempts`), `what` the call that got it (`createQueue`). */
 export interface OptionPath {
   readonly field: string;
   readonly what?: string | undefined;
 }
 
 /**
- * The error for a value that is not what was asked for:
- * `option "retry.attempts" for createQueue must be a whole number from 1 to 100, but was 0`.
- * @param accepted  what would have been taken, fitting after "must be"
+ * The error for a value that is not accepted: `option "retry.attempts" for createQueue must be a whole number from 1 to 100, but
+ * was 0`.
+ * @param accepted  the accepted values, in words that fit after "must be"
  */
 export function refusal(place: OptionPath, value: unknown, accepted: string): InvalidInput {
   return new InvalidInput(`${subject(place)} must be ${accepted}, but was ${show(value)}`, { field: place.field });
 }
 
-/** How a message names the refused field. The whole value has the empty path. */
+/** The name of the refused field in a message. The whole value has the empty path. */
 export function subject(place: OptionPath): string {
   if (place.what === undefined) return place.field;
   return place.field === '' ? `the options of ${place.what}` : `option "${place.field}" for ${place.what}`;
@@ -23,7 +23,7 @@ export function subject(place: OptionPath): string {
 
 const SHOWN = 60;
 
-/** A value as messages show it: short, on one line, and of an object only its keys, since its values may be private. */
+/** A value in the form for messages: short, on one line. Of an object only its keys, because its values may be private. */
 export function show(value: unknown): string {
   if (typeof value === 'string') return shorten(JSON.stringify(maskSecrets(value)));
   if (typeof value === 'bigint') return `${value}n`;
@@ -34,7 +34,7 @@ export function show(value: unknown): string {
   return shorten(`an object {${Object.keys(value).join(', ')}}`);
 }
 
-/** Of a URL the password, and of any text what follows the name of a secret: `password=…`, `token: …`. */
+/** Masks the password of a URL, and in any text the word after the name of a secret: `password=…`, `token: …`. */
 export function maskSecrets(text: string): string {
   return text.replace(URL_PASSWORD, '$1***$2').replace(NAMED_SECRET, '$1***');
 }

@@ -25,18 +25,18 @@ export interface SchemaIssue {
   readonly path?: ReadonlyArray<PropertyKey | { readonly key: PropertyKey }> | undefined;
 }
 
-/** What a schema accepts; `unknown` when there is none. */
+/** The type that a schema accepts; `unknown` without a schema. */
 export type InferInput<S> =
   S extends StandardSchemaV1<infer _In, infer _Out> ? NonNullable<S['~standard']['types']>['input'] : unknown;
 
-/** What a schema makes of it; `unknown` when there is none. */
+/** The output type of a schema; `unknown` without a schema. */
 export type InferOutput<S> =
   S extends StandardSchemaV1<infer _In, infer _Out> ? NonNullable<S['~standard']['types']>['output'] : unknown;
 
 const SHOWN_ISSUES = 5;
 
 /**
- * The value as the schema returns it (with its defaults and transformations): at once when the schema is synchronous, else
+ * The output of the schema for the value, with its defaults and transformations: at once if the schema is synchronous, otherwise
  * as a promise. Without a schema the value passes through. Allocates nothing of its own unless the value is refused.
  * @param what  names the value in messages and is the root of `field`: `payload`
  * @throws InvalidInput  with the path and message of the first five issues; the promise rejects with it likewise

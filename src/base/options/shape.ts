@@ -3,18 +3,18 @@ import { calledHere } from './elsewhere.ts';
 import { type OptionPath, refusal, show, subject } from './refusal.ts';
 import { suggest } from './suggest.ts';
 
-/** The rule of one option: turns what the caller gave into what the code uses. The builders are in kinds.ts. */
+/** The rule of one option: turns the caller's value into the value for the code. The builders are in kinds.ts. */
 export interface Check<T> {
   /** Reads a value that was given. @throws InvalidInput */
   readonly given: (value: unknown, place: OptionPath) => T;
-  /** What the option is when it was left out, or was undefined. @throws InvalidInput when it is required */
+  /** The value of the option if it was left out, or was undefined. @throws InvalidInput if it is required */
   readonly absent: (place: OptionPath) => T;
 }
 
 /** The table of all the options of one call. */
 export type Shape = Readonly<Record<string, Check<unknown>>>;
 
-/** What a shape makes of the options: every key is there, defaults are filled in, durations are milliseconds. */
+/** The checked options of a shape: every key is present, defaults are filled in, durations are milliseconds. */
 export type OptionValues<S extends Shape> = { readonly [K in keyof S]: S[K] extends Check<infer T> ? T : never };
 
 /** Checks one object against its table, at the top or nested. @throws InvalidInput */
@@ -29,7 +29,7 @@ export function readShape<S extends Shape>(value: unknown, shape: S, place: Opti
     const inside = within(place, key);
     result[key] = option === undefined ? check.absent(inside) : check.given(option, inside);
   }
-  // The loop above has set every key of the shape from its own check, which is what the type says and cannot be inferred.
+  // The loop above has set every key of the shape from its own check. The type says this, but the compiler cannot infer it.
   return Object.freeze(result) as OptionValues<S>;
 }
 
@@ -38,12 +38,12 @@ export function within(place: OptionPath, key: string | number): OptionPath {
   return { field: place.field === '' ? String(key) : `${place.field}.${key}`, what: place.what };
 }
 
-/** Something with keys: neither an array nor a function. */
+/** A value with keys: neither an array nor a function. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A promise, or the object of a query builder: that one does its work only when it is awaited. */
+/** A promise, or the object of a query builder, which does its work only if it is awaited. */
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
   if (value instanceof Promise) return true;
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';

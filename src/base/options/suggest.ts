@@ -1,9 +1,9 @@
-// A longer word is no slip of the finger, and would take long to compare.
+// A longer word is no typing error, and the comparison would take long.
 const LONGEST = 64;
 
 /**
- * The candidate nearest to a mistyped word, or undefined when none is near: `suggest('retires', ['retry', 'shards'])` is
- * `'retry'`. Near means that no more than half of the letters differ; case counts for nothing.
+ * The candidate nearest to a mistyped word, or undefined if none is near: `suggest('retires', ['retry', 'shards'])` is `'retry'`.
+ * Near means that no more than half of the letters differ; case does not count.
  */
 export function suggest(word: string, candidates: Iterable<string>): string | undefined {
   if (word.length > LONGEST) return undefined;
@@ -17,7 +17,10 @@ export function suggest(word: string, candidates: Iterable<string>): string | un
   return best;
 }
 
-/** Letters to insert, delete, replace or swap with their neighbour: a swap is the commonest slip and counts as one. */
+/**
+ * The number of letters to insert, delete, replace or swap with their neighbour. A swap is the most common error and counts as
+ * one.
+ */
 function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, column) => column);

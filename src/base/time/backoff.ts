@@ -12,13 +12,13 @@ export interface Backoff {
   readonly min: number;
   /** The longest wait. */
   readonly max: number;
-  /** What each wait is multiplied by to have the next; only exponential back-off uses it. */
+  /** The factor between two waits; only exponential backoff uses it. */
   readonly factor: number;
-  /** The part of each wait that is left to chance, 0 to 1. */
+  /** The random part of each wait, 0 to 1. */
   readonly jitter: number;
 }
 
-/** How a back-off is written in options: its kind alone, or with what differs from the defaults. */
+/** A backoff in options: its kind alone, or the fields that differ from the defaults. */
 export type BackoffOption = BackoffKind | BackoffFields;
 
 export interface BackoffFields {
@@ -30,14 +30,14 @@ export interface BackoffFields {
   readonly max?: Duration | undefined;
   /** Default 2. */
   readonly factor?: number | undefined;
-  /** 0 waits exactly, 1 anything from nothing to the whole wait. Default 0.5, but 0 for `fixed`. */
+  /** 0: no randomness. 1: a random time between zero and the whole wait. Default 0.5, but 0 for `fixed`. */
   readonly jitter?: number | undefined;
 }
 
 /**
  * The defaults. Jitter 0.5 is "Equal Jitter", 1 is "Full Jitter" of Marc Brooker, "Exponential Backoff And Jitter" (AWS
- * Architecture Blog, 2015). Full spreads a crowd a little better; but a job has few attempts, and Full may spend them all
- * in the first moments of an outage. With Equal, each wait is at least half of what was declared.
+ * Architecture Blog, 2015). Full spreads a crowd a little better; but a job has few attempts, and Full may spend all of them in
+ * the first moments of an outage. With Equal, each wait is at least half of the declared one.
  */
 export const BACKOFF: Backoff = Object.freeze({
   kind: 'exponential',
@@ -69,7 +69,7 @@ function grown({ kind, min, factor }: Backoff, attempt: number): number {
 
 /**
  * The option: a {@link BackoffOption}, or nothing, becomes a complete {@link Backoff}.
- * @param defaults  what differs from {@link BACKOFF} for this call
+ * @param defaults  the fields that differ from {@link BACKOFF} for this call
  */
 export function backoffShape(defaults: Partial<Backoff> = {}): Check<Backoff> {
   const base = { ...BACKOFF, ...defaults };

@@ -1,6 +1,6 @@
 import { within } from './clock.ts';
 
-/** The time that several waits may take together, one after another. */
+/** The time that several waits may take in total, one after another. */
 export class Budget {
   readonly #since = performance.now();
   readonly #ms: number;
@@ -13,7 +13,7 @@ export class Budget {
     return Math.max(0, this.#ms - (performance.now() - this.#since));
   }
 
-  /** Waits for the work, no longer than what is left. @returns whether it ended in time; rejects as it does */
+  /** Waits for the work, no longer than the remaining time. @returns whether it ended in time; rejects if the work does */
   wait(work: Promise<unknown> | undefined): Promise<boolean> {
     return within(this.leftMs, work ?? Promise.resolve());
   }

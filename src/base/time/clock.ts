@@ -1,15 +1,15 @@
 import { suspendedMs } from './suspension.ts';
 
-/** A point in time on this machine; only differences mean anything, and only in this process. */
+/** A point in time on this machine. Only differences have a meaning, and only in this process. */
 export interface Moment {
-  /** The monotonic clock: never jumps, but on some systems stands still while the machine is suspended. */
+  /** The monotonic clock: it never jumps, but on some systems it stops while the machine is suspended. */
   readonly monotonicMs: number;
-  /** For how long it had stood still until then. */
+  /** How long that clock had stopped until then. */
   readonly suspendedMs: number;
 }
 
 export interface TimerOptions {
-  /** Let the process exit while nothing except this timer is left. Default false. */
+  /** True: the process may exit while only this timer is left. Default false. */
   readonly unref?: boolean;
 }
 
@@ -25,28 +25,28 @@ export function moment(): Moment {
 }
 
 /**
- * How many milliseconds one has waited, by the monotonic clock alone: whatever is done to the wall clock ends no wait, and
- * a process that slept with its machine waits on.
+ * How many milliseconds have passed for a wait, by the monotonic clock alone: a change of the wall clock ends no wait, and a
+ * process that slept with its machine waits on.
  */
 export function waitedFor(since: Moment): number {
   return performance.now() - since.monotonicMs;
 }
 
 /**
- * How many milliseconds one may have owned something, by the clock that says more: those of a suspended machine count, as
- * others have seen them pass. A step of the wall clock counts only where it cannot be told from a suspension.
+ * How many milliseconds have passed for an owner, by the clock that says more: time of a suspended machine counts, because others
+ * have seen it pass. A step of the wall clock counts only if it cannot be told from a suspension.
  */
 export function ownedFor(since: Moment): number {
   const monotonicMs = performance.now();
   return monotonicMs - since.monotonicMs + suspendedMs(monotonicMs) - since.suspendedMs;
 }
 
-// Node takes a longer delay for 1 ms.
+// Node treats a longer delay as 1 ms.
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Calls `run` after `ms`, never early by the monotonic clock; any length will do, Infinity never comes.
- * @returns cancels it; afterwards nothing is left of it
+ * Calls `run` after `ms`, never early by the monotonic clock. Any length is allowed; Infinity never ends.
+ * @returns a function that cancels it and leaves nothing behind
  */
 export function after(ms: number, run: () => void, { unref = false }: TimerOptions = {}): () => void {
   const due = performance.now() + ms;
@@ -79,7 +79,10 @@ export function sleep(ms: number, signal?: AbortSignal, options?: TimerOptions):
   });
 }
 
-/** Rejects with the signal's reason as soon as that is aborted: to race with what may not end when it is told to. Race it at once: nothing else handles its rejection. */
+/**
+ * Rejects with the signal's reason as soon as it aborts: to race with work that may not end when it is told to. Race it at once:
+ * nothing else handles its rejection.
+ */
 export function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
     const tell = (): void => reject(signal.reason);

@@ -1,8 +1,8 @@
 const COOLDOWN_MS = 10_000;
 
 /**
- * Leaves out for a while what took long twice in a row. A search steps over each deleted offer, and each claimed row, that an old
- * snapshot keeps alive: a producer that went on searching for workers to hand over to would make their number grow without end.
+ * Skips a search for a while if it was slow twice in a row. A search steps over each deleted offer, and each claimed row, that an
+ * old snapshot keeps alive. If a producer went on searching for workers to hand over to, their number would grow without end.
  */
 export class Cooldown {
   #wasSlow = false;
@@ -12,9 +12,9 @@ export class Cooldown {
     return performance.now() >= this.#againAt;
   }
 
-  /** A search has ended. */
+  /** Called when a search has ended. */
   record(isSlow: boolean): void {
-    // Once may be a busy machine.
+    // A single slow search may be due to a busy machine.
     if (isSlow && this.#wasSlow) this.#againAt = performance.now() + COOLDOWN_MS;
     this.#wasSlow = isSlow;
   }

@@ -3,7 +3,7 @@ import { type OptionPath, refusal } from '../options/refusal.ts';
 /** A length of time: milliseconds, or a number with a unit: `'250ms'`, `'1.5s'`, `'3m'`, `'24h'`, `'90d'`. */
 export type Duration = number | `${number}${'' | ' '}${'ms' | 's' | 'm' | 'h' | 'd'}` | 'Infinity';
 
-/** What a duration may be. Bounds are in milliseconds and count as allowed. */
+/** The bounds of a duration, in milliseconds; the bounds themselves are allowed. */
 export interface DurationBounds extends OptionPath {
   /** Default 0. */
   readonly min?: number | undefined;
@@ -18,8 +18,8 @@ const CENTURY = 36_500 * UNITS.d;
 const PATTERN = /^(\d+(?:\.\d+)?) ?(ms|s|m|h|d)$/;
 
 /**
- * The duration in whole milliseconds. What is smaller is rounded, but never down to 0, since 0 often means something else.
- * @throws InvalidInput  names the field, the value and what is accepted
+ * The duration in whole milliseconds. A smaller duration is rounded, but never down to 0, because 0 often has another meaning.
+ * @throws InvalidInput  names the field, the value and the accepted values
  */
 export function parseDuration(value: unknown, bounds: DurationBounds): number {
   const { min = 0, max = CENTURY, infinite = false } = bounds;
@@ -30,8 +30,8 @@ export function parseDuration(value: unknown, bounds: DurationBounds): number {
 }
 
 /**
- * The shortest form that is exact to the millisecond and that {@link parseDuration} reads back: `'1.5s'`, `'3m'`, `'90d'`.
- * A time that is no round number of anything is given in seconds: `'3725.25s'`.
+ * The shortest form that is exact to the millisecond and that {@link parseDuration} reads back: `'1.5s'`, `'3m'`, `'90d'`. A time
+ * that is a round number of no unit is given in seconds: `'3725.25s'`.
  */
 export function formatDuration(ms: number): string {
   if (!Number.isFinite(ms)) return String(ms);
@@ -61,7 +61,7 @@ function roundUpFromZero(ms: number): number {
   return ms > 0 && ms < 1 ? 1 : Math.round(ms);
 }
 
-/** Seconds may carry their milliseconds; of the others, two decimals are all that reads well. */
+/** Seconds may have milliseconds as decimals; other units have at most two decimals, so that they are easy to read. */
 function isShort(count: number, unit: string): boolean {
   const decimals = String(count).split('.')[1]?.length ?? 0;
   return decimals <= (unit === 's' ? 3 : 2) && !String(count).includes('e');

@@ -2,27 +2,29 @@ import os from 'node:os';
 
 interface Reading {
   readonly monotonicMs: number;
-  /** By how much the wall clock is ahead of the monotonic one. */
+  /** How far the wall clock is ahead of the monotonic one. */
   readonly offsetMs: number;
-  /** How long the machine has been up, the time it was suspended included; undefined where that is not known. */
+  /** How long the machine has been up, suspended time included; undefined if unknown. */
   readonly upMs: number | undefined;
 }
 
-// Slewing moves a wall clock by half a millisecond a second; a process that reads it at every renewal of a lease sees no more than that.
+// Slewing moves a wall clock by half a millisecond a second; a process that reads it at every renewal of a lease sees no larger
+// step.
 const UNSEEN_MS = 50;
-// What os.uptime() leaves out: hundredths of a second on Linux, a second elsewhere. It counts as suspended where the uptime is not known.
+// The part that os.uptime() leaves out: hundredths of a second on Linux, a second elsewhere. It counts as suspended if the uptime
+// is unknown.
 const UPTIME_TICK_MS = process.platform === 'linux' ? 20 : 1000;
 
 let totalMs = 0;
 let last: Reading = { monotonicMs: performance.now(), offsetMs: Date.now() - performance.now(), upMs: upMs() };
 
 /**
- * How long this machine was suspended since the process began, as far as its monotonic clock did not see it. Only differences
- * mean anything.
+ * How long this machine was suspended since the process began, as far as its monotonic clock did not count it. Only differences
+ * have a meaning.
  *
- * Where the wall clock runs away from the monotonic one, either the machine was suspended or somebody set it. The uptime of
- * the operating system, which runs through a suspension and cannot be set, says which: what it does not confirm was a step.
- * A pause of a whole virtual machine stops all three clocks, and is neither.
+ * If the wall clock runs away from the monotonic one, either the machine was suspended or somebody set the clock. The uptime of
+ * the operating system decides: it runs through a suspension and cannot be set. A difference that it does not confirm was a step
+ * of the clock. A pause of a whole virtual machine stops all three clocks, and counts as neither.
  * @param monotonicMs  now
  */
 export function suspendedMs(monotonicMs: number): number {
@@ -38,7 +40,7 @@ function compare(monotonicMs: number, offsetMs: number): void {
   last = now;
 }
 
-/** How long it can have been suspended since the last reading. */
+/** The longest possible suspension since the last reading. */
 function confirmedMs({ monotonicMs, upMs: nowMs }: Reading): number {
   if (nowMs === undefined || last.upMs === undefined) return Infinity;
   return nowMs - last.upMs - (monotonicMs - last.monotonicMs) + UPTIME_TICK_MS;
@@ -48,7 +50,7 @@ function upMs(): number | undefined {
   try {
     return os.uptime() * 1000;
   } catch {
-    // A sandbox without it: whatever the wall clock says counts.
+    // A sandbox without the uptime: every difference of the wall clock counts.
     return undefined;
   }
 }

@@ -1,8 +1,8 @@
 import type { TypeParsers } from './types.ts';
 
 /**
- * The part of node-postgres that Pawl uses, described by shape so that a user's own pool fits without this package
- * depending on its types.
+ * The part of node-postgres that Pawl uses, by shape, so that a user's own pool fits and this package does not depend on its
+ * types.
  */
 export interface QueryResultLike {
   rows: unknown[];
@@ -11,7 +11,7 @@ export interface QueryResultLike {
 }
 
 export interface ClientLike {
-  /** A text of several statements without values answers with one result each. */
+  /** A text of several statements without values returns one result for each. */
   query(config: QueryConfig): Promise<QueryResultLike | QueryResultLike[]>;
   release(destroy?: boolean | Error): void;
   on(event: 'error', listener: (error: Error) => void): unknown;
@@ -21,8 +21,8 @@ export interface ClientLike {
 }
 
 /**
- * The client of node-postgres in a transaction, as far as it is described here. In TypeScript `tx.client as pg.PoolClient` is all of it, as
- * query builders want it: `drizzle(tx.client as pg.PoolClient)`.
+ * The client of node-postgres in a transaction, as far as it is described here. In TypeScript, `tx.client as pg.PoolClient` has
+ * all of its methods, as query builders need it: `drizzle(tx.client as pg.PoolClient)`.
  */
 export interface TransactionClient extends ClientLike {
   query(config: QueryConfig): Promise<QueryResultLike | QueryResultLike[]>;
@@ -36,7 +36,9 @@ export interface TransactionClient extends ClientLike {
 export interface PoolLike {
   connect(): Promise<ClientLike>;
   on(event: 'error', listener: (error: Error) => void): unknown;
-  /** `connect`: a new connection, before anybody has it; `acquire`: whenever somebody gets one; `remove`: it is gone. */
+  /**
+   * `connect`: a new connection, before a caller has it; `acquire`: a caller gets a connection; `remove`: a connection is gone.
+   */
   on(event: 'connect' | 'acquire' | 'remove', listener: (client: ClientLike) => void): unknown;
   removeListener(event: 'error', listener: (error: Error) => void): unknown;
   removeListener(event: 'connect' | 'acquire' | 'remove', listener: (client: ClientLike) => void): unknown;
@@ -44,7 +46,7 @@ export interface PoolLike {
   readonly options?: PoolSettings | undefined;
 }
 
-/** What a pool tells about where it connects to; used to open the LISTEN connection and to describe the engine. */
+/** The pool's settings for connecting; used to open the LISTEN connection and to describe the engine. */
 export interface PoolSettings {
   connectionString?: string | undefined;
   host?: string | undefined;
@@ -57,13 +59,13 @@ export interface PoolSettings {
 export interface QueryConfig {
   text: string;
   values?: unknown[];
-  /** Name of the prepared statement; left out when prepared statements are switched off. */
+  /** Name of the prepared statement; left out if prepared statements are switched off. */
   name?: string;
-  /** How the answer is read. Default: as the program has set it. */
+  /** The parsers for the answer. Default: the parsers that the program has set. */
   types?: TypeParsers;
 }
 
-/** What one statement answered. */
+/** The answer to one statement. */
 export interface QueryResult<Row = Record<string, unknown>> {
   rows: Row[];
   /** Rows the statement returned or changed. */

@@ -14,26 +14,26 @@ import type { AnswerOptions, Session } from './session/session.ts';
 import { runTransaction, type Transaction, type TransactionOptions } from './session/transaction.ts';
 import { type Statement, statement } from './sql.ts';
 
-/** What `describe()` tells about an engine. */
+/** The result of `describe()`. */
 export interface EngineDescription {
   kind: 'postgres';
   /** With the password masked. */
   url: string;
-  /** What Pawl's tables and functions are in. */
+  /** The schema of Pawl's tables and functions. */
   schema: string;
-  /** As the server writes it, e.g. `18.4`. */
+  /** In the form of the server, e.g. `18.4`. */
   serverVersion: string;
-  /** True when this engine started the server itself. */
+  /** True: this engine started the server itself. */
   embedded: boolean;
   dataDir: string | null;
-  /** True when the data folder is removed by `stop()`. */
+  /** True: `stop()` removes the data folder. */
   temporary: boolean;
 }
 
-/** So many idle connections of a pool, which the server has ended, may come before one that answers. */
+/** The most idle connections of a pool that the server may have ended before one answers. */
 const MOST_IDLE = 20;
 
-/** The only way Pawl speaks to Postgres. Make one per process and database, with `postgres()`. */
+/** Pawl's only access to Postgres. Make one per process and database, with `postgres()`. */
 export class PostgresEngine {
   readonly kind = 'postgres';
   readonly options: ResolvedOptions;
@@ -51,9 +51,9 @@ export class PostgresEngine {
   }
 
   /**
-   * Runs one statement on a connection of the pool and commits it: one round trip. Not repeated on failure, but where the server
-   * had ended the connection for lack of use before it came.
-   * @throws the errors of `failure.ts`; `isTransient(error)` tells whether a later call may succeed
+   * Runs one statement on a connection of the pool and commits it: one round trip. A failed statement is not repeated, except if
+   * the server had ended the idle connection before the statement came.
+   * @throws the errors of `failure.ts`; `isTransient(error)` says whether a later call may succeed
    */
   async query<Row = Record<string, unknown>>(
     sql: Statement,
@@ -64,7 +64,7 @@ export class PostgresEngine {
       try {
         return await this.queryOnce<Row>(sql, values, options);
       } catch (error) {
-        // Others of the pool have been idle for as long: each try meets one of them, or a new one.
+        // Others of the pool have been idle as long: each try gets one of them, or a new one.
         if (!wasEndedIdle(error) || tries > MOST_IDLE) throw error;
       }
     }
@@ -81,22 +81,22 @@ export class PostgresEngine {
   }
 
   /**
-   * Runs `fn` in a transaction and commits what it did; an error rolls everything back. `fn` may run more than once
-   * (after a lost race, or a connection lost before COMMIT), so what it does outside the database must bear that.
-   * @throws ConnectionFailed with outcome `unknown` when the answer to COMMIT was lost
+   * Runs `fn` in a transaction and commits it; an error rolls everything back. `fn` may run more than once (after a lost race, or
+   * a connection lost before COMMIT), so its effects outside the database must allow repetition.
+   * @throws ConnectionFailed with outcome `unknown` if the answer to COMMIT was lost
    */
   transaction<T>(fn: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T> {
     return runTransaction(() => this.connect(options), fn, options);
   }
 
-  /** What Pawl's tables and functions are in, by the option `schema`. */
+  /** The schema of Pawl's tables and functions, by the option `schema`. */
   get schema(): SchemaName {
     return this.options.schema;
   }
 
   /**
-   * Runs one statement of Pawl's with one text parameter in a caller's own transaction, whichever library holds it. `text` names `$1`
-   * exactly once.
+   * Runs one statement of Pawl's with one text parameter in a caller's own transaction, of any library. `text` names `$1` exactly
+   * once.
    * @throws InvalidInput  unless it is an open transaction of a known library
    * @internal
    */
@@ -111,7 +111,9 @@ export class PostgresEngine {
     return this.#kind?.citus !== undefined;
   }
 
-  /** What the server is. Asks it unless that is known. @throws NotSupported  for one that is no Postgres @internal */
+  /**
+   * The kind of the server. Asks the server unless it is known. @throws NotSupported  for a server that is no Postgres @internal
+   */
   async server(): Promise<ServerKind> {
     if (this.#kind !== undefined) return this.#kind;
     const [row] = await this.query<{ server: string }>(ASK);
@@ -119,8 +121,8 @@ export class PostgresEngine {
   }
 
   /**
-   * Learns from a first statement what the server is: see {@link SERVER}.
-   * @throws NotSupported for one that is no Postgres
+   * Learns the kind of the server from a first statement: see {@link SERVER}.
+   * @throws NotSupported for a server that is no Postgres
    * @internal
    */
   async meet(server: string): Promise<ServerKind> {
@@ -139,25 +141,25 @@ export class PostgresEngine {
   }
 
   /**
-   * Takes a connection from the pool; give it back with `session.release()`. With a deadline, opening one is given
-   * five seconds at least.
+   * Takes a connection from the pool; return it with `session.release()`. With a deadline, at least five seconds are allowed for
+   * opening one.
    */
   connect(options?: AnswerOptions): Promise<Session> {
     return this.#connections.checkOut('pool', options);
   }
 
   /**
-   * Takes one of two connections that are kept next to the pool for short statements of Pawl's own, such as renewing leases,
-   * which must come through while handlers hold every connection of the pool. Give it back at once.
+   * Takes one of two connections outside the pool. They are for short statements of Pawl's own, such as renewals of leases, which
+   * must succeed while handlers hold every connection of the pool. Return it at once.
    */
   connectReserved(): Promise<Session> {
     return this.#connections.checkOut('reserved');
   }
 
   /**
-   * Calls `handler` with the payload of every NOTIFY on the channel. All channels share one connection outside the
-   * pool, which is renewed when it breaks; `onReconnect` runs after each renewal, because what was sent meanwhile is
-   * gone. A notification is a hint: keep polling, slowly.
+   * Calls `handler` with the payload of every NOTIFY on the channel. All channels share one connection outside the pool, which is
+   * renewed if it breaks. `onReconnect` runs after each renewal, because notifications that were sent meanwhile are lost. A
+   * notification is a hint: keep polling, slowly.
    */
   async listen(channel: string, handler: (payload: string) => void, options?: SubscribeOptions): Promise<Subscription> {
     this.#connections.refuseIfStopping();
@@ -174,14 +176,14 @@ export class PostgresEngine {
     return this.#listener.subscribe(channel, handler, options);
   }
 
-  /** Whether a listening connection stands: another channel then costs a statement on it, and no connection. @internal */
+  /** True: a listening connection is open. Another channel then costs a statement on it, and no connection. @internal */
   get isListening(): boolean {
     return this.#listener?.isConnected === true;
   }
 
   /** Brings the schema in the database up to this version. Safe to call from many processes at once. */
   async migrate(options?: MigrateOptions): Promise<MigrationReport> {
-    // Loaded when it is called: the text of the schema is half a megabyte, which a program that only works does not need.
+    // Loaded at the call: the text of the schema is half a megabyte, which a program that only works does not need.
     const { migrate } = await import('./migrate/migrate.ts');
     await this.server();
     return migrate(this, options);
@@ -195,20 +197,20 @@ export class PostgresEngine {
   }
 
   /**
-   * Compares what the schema in the database has with what its migrations have made: tables, columns, indexes, constraints, views,
-   * functions, triggers. Empty when all is as it was. Changes nothing, and needs only the right to read Pawl's tables.
+   * Compares the schema in the database with the result of its migrations: tables, columns, indexes, constraints, views,
+   * functions, triggers. Empty if there is no difference. Changes nothing, and needs only the right to read Pawl's tables.
    */
   async drift(): Promise<Drift[]> {
     const { drift } = await import('./migrate/drift.ts');
     return drift({ schema: this.schema, session: (fn) => this.session(fn) });
   }
 
-  /** How many connections the pool may open: your pool's own number, where you gave one. */
+  /** How many connections the pool may open: your pool's own number, if you passed one. */
   get connections(): number {
     return typeof this.#given === 'object' ? (this.#given.options?.max ?? 10) : this.options.max;
   }
 
-  /** Tells where the engine is connected to, without the password. */
+  /** Describes the engine's connection, without the password. */
   async describe(): Promise<EngineDescription> {
     const { url, embedded } = await this.#connections.open();
     const [row] = await this.query<{ server_version: string }>(SERVER_VERSION);
@@ -223,24 +225,24 @@ export class PostgresEngine {
     };
   }
 
-  /** Where it connects to, without the password. Asks the database nothing. @internal */
+  /** The address of the database, without the password. Sends nothing. @internal */
   async address(): Promise<string> {
     return (await this.#connections.open()).url;
   }
 
-  /** True from the call of `stop()` on: whatever comes now throws Stopped. */
+  /** True once `stop()` was called: later calls throw Stopped. */
   get isStopped(): boolean {
     return this.#stopping !== undefined;
   }
 
-  /** True when a later call may succeed without anybody's help. */
+  /** True if a later call may succeed without a correction by a person. */
   isTransient(error: unknown): boolean {
     return isTransient(error);
   }
 
   /**
-   * Refuses new work, waits for what is under way (at most `stopTimeoutMs`, then breaks it off), and closes every
-   * connection opened here, for which it takes up to 2 s. An embedded server is stopped. Safe to call twice.
+   * Refuses new work, waits for running work (at most `stopTimeoutMs`, then breaks it off), and closes every connection opened
+   * here, which takes up to 2 s. An embedded server is stopped. Safe to call twice.
    */
   stop(): Promise<void> {
     this.#stopping ??= this.#shutDown();

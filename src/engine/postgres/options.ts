@@ -6,26 +6,26 @@ import { schemaName } from './schema/option.ts';
 
 /** How the Postgres engine connects. */
 export interface PostgresOptions {
-  /** Named prepared statements. Switch off behind a pooler that does not keep them. Default true. */
+  /** Named prepared statements. Switch them off behind a pooler that does not keep them. Default true. */
   prepare?: boolean | undefined;
-  /** A URL that reaches the server itself, for LISTEN, when the first argument points at a pooler. */
+  /** A URL of the server itself, for LISTEN, if the first argument names a pooler. */
   directUrl?: string | undefined;
-  /** Connections of our own pool. Default 10, or what the given pool has. */
+  /** The most connections of our own pool. Default 10, or the number of the given pool. */
   max?: number | undefined;
-  /** Shown in pg_stat_activity. Default `pawl`. */
+  /** The name in pg_stat_activity. Default `pawl`. */
   applicationName?: string | undefined;
-  /** Milliseconds to wait for a connection, including for a free one of the pool. Default 30,000. */
+  /** How many milliseconds to wait for a connection, also for a free one of the pool. Default 30,000. */
   connectTimeoutMs?: number | undefined;
-  /** `false`: never LISTEN; workers find new work by polling alone. Default true. */
+  /** `false`: never LISTEN; workers find new work only by polling. Default true. */
   listen?: boolean | undefined;
-  /** Milliseconds `stop()` waits for statements and transactions that are under way. Default 3,000. */
+  /** How many milliseconds `stop()` waits for running statements and transactions. Default 3,000. */
   stopTimeoutMs?: number | undefined;
   /**
-   * The schema for Pawl's tables and functions. Default `pawl`. Two engines with different schemas see nothing of each other in one
-   * database: neither jobs, locks, actors, captures nor files. `migrate()` creates it.
+   * The schema for Pawl's tables and functions. Default `pawl`. Two engines with different schemas in one database see no data of
+   * each other: neither jobs, locks, actors, captures nor files. `migrate()` creates the schema.
    */
   schema?: string | undefined;
-  /** Data folder of the embedded Postgres, kept after `stop()`. Default: a temporary one. */
+  /** Data folder of the embedded Postgres, kept after `stop()`. Default: a temporary folder. */
   data?: string | undefined;
   /** Any pino-shaped logger. Default: warnings and errors go to stderr. */
   logger?: Logger | undefined;
@@ -45,7 +45,7 @@ export interface ResolvedOptions {
   logger: Logger;
 }
 
-/** @throws InvalidInput on an unknown option, or one of the wrong kind */
+/** @throws InvalidInput on an unknown option, or a value of the wrong kind */
 export function resolveOptions(options: PostgresOptions): ResolvedOptions {
   return checkOptions('postgres', options, {
     prepare: bool({ default: true }),
@@ -61,7 +61,10 @@ export function resolveOptions(options: PostgresOptions): ResolvedOptions {
   });
 }
 
-/** @throws InvalidInput unless it is a postgres:// or postgresql:// URL; it may hold a password, so it is not repeated */
+/**
+ * @throws InvalidInput unless it is a postgres:// or postgresql:// URL. The message does not repeat it, because it may contain a
+ *   password.
+ */
 export function requireUrl(url: string): void {
   if (url === '') {
     throw new InvalidInput('option "url" for postgres is an empty text; is the variable set that it comes from?', {
@@ -69,7 +72,7 @@ export function requireUrl(url: string): void {
     });
   }
   checkOptions('postgres', { url }, { url: text(URL_KIND) });
-  // A host may be left out for a socket: node-postgres reads such a URL, too.
+  // A URL for a socket may leave out the host: node-postgres reads such a URL, too.
   if (URL.canParse(url) || URL.canParse(url.replace('@/', '@socket/'))) return;
   throw new InvalidInput(
     'option "url" for postgres cannot be read: its port is no number up to 65535, or a character in its password, such as / or #, has to ' +

@@ -17,21 +17,20 @@ import { type OutgoingStatement, traceStatement } from './tracing.ts';
 /** How long an answer may take. */
 export interface AnswerOptions {
   /**
-   * Milliseconds. A connection that has not answered by then is taken for dead: it is closed, the statement is cancelled
-   * should the server still be at it, and ConnectionFailed is thrown. Default: no limit but that of TCP, which may be a
-   * quarter of an hour.
+   * Milliseconds. If a connection has not answered by then, it is treated as dead: it is closed, the statement is cancelled if
+   * the server still runs it, and ConnectionFailed is thrown. Default: only the limit of TCP, which may be a quarter of an hour.
    */
   readonly deadlineMs?: number | undefined;
 }
 
 /**
- * One connection, held by its owner until released. Statements run one after another; do not start a second one before
+ * One connection, which its owner holds until it is released. Statements run one after another; do not start a second one before
  * the first has answered.
  */
 export class Session {
   /** The driver's own connection. */
   readonly client: ClientLike;
-  /** What Pawl's own statements find their tables in. @internal */
+  /** The schema of Pawl's own statements. @internal */
   readonly schema: SchemaName;
   readonly #prepare: boolean;
   readonly #onRelease: (session: Session) => void;
@@ -55,7 +54,7 @@ export class Session {
     client.on('error', this.#onError);
   }
 
-  /** True once the connection was lost; every further statement fails. */
+  /** True: the connection was lost, and every further statement fails. */
   get isBroken(): boolean {
     return this.#state === 'broken';
   }
@@ -81,7 +80,7 @@ export class Session {
   }
 
   /**
-   * Runs one statement, prepared under its name unless that is switched off. One round trip.
+   * Runs one statement, prepared under its name unless prepared statements are switched off. One round trip.
    * @throws the errors of `failure.ts`
    */
   async query<Row = Record<string, unknown>>(
@@ -115,9 +114,9 @@ export class Session {
   }
 
   /**
-   * Sends a text of one or more statements of Pawl's by the simple protocol, in one round trip, and gives each one's result. No
-   * parameters: every value must have been quoted as an e'' literal, whose words are not taken for names of the schema. One failing statement fails the whole text; what was committed
-   * before it inside the text stays committed.
+   * Sends a text of one or more statements of Pawl's by the simple protocol, in one round trip, and returns the result of each.
+   * No parameters: every value must be quoted as an e'' literal; its words are then not taken for names of the schema. If one
+   * statement fails, the whole text fails; statements that the text committed before stay committed.
    */
   async run<Row = Record<string, unknown>>(text: string, options?: AnswerOptions): Promise<QueryResult<Row>[]> {
     const sent = this.schema.text(text);
@@ -132,8 +131,8 @@ export class Session {
   }
 
   /**
-   * Runs several statements in one round trip, each prepared at its first time here, and gives the rows of each. One that
-   * fails keeps those after it from being run; what was committed before it inside the batch stays committed.
+   * Runs several statements in one round trip, each prepared at its first use here, and returns the rows of each. If one fails,
+   * the later ones do not run; statements that the batch committed before stay committed.
    */
   async batch(steps: readonly Step[], options?: AnswerOptions): Promise<Rows[]> {
     const ask = (): Promise<Rows[]> => {
@@ -154,8 +153,8 @@ export class Session {
   }
 
   /**
-   * Has what is under way on this connection cancelled, also what was sent through `client`, and gives the connection up where
-   * that has not ended after so many milliseconds.
+   * Cancels the statement that runs on this connection, also one that was sent through `client`. If it has not ended after `ms`,
+   * the connection is given up.
    */
   async cancel(ms: number): Promise<void> {
     const until = performance.now() + ms;
@@ -167,7 +166,7 @@ export class Session {
     }
   }
 
-  /** Takes the connection for dead, after so many milliseconds of waiting for an answer: what is under way fails. */
+  /** Treats the connection as dead after `ms` without an answer: the running statement fails. */
   giveUp(ms: number): void {
     this.#silentMs = ms;
     this.#state = this.#state === 'open' ? 'broken' : this.#state;
@@ -175,7 +174,7 @@ export class Session {
   }
 
   /**
-   * Gives the connection back. One that is broken, or still inside a transaction, is closed instead, which rolls that
+   * Returns the connection to the pool. If it is broken, or still inside a transaction, it is closed instead, which rolls that
    * transaction back. Safe to call twice.
    */
   release(destroy = false): void {

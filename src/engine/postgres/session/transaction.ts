@@ -8,29 +8,32 @@ import type { Statement } from '../sql.ts';
 import { cancelRunning } from './cancel.ts';
 import type { AnswerOptions, Session } from './session.ts';
 
-/** How one transaction runs. */
+/** Options of one transaction. */
 export interface TransactionOptions {
-  /** Default: the database's own default, which is read committed unless somebody changed it. */
+  /** Default: the database's own default, which is read committed unless it was changed. */
   isolation?: 'read committed' | 'repeatable read' | 'serializable' | undefined;
-  /** How often it may be tried again after losing against a concurrent one, or losing its connection. Default 4. */
+  /** How often the transaction may be repeated after a lost race or a lost connection. Default 4. */
   retries?: number | undefined;
   readOnly?: boolean | undefined;
-  /** When it aborts, the running statement is cancelled and everything is rolled back. */
+  /** If it aborts, the running statement is cancelled and everything is rolled back. */
   signal?: AbortSignal | undefined;
-  /** Runs first on the same connection, and is committed by itself, before the transaction begins. */
+  /** Runs first on the same connection, and is committed alone, before the transaction begins. */
   before?: ((session: Session) => Promise<unknown>) | undefined;
-  /** How many milliseconds each statement of it may take to be answered, and the connection to be free. Default: no limit. */
+  /** How many milliseconds each of its statements may take, and the wait for a free connection. Default: no limit. */
   deadlineMs?: number | undefined;
-  /** For how many milliseconds the server waits for this process between two statements before it rolls back. Default: as the database has it. */
+  /**
+   * How many milliseconds the server waits for this process between two statements before it rolls back. Default: the database's
+   * own setting.
+   */
   idleMs?: number | undefined;
   /**
-   * Where row-level security would leave rows out of what is read or written, the statement fails (42501) instead. Default: as the session
-   * has it, which is to leave them out.
+   * True: if row-level security would hide rows from a read or a write, the statement fails (42501) instead. Default: the
+   * session's own setting, which is to hide them.
    */
   seesAll?: boolean | undefined;
 }
 
-/** An open transaction: everything run through it is committed together, or not at all. */
+/** An open transaction: all statements that run through it are committed together, or not at all. */
 export class Transaction {
   readonly kind = 'pawl.transaction';
   readonly #session: Session;
@@ -84,11 +87,11 @@ export class Transaction {
 }
 
 /**
- * Runs `fn` in a transaction and commits what it did. `fn` may run more than once: it is repeated when the database
- * reports a lost race (40001, 40P01), and when the connection breaks before COMMIT was sent.
+ * Runs `fn` in a transaction and commits it. `fn` may run more than once: it is repeated if the database reports a lost race
+ * (40001, 40P01), or if the connection breaks before COMMIT was sent.
  *
- * When COMMIT was sent and no answer came, it is unknown whether it happened: that is never repeated, and reported as
- * ConnectionFailed with outcome `unknown`.
+ * If COMMIT was sent and no answer came, it is unknown whether it was carried out. Such a transaction is never repeated. The
+ * error is ConnectionFailed with outcome `unknown`.
  */
 export async function runTransaction<T>(
   open: () => Promise<Session>,
