@@ -22,25 +22,23 @@ export interface Lock extends AsyncDisposable {
    */
   readonly token: bigint;
   /**
-   * Aborted with {@link LeaseLost} when the lock is lost or must be assumed lost; its `reason` and message say why. This
-   * happens no later than the end of the lease, counted from before the last renewal was sent. Releasing does not abort it.
+   * Aborted with {@link LeaseLost} if the lock is lost or must be assumed lost; its `reason` and message say why. This happens no
+   * later than the end of the lease, counted from before the last renewal was sent. A release does not abort it.
    */
   readonly signal: AbortSignal;
   /** True until it is released or lost. */
   readonly isHeld: boolean;
-  /**
-   * For how many milliseconds it is certainly held without another renewal; 0 when it is not held, Infinity without a lease.
-   */
+  /** How many milliseconds it is certainly held without another renewal; 0 if it is not held, Infinity without a lease. */
   remainingMs(): number;
   /** Throws the reason of `signal` when the lock is lost. @throws LeaseLost */
   assertHeld(): void;
   /**
-   * Call it inside a transaction of your own, of any library: fails unless this token is still the current one. Until that
-   * transaction ends, no other client is granted the lock. One statement; make it the last before the commit. It never delays
-   * the renewals of the lock. It works only in the database of the locks.
+   * Call it in a transaction of your own, of any library: it fails unless this token is still the current one. Until that
+   * transaction ends, no other client is granted the lock. One statement; make it the last before the commit. It never delays the
+   * renewals of the lock. It works only in the database of the locks.
    * @param tx  the object that `engine.transaction`, pg, postgres.js, kysely, drizzle, knex, prisma… pass to their callbacks
    * @throws LeaseLost  the transaction can then only be rolled back
-   * @throws InvalidInput  when tx is no open transaction
+   * @throws InvalidInput  if tx is no open transaction
    */
   guard(tx: OpenTransaction): Promise<void>;
   /**
@@ -66,8 +64,8 @@ export interface LockEvents {
   /** The lock could not be released, and stays held until its lease is over. */
   releaseFailed: { readonly lock: Lock; readonly error: unknown };
   /**
-   * The store could not be asked for a lock, since the database is unreachable or busy. The waiter keeps trying while it has
-   * time.
+   * The store did not answer a request for a lock, because the database is unreachable or busy. The waiter keeps trying while it
+   * has time.
    */
   error: { readonly names: readonly string[]; readonly error: unknown };
 }
@@ -223,7 +221,7 @@ export class HeldLock implements Lock {
     await telling.then(({ wakeUps }) => this.#client.wake(wakeUps)).catch(() => {});
   }
 
-  /** After a lost answer a lock that is not held any more counts as released, unless the way it ended is known or matters. */
+  /** After a lost answer, a lock that is no longer held counts as released, unless it is known how it ended, or that matters. */
   async #confirmReleased(finish: CountedRun | undefined): Promise<void> {
     const past = await this.#client.store.howEnded(this.grant, { timeoutMs: ANSWER_MS });
     if (past === undefined ? finish !== undefined : past.outcome !== 'released') throw this.#lossOf(past);

@@ -128,12 +128,14 @@ export class Locks implements AsyncDisposable {
     });
   }
 
-  /** Everything held and waited for in this namespace now. */
+  /** All holders and waiters in this namespace now. */
   async query(): Promise<Snapshot> {
     return this.#client.store.snapshot(this.#space);
   }
 
-  /** Who holds a lock, who waits for it in which order, and what they in turn wait for. For people: it is expensive. */
+  /**
+   * Who holds a lock, who waits for it in which order, and what these owners wait for themselves. For people: it is expensive.
+   */
   async explain(name: string): Promise<Explanation> {
     return this.#client.store.explain(this.#space, parseName('explain', name));
   }
@@ -149,7 +151,7 @@ export class Locks implements AsyncDisposable {
     return this.#client.store.break(this.#space, checked, reason);
   }
 
-  /** Past holds of one name or of all: holder, times, and how each ended, newest first. `limit`: default 100. */
+  /** Past holds of one name or of all names: holder, times, and how each hold ended, newest first. `limit`: default 100. */
   async history(options?: { name?: string; limit?: number }): Promise<readonly PastHolder[]> {
     const { name, limit } = checkOptions('history', options, {
       name: optional(text({ min: 1, max: 255 })),
@@ -159,7 +161,7 @@ export class Locks implements AsyncDisposable {
   }
 
   /**
-   * Opens a connection for notices, so that a holder learns at once that its lock was broken, if the store has notices.
+   * Opens a connection for notices, if the store has notices, so that a holder learns at once that its lock was broken.
    * @internal
    */
   startListening(): void {
@@ -188,7 +190,7 @@ export class Locks implements AsyncDisposable {
     return this.stop();
   }
 
-  /** Ends the waits. A store that does not answer is not waited for; withdrawals continue in the background. */
+  /** Ends the waits. It does not wait for a store that does not answer; withdrawals continue in the background. */
   #endWaits(): Stopped {
     const stopped = new Stopped('the locks were stopped');
     const end = (): void => {

@@ -8,11 +8,11 @@ import { type AcquireOptions, type HoldOptions, parseHoldOptions } from './optio
 
 /** Options of {@link Locks.oncePer}. */
 export interface OncePerOptions extends Omit<HoldOptions, 'mode'> {
-  /** After a failed run the next caller may try at once (`'release'`, the default), or only after the period (`'keep'`). */
+  /** After a failed run: `'release'` (default) lets the next caller try at once, `'keep'` only after the period. */
   readonly onError?: 'release' | 'keep' | undefined;
 }
 
-/** Whether this call ran it. If not, `why`: it `'ran'` within the period, or is `'running'` now. */
+/** Whether this call ran `fn`. If not, `why` says that a run `'ran'` within the period, or is `'running'` now. */
 export type OncePerResult<T> =
   | { readonly ran: true; readonly value: T }
   | { readonly ran: false; readonly why: 'ran'; readonly nextInMs: number }

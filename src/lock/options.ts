@@ -31,13 +31,13 @@ export interface LocksOptions {
 /** Options of taking a lock without waiting. */
 export interface HoldOptions {
   /**
-   * How long the lock stays held after the death of its process: 100 ms to 24 h. It is renewed as long as the process lives.
-   * With Infinity the lock never runs out, but stays held after a crash until it is broken by hand. Default `'30s'`.
+   * How long the lock stays held after its process has died: 100 ms to 24 h. It is renewed as long as the process lives. With
+   * Infinity the lock never ends by itself: after a crash it stays held until somebody breaks it. Default `'30s'`.
    */
   readonly lease?: Duration | undefined;
   /** How often the lease is renewed: at most half of it. Default: a third of the lease, so that two renewals may fail. */
   readonly heartbeat?: Duration | undefined;
-  /** Shared locks are held at the same time, an exclusive one alone. Default `'exclusive'`. */
+  /** Shared locks are held at the same time, an exclusive lock alone. Default `'exclusive'`. */
   readonly mode?: 'exclusive' | 'shared' | undefined;
 }
 
@@ -54,12 +54,12 @@ export interface LockOptions extends HoldOptions {
    */
   readonly fair?: boolean | undefined;
   /**
-   * Whether this request belongs to the callback of `request` inside which it is made, so that waiting for it keeps that
-   * lock held. False for work that is started there but not awaited. Default true.
+   * True: this request belongs to the callback of `request` in which it is made, so that lock stays held during the wait. False:
+   * the work was started there but is not awaited. Default true.
    */
   readonly nested?: boolean | undefined;
   /**
-   * Other locks that the caller keeps while it waits for this one; waiting in a circle with them is then refused with
+   * Other locks that the caller keeps while it waits for this one. If the wait would close a circle with them, it is refused with
    * Deadlock.
    */
   readonly holding?: readonly { readonly token: bigint }[] | undefined;

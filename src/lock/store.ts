@@ -25,7 +25,7 @@ export interface GrantKey {
   readonly nonce: string;
 }
 
-/** A lock that is kept while another one is waited for. If the user names it by its token, only the token is known. */
+/** A lock that its owner keeps while it waits for another one. If the user names it by its token, only the token is known. */
 export type GrantRef = Pick<GrantKey, 'token'> & Partial<GrantKey>;
 
 export interface AcquireCall extends RequestKey {
@@ -33,7 +33,7 @@ export interface AcquireCall extends RequestKey {
   readonly waiterMs: number | undefined;
   /** The place in the queue, once it is known. */
   readonly ticket: bigint | undefined;
-  /** An earlier call with this nonce may have been carried out, though its answer was lost. */
+  /** True: an earlier call with this nonce may have been carried out, although its answer was lost. */
   readonly isRetry: boolean;
   /** The locks that the caller keeps while it waits. */
   readonly holds: readonly GrantRef[];
@@ -46,7 +46,7 @@ export type AcquireAnswer =
   | {
       readonly kind: 'granted';
       readonly token: bigint;
-      /** How long it is held without a heartbeat, from before the statement was sent; undefined: for its lease. */
+      /** How long the lock is held without a heartbeat, from before the statement was sent; undefined: for its lease. */
       readonly firstMs?: number | undefined;
     }
   | {
@@ -54,7 +54,7 @@ export type AcquireAnswer =
       readonly ticket: bigint;
       /** How many waiters are before this one, counted up to 8 per name. */
       readonly ahead: number;
-      /** How long until a lease before it may have run out; undefined if none can. */
+      /** How long until a lease of a holder or waiter before it may have ended; undefined if none can. */
       readonly retryMs: number | undefined;
       /**
        * How long the place is certainly kept, from before the statement was sent; a direct hand-off to it is valid as long. 0
@@ -79,7 +79,7 @@ export interface CountedRun {
 export interface ReleaseResult {
   /** False when it was not held any more, or not in all of its names. */
   readonly isReleased: boolean;
-  /** Waiters of this process whose turn it is now; those of others are notified. */
+  /** Waiters of this process whose turn has come; waiters of other processes are notified. */
   readonly wakeUps: readonly WakeUp[];
 }
 
@@ -163,7 +163,7 @@ export interface Explanation {
   readonly waiters: readonly Waiter[];
   /** Pids of database backends whose open transaction guards the lock: until they end, no other client can get it. */
   readonly guardedBy: readonly number[];
-  /** Which owners wait for which, from this name on: `a (host:pid) → b (host:pid)`. */
+  /** The chains of waiting owners that begin at this name: `a (host:pid) → b (host:pid)`. */
   readonly blocking: readonly string[];
   /** Backends of this database that wait for others, row locks included. */
   readonly backends: readonly BlockedBackend[];
@@ -206,16 +206,16 @@ export interface NoticeStream {
 }
 
 /**
- * The port to a database. Every method is one atomic step there; when it throws, the step may have happened or not. A step is
- * durable before it is answered, except one whose loss would only delay others by a lease. Only the store's own clock decides
- * about leases.
+ * The port to a database. Every method is one atomic step there. If it throws, the step may or may not have been carried out. A
+ * step is durable before it is answered, except a step whose loss would only delay others by a lease. Only the store's own clock
+ * decides about leases.
  */
 export interface LockStore {
   /** The most permits of a semaphore. */
   readonly mostPermits: number;
   /** Takes the names, all or none, or a place in their queues. It may always be repeated with the same nonce. */
   acquire(call: AcquireCall, options: CallOptions): Promise<AcquireAnswer>;
-  /** Gives up the place of the nonce, and a lock that it was granted meanwhile. Returns the holder that is in the way. */
+  /** Gives up the place of the nonce, and a lock that it was granted meanwhile. Returns a holder that still has the lock. */
   withdraw(
     claim: RequestKey,
     options: CallOptions,
@@ -232,7 +232,7 @@ export interface LockStore {
   renew(held: readonly GrantKey[], options: CallOptions): Promise<RenewResult>;
   /** Releases the names that are held with the token; does not change others. `finish` counts the run for `periodMs`. */
   release(held: GrantKey, finish: CountedRun | undefined, options: CallOptions): Promise<ReleaseResult>;
-  /** How a lock ended: by whom it was broken and why, or undefined when it ran out. */
+  /** How a lock ended: who broke it and why; undefined if its lease ended. */
   howEnded(held: GrantKey, options: CallOptions): Promise<PastHolder | undefined>;
   /**
    * In the caller's transaction: fails unless the token is the current one, and keeps it current until the transaction ends.

@@ -9,7 +9,7 @@ import { PostgresActorOperator } from './operator.ts';
 import { PostgresActorReader } from './reader.ts';
 import { PostgresActorStore } from './store.ts';
 
-/** To rescue and to clean up may take long, and has no hurry. */
+/** Rescues and cleaning may take long, and are not urgent. */
 const CHORE_MS = 30_000;
 
 /** Actors on Postgres. */

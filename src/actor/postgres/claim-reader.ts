@@ -1,6 +1,6 @@
 import type { ActorClaim, ActorHandoff, ClaimAnswer, TimerTable } from '../store.ts';
 
-/** A claimed actor, as pawl.actor_claim_json() writes it. */
+/** A claimed actor, in the form of pawl.actor_claim_json(). */
 type ClaimedRow = readonly [
   id: number,
   type: number,
@@ -19,17 +19,17 @@ type ClaimedRow = readonly [
   cause?: string | null,
 ];
 
-/** Reads what a claim answers. */
+/** Reads the answer to a claim. */
 export function readClaimAnswer(text: string): ClaimAnswer {
   const { rows, now, ...rest } = JSON.parse(text) as Omit<ClaimAnswer, 'claims'> & {
     readonly rows: readonly ClaimedRow[];
-    /** Not there when there are no rows. */
+    /** Missing if there are no rows. */
     readonly now?: number;
   };
   return { ...rest, claims: rows.map((row) => toClaim(row, now ?? 0)) };
 }
 
-/** Reads what a notification hands over. */
+/** Reads a notification of a hand-off. */
 export function readHandoff(text: string): ActorHandoff {
   const { row, now, ...rest } = JSON.parse(text) as Omit<ActorHandoff, 'claim'> & {
     readonly row: ClaimedRow;

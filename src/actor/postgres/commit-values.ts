@@ -1,9 +1,9 @@
 import type { TurnCommit } from '../store.ts';
 
-/** No text that a turn has: a control character, alone. */
+/** A text that no turn has: a single control character. */
 const NONE = '\u0001';
 
-/** The parameters of the statement that commits turns: an array for each column, or null where no turn has a value. */
+/** The parameters of the statement that commits turns: an array for each column, or null if no turn has a value in it. */
 export function commitValues(worker: number, turns: readonly TurnCommit[]): unknown[] {
   const all = <T>(of: (turn: TurnCommit) => T | undefined, nothing: T): T[] | null => {
     let some = false;

@@ -1,6 +1,6 @@
 import type { ActorDefinition } from '../definition.ts';
 
-/** A type of actors as the database keeps it. */
+/** A type of actors, in the form that the database keeps. */
 export function declarationOf(definition: ActorDefinition): object {
   return {
     name: definition.name,
@@ -16,7 +16,7 @@ export function declarationOf(definition: ActorDefinition): object {
   };
 }
 
-/** Semaphores that interrupt a turn which runs. */
+/** Semaphores that interrupt a running turn. */
 function interruptsOf({ states }: ActorDefinition): string[] {
   return [...new Set([...states.values()].flatMap(({ interrupts }) => interrupts))].sort();
 }

@@ -2,14 +2,14 @@ import type { PostgresEngine, Subscription } from '../../engine/postgres/index.t
 import type { ActorHandoff } from '../store.ts';
 import { readHandoff } from './claim-reader.ts';
 
-/** Before the id of an actor: a semaphore was raised that interrupts its turn. */
+/** Stands before the id of an actor: a semaphore was raised that interrupts its turn. */
 const INTERRUPT = 'interrupt:';
 
 export interface NewsHandlers {
   readonly wake: () => void;
   readonly page: () => void;
   readonly interrupt: (actor: number) => void;
-  /** Notifications may have been lost: whatever they can say may have come. */
+  /** Called when notifications may have been lost: any of them may have come. */
   readonly missed: () => void;
 }
 
@@ -18,7 +18,7 @@ export interface HandoffHandlers {
   readonly onReconnect: () => void;
 }
 
-/** Calls back when something came for actors of these types, or there is a page to deliver. */
+/** Calls back when something came for actors of these types, or when a page has to be delivered. */
 export function listenForNews(
   engine: PostgresEngine,
   types: readonly number[],
@@ -32,7 +32,7 @@ export function listenForNews(
   return engine.listen(engine.schema.channel('actor'), read, { onReconnect: handlers.missed });
 }
 
-/** Calls back with each actor that is handed over by way of this channel; says that a process listens there. */
+/** Calls back with each actor that is handed over on this channel, and shows producers that the channel has a listener. */
 export function listenForHandoffs(
   engine: PostgresEngine,
   channel: string,

@@ -20,73 +20,80 @@ const FILL = statement(
 );
 const FILLED = statement('actor.index_filled', 'select pawl.actor_index_filled($1::text, $2::text[])');
 
-/** Actors whose rows of the index are written in one transaction. */
+/** The most actors whose index rows are written in one transaction. */
 const FILLED_AT_ONCE = 500;
-/** For actors whose rows somebody has locked, such as a guard() in a transaction that is open. */
+/** How long to wait for actors whose rows are locked, for example by a guard() in an open transaction. */
 const PATIENCE_MS = 2000;
 const LOOK_AGAIN_MS = 50;
-/** One statement in this time removes all questions that are over, however many a process asks. */
+/** One statement in this time removes all finished questions, however many a process asks. */
 const FORGET_MS = 100;
 
-/** How a question stands. `unanswered`: a turn has read it, and given no answer. `over`: its time is. */
+/** The state of a question. `unanswered`: a turn has read it, and given no answer. `over`: its time is over. */
 export type QuestionState =
   | { readonly state: 'waiting' | 'unanswered' | 'final' | 'over' }
   | { readonly state: 'answered'; readonly answer: unknown };
 
-/** A question, as it is asked. */
+/** A question without its payload. */
 export interface QuestionHead {
   readonly actor: number;
   readonly name: string;
-  /** On which its sender is notified. */
+  /** The channel on which its sender is notified. */
   readonly channel: string;
   /** How long its sender waits. */
   readonly waitMs: number;
 }
 
-/** A state for an actor, and why. */
+/** The new state of an actor, and the reason. */
 export interface MoveRequest {
   readonly actor: number;
-  /** At which it was read. */
+  /** The epoch at which the actor was read. */
   readonly epoch: number;
-  /** Whether a turn of it ran then. */
+  /** Whether a turn of the actor ran then. */
   readonly runs: boolean;
   readonly state: string;
   readonly reason: string;
-  /** Of the fields, if they change. */
+  /** The version of the fields, if they change. */
   readonly version: number | undefined;
 }
 
-/** What was written of an index. */
+/** The part of an index that was written. */
 interface FilledPart {
-  /** Null: there are no more after it. */
+  /** Null: there are no more actors after it. */
   readonly last: number | null;
-  /** Locked by somebody. */
+  /** Actors whose rows are locked. */
   readonly left: readonly number[];
 }
 
-/** What operators do to single actors, and ask them. The functions it calls are in sql/actor/ask.sql, move.sql and index.sql. */
+/**
+ * Operations on single actors, and questions to them. The functions that it calls are in sql/actor/ask.sql, move.sql and
+ * index.sql.
+ */
 export class PostgresActorOperator {
   readonly #engine: PostgresEngine;
   readonly #cooldown = new Cooldown();
-  /** Questions that are over, and of which the sender knows: they are removed together. */
+  /** Finished questions whose sender knows that: they are removed together. */
   #over: string[] = [];
 
   constructor(engine: PostgresEngine) {
     this.#engine = engine;
   }
 
-  /** @returns false when a turn of it runs, or it is final @throws NotFound, Conflict */
+  /** @returns false if a turn of the actor runs, or the actor is final @throws NotFound, Conflict */
   async retry(actor: number): Promise<boolean> {
     return only(await this.#engine.query<{ answer: boolean }>(RETRY, [actor])).answer;
   }
 
-  /** @param fields  JSON @returns false when it is at another epoch by now, or its turn was committed @throws NotFound, Conflict, InvalidInput */
+  /**
+   * @param fields  JSON
+   * @returns false if the actor has another epoch by now, or its turn was committed
+   * @throws NotFound, Conflict, InvalidInput
+   */
   async move(request: MoveRequest, fields: string | undefined): Promise<boolean> {
     const value = `[${JSON.stringify(request)},${fields ?? 'null'}]`;
     return only(await this.#engine.query<{ answer: boolean }>(MOVE, [value])).answer;
   }
 
-  /** @param payload  JSON @returns the id of the message; undefined when the actor is final @throws NotFound */
+  /** @param payload  JSON @returns the id of the message; undefined if the actor is final @throws NotFound */
   async ask({ waitMs: wait, ...rest }: QuestionHead, payload: string): Promise<string | undefined> {
     const head = JSON.stringify({ ...rest, wait, direct: this.#cooldown.isOver });
     const rows = await this.#engine.query<{ answer: string }>(ASK, [`[${head},${payload}]`]);
@@ -95,7 +102,7 @@ export class PostgresActorOperator {
     return message ?? undefined;
   }
 
-  /** How late the answer may be when its notification is lost. */
+  /** The longest delay of the answer if its notification is lost. */
   lookAfterMs(_waitedMs: number): number {
     return 500;
   }
@@ -107,7 +114,7 @@ export class PostgresActorOperator {
     return question;
   }
 
-  /** What does not come so far is removed with the history. */
+  /** A question that is not removed here is removed with the history. */
   #forget(message: string): void {
     this.#over.push(message);
     if (this.#over.length > 1) return;
@@ -118,7 +125,7 @@ export class PostgresActorOperator {
     }, FORGET_MS).unref();
   }
 
-  /** @returns whether no turn has read it, so that none will */
+  /** @returns true if no turn has read the question, so that none will */
   async endQuestion(message: string): Promise<boolean> {
     return only(await this.#engine.query<{ answer: boolean }>(END, [message])).answer;
   }
@@ -127,15 +134,15 @@ export class PostgresActorOperator {
     return this.#engine.listen(channel, handler, { onReconnect });
   }
 
-  /** The fields by which actors of a type can be listed; undefined when there is no such type. */
+  /** The fields by which actors of a type can be listed; undefined if there is no such type. */
   async indexes(type: string): Promise<readonly string[] | undefined> {
     const [row] = await this.#engine.query<{ indexes: string[] }>(INDEXES, [type]);
     return row?.indexes;
   }
 
   /**
-   * Writes what is missing in the index of a type, of actors that were there before the type declared it.
-   * @throws LockNotAvailable  an open transaction has one of them locked; what was done is kept
+   * Writes the missing index rows of a type, for actors that existed before the type declared the index.
+   * @throws LockNotAvailable  an open transaction has one of the actors locked; the written rows are kept
    */
   async fillIndex(type: string): Promise<void> {
     const [row] = await this.#engine.query<{ indexes: string[]; indexed: string[] }>(INDEXES, [type]);
@@ -160,7 +167,7 @@ export class PostgresActorOperator {
     await this.#engine.query(FILLED, [type, row.indexes]);
   }
 
-  /** @param ids  null: the next ones after that one */
+  /** @param ids  null: the next actors after `after` */
   async #fill(type: string, after: number, ids: readonly number[] | null): Promise<FilledPart> {
     const rows = await this.#engine.query<{ answer: string }>(FILL, [type, after, FILLED_AT_ONCE, ids]);
     return JSON.parse(only(rows).answer) as FilledPart;

@@ -120,10 +120,10 @@ returning tag`,
 const TAKE_NOTICES = statement('actor.take_notices', 'select pawl.page_take_notices($1::int) as answer');
 const NOTE_DELIVERY = statement('actor.note_delivery', 'select pawl.page_note_delivery($1::json)');
 
-/** A connection that says nothing must not hold up the pages: another process may deliver them after 30 s. */
+/** A silent connection must not delay the pages: another process may deliver them after 30 s. */
 const DELIVERY = { deadlineMs: 15_000 };
 
-/** A type, as the database knows it. */
+/** A type, in the form of the database. */
 export interface TypeRecord {
   readonly id: number;
   readonly name: string;
@@ -135,18 +135,18 @@ export interface TypeRecord {
   readonly pausedStates: readonly string[];
 }
 
-/** What is wrong, or about to be, with the actors of a database. All empty is healthy. */
+/** Present and coming problems of the actors of a database. All empty means healthy. */
 export interface ActorHealth {
-  /** Types with actors that are due, but no worker that takes them. */
+  /** Types with due actors, but without a worker that takes them. */
   readonly unattended: readonly string[];
-  /** Actors that no program knows how to run, or whose processes died of them; the first hundred. */
+  /** Actors that no program can run, or that killed their processes; the first hundred. */
   readonly held: readonly { readonly actor: string; readonly reason: string }[];
-  /** Host and process id of workers whose lease ran out, and which no other worker has replaced yet. */
+  /** Host and process id of workers whose lease has ended, and which no other worker has replaced yet. */
   readonly lostWorkers: readonly string[];
   readonly openPages: number;
 }
 
-/** Which actors `list` gives; newest first. */
+/** The actors that `list` returns; newest first. */
 export interface ActorFilter {
   readonly type: string | undefined;
   readonly state: string | undefined;
@@ -159,7 +159,7 @@ export interface ActorFilter {
   readonly limit: number;
 }
 
-/** Which pages `pages` gives; newest first. */
+/** The pages that `pages` returns; newest first. */
 export interface PageFilter {
   readonly resolved: boolean;
   readonly actor: number | undefined;
@@ -167,13 +167,13 @@ export interface PageFilter {
   readonly limit: number;
 }
 
-/** A notification that this process has taken upon itself to deliver. */
+/** A notification that this process has taken for delivery. */
 export interface Notice extends PageNotice {
   readonly attempt: number;
   readonly delivered: readonly string[];
 }
 
-/** What people ask, and what operators do. */
+/** Queries and operations for people. */
 export class PostgresActorReader {
   readonly engine: PostgresEngine;
 
@@ -193,7 +193,7 @@ export class PostgresActorReader {
     return found;
   }
 
-  /** @returns undefined when it is no more */
+  /** @returns undefined if the actor does not exist any more */
   async look(actor: number): Promise<ActorRecord | undefined> {
     const rows = await this.engine.query<{ answer: ActorRecord | null }>(SHOW, [actor]);
     const { answer } = only(rows);
@@ -217,13 +217,13 @@ export class PostgresActorReader {
     return rows.map(({ actor }) => readTimes(actor));
   }
 
-  /** The last of those before an epoch, oldest first. */
+  /** The last transitions before an epoch, oldest first. */
   async history(actor: number, before: number, limit: number): Promise<ActorTransition[]> {
     const rows = await this.engine.query<{ move: ActorTransition }>(HISTORY, [actor, before, limit]);
     return rows.map(({ move }) => readTimes(move));
   }
 
-  /** The last of those before an epoch, newest first. */
+  /** The last changes before an epoch, newest first. */
   async fieldHistory(actor: number, before: number, limit: number): Promise<FieldChange[]> {
     const rows = await this.engine.query<{ change: FieldChange }>(FIELD_HISTORY, [actor, before, limit]);
     return rows.map(({ change }) => readTimes(change));
@@ -256,7 +256,7 @@ export class PostgresActorReader {
     return readTimes(row.page);
   }
 
-  /** @returns whether it was open */
+  /** @returns whether the page was open */
   async ack(id: number, by: string | undefined): Promise<boolean> {
     return (await this.engine.query(ACK, [id, by ?? null])).length > 0;
   }

@@ -1,6 +1,6 @@
 import { instant, SERVER, type Statement, statement } from '../../engine/postgres/index.ts';
 
-// The statements of turns and workers. The functions they call are in sql/actor/.
+// The statements of turns and workers. The functions that they call are in sql/actor/.
 
 export const REGISTER: Statement = statement(
   'actor.register',
@@ -45,7 +45,7 @@ export const CLAIM_ONE: Statement = statement(
   'actor.claim_one',
   'select pawl.actor_claim_one($1::bigint, $2::bigint) as answer',
 );
-/** Where array_nulls is off, a null in an array is the word: so what no turn has stands for it, see `commitValues`. */
+/** If array_nulls is off, a null in an array is read as a word. So another value represents a missing one, see `commitValues`. */
 const COMMIT_CALL = `pawl.actor_commit($1::bigint, $2::bigint[], $3::bigint[], $4::text[], pg_catalog.array_replace($5::double precision[], 'NaN', null),
   $6::text[], pg_catalog.array_replace($7::text[], chr(1), null), pg_catalog.array_replace($8::text[], chr(1), null),
   pg_catalog.array_replace($9::text[], chr(1), null)::json[], pg_catalog.array_replace($10::smallint[], -1::smallint, null),
@@ -93,7 +93,10 @@ with dropped as (
   delete from pawl.actor_message m where m.actor = $1 and m.id = any ($2::bigint[]) returning 1)
 select count(*)::int as dropped from dropped`,
 );
-/** What woke the actor for the messages of these names that a turn was not given is gone: they wake it again. An empty name is any. */
+/**
+ * A turn has not taken all messages of these names, and the wake-up for them is gone: this wakes the actor again. An empty name
+ * means any.
+ */
 export const READ_ON: Statement = statement(
   'actor.read_on',
   `

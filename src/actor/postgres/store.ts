@@ -28,21 +28,21 @@ import { declarationOf } from './declaration.ts';
 import { type HandoffHandlers, listenForHandoffs, listenForNews, type NewsHandlers } from './listening.ts';
 import * as sql from './statements.ts';
 
-/** Who runs a statement: the pool, a session, or an open transaction. */
+/** Runs statements: the pool, a session, or an open transaction. */
 export interface Runner {
   query<Row>(text: Statement, values?: unknown[]): Promise<Row[]>;
 }
 
 const PRUNE_AT_ONCE = 1000;
-/** A statement of `atCommit` takes no longer: the network may say nothing, and its place is wanted by others. */
+/** The longest time of a statement of `atCommit`: the network may fail silently, and other commits need its place. */
 const COMMIT_MS = 60_000;
 
-/** Every statement of turns and workers. The functions they call are in sql/actor/. */
+/** Every statement of turns and workers. The functions that they call are in sql/actor/. */
 export class PostgresActorStore {
   readonly engine: PostgresEngine;
-  /** Claims and commits see what others committed while they waited for a row, which only read committed gives them. */
+  /** Claims and commits must see the commits of others after a wait for a row. Only read committed gives them that. */
   #rows: Runner;
-  /** Everything else. */
+  /** For all other statements. */
   readonly #runner: Runner;
   readonly #answer: AnswerOptions;
   #ids: number[] = [];
@@ -55,7 +55,7 @@ export class PostgresActorStore {
     this.#rows = this.#runner;
   }
 
-  /** The same, whose own statements take no longer: a connection that says nothing is then taken for dead. */
+  /** The same store with a deadline for its own statements: a silent connection is then treated as dead. */
   within(deadlineMs: number): PostgresActorStore {
     const store = new PostgresActorStore(this.engine, { deadlineMs });
     if (this.#rows !== this.#runner) store.#rows = alone(this.engine, { deadlineMs });
@@ -93,7 +93,7 @@ export class PostgresActorStore {
     return answerOf(await this.#in(sql.SEND, value, tx)) === true;
   }
 
-  /** In a transaction of its own: the actor is handed to a sleeping worker, where there is one. */
+  /** In a transaction of its own: the actor is handed to a sleeping worker, if there is one. */
   async #alone(call: Statement, value: string): Promise<boolean> {
     const rows = await this.#runner.query<{ answer: string }>(call, [value]);
     const { counts, isSlow } = JSON.parse(only(rows).answer) as { counts: boolean; isSlow: boolean };
@@ -113,18 +113,18 @@ export class PostgresActorStore {
     await this.#runner.query(sql.OFFER, [worker, number, channel]);
   }
 
-  /** Takes back the offers that no producer is just using. @returns their numbers */
+  /** Withdraws the offers that no producer is using at that moment. @returns their numbers */
   async withdraw(worker: number): Promise<number[]> {
     const rows = await this.#runner.query<{ numbers: string[] }>(sql.WITHDRAW, [worker]);
     return only(rows).numbers.map(Number);
   }
 
-  /** Has sleeping workers look for actors of these types. */
+  /** Wakes sleeping workers, so that they search for actors of these types. */
   async wake(types: readonly number[]): Promise<void> {
     await this.#runner.query(sql.WAKE, [types]);
   }
 
-  /** An actor that is to be run alone. @param isIdle  the worker runs nothing else */
+  /** Claims an actor that has to run alone. @param isIdle  the worker runs no other actor */
   async claimAlone(worker: number, types: readonly number[], isIdle: boolean): Promise<ActorClaim | undefined> {
     const rows = await this.#rows.query<{ answer: string }>(sql.CLAIM_ALONE, [worker, types, isIdle]);
     return readClaimAnswer(only(rows).answer).claims[0];
@@ -140,7 +140,7 @@ export class PostgresActorStore {
     return JSON.parse(only(rows).answer) as CommitAnswer;
   }
 
-  /** With the offer, if there is one: nothing else would have woken the server for it. */
+  /** Sends the offer, if there is one, together with the commit, which saves a statement. */
   async commitAndOffer(worker: number, turns: readonly TurnCommit[], offer: Offer | undefined): Promise<CommitAnswer> {
     if (offer === undefined) return this.commit(worker, turns);
     const values = [...commitValues(worker, turns), offer.number, offer.channel];
@@ -149,9 +149,9 @@ export class PostgresActorStore {
   }
 
   /**
-   * One transaction for a turn that does more than move its own row.
-   * @param idleMs  a process that stands still in the middle of it loses it after this long: it holds the row
-   * @param hasOthers  whether statements are among it that are not ours, and may take their time
+   * One transaction for a turn with effects.
+   * @param idleMs  after this time a stopped process loses the transaction, because the transaction holds the row
+   * @param hasOthers  whether it contains statements that are not ours, and may take long
    */
   transaction<T>(fn: (tx: Transaction) => Promise<T>, idleMs: number, hasOthers: boolean): Promise<T> {
     const run = async (tx: Transaction): Promise<T> => {
@@ -164,8 +164,8 @@ export class PostgresActorStore {
   }
 
   /**
-   * One transaction that holds the actor's row from its begin to its end; the turn is this process's as long as that lasts.
-   * @throws LeaseLost  the turn is somebody else's by now @throws LockNotAvailable
+   * One transaction that holds the actor's row from its begin to its end; the turn belongs to this process that long.
+   * @throws LeaseLost  another worker has the turn by now @throws LockNotAvailable
    */
   inTransaction<T>(token: TurnToken, fn: (tx: Transaction) => Promise<T>, idleMs: number): Promise<T> {
     const lend = (session: Session): Promise<unknown> => session.query(sql.LEND, [JSON.stringify(token)]);
@@ -179,12 +179,12 @@ export class PostgresActorStore {
     return this.engine.transaction(run, { isolation: 'read committed', retries: 0, before: lend, deadlineMs: idleMs });
   }
 
-  /** Undoes all that was done since the row was held. */
+  /** Undoes everything since the row was locked. */
   async undo(tx: Transaction): Promise<void> {
     await tx.query(sql.UNDO);
   }
 
-  /** @returns whether the actor is held now: no living worker can run it */
+  /** @returns whether the actor is held now: no live worker can run it */
   async reportUnknown(
     token: TurnToken,
     type: number,
@@ -197,7 +197,7 @@ export class PostgresActorStore {
     return only(rows).held;
   }
 
-  /** @throws LeaseLost  the turn is somebody else's by now @throws LockNotAvailable  with `nowait` */
+  /** @throws LeaseLost  another worker has the turn by now @throws LockNotAvailable  with `nowait` */
   async guard(token: TurnToken, tx: unknown, nowait = false): Promise<void> {
     await this.#in(sql.GUARD, JSON.stringify({ ...token, nowait }), tx);
   }
@@ -207,12 +207,12 @@ export class PostgresActorStore {
     return row;
   }
 
-  /** @param result  JSON @throws LeaseLost  the turn is somebody else's by now */
+  /** @param result  JSON @throws LeaseLost  another worker has the turn by now */
   async remember(token: TurnToken, visit: number, key: string, result: string): Promise<void> {
     await this.#runner.query(sql.REMEMBER, [`[${JSON.stringify({ ...token, visit, key })},${result}]`]);
   }
 
-  /** An id for an actor that is created with the commit of a turn. Taken fifty at a time; gaps mean nothing. */
+  /** An id for an actor that the commit of a turn will create. Ids are taken fifty at a time; gaps have no meaning. */
   async allocate(): Promise<number> {
     if (this.#ids.length === 0) {
       const rows = await this.#runner.query<{ id: string }>(sql.ALLOCATE, [50]);
@@ -236,8 +236,8 @@ export class PostgresActorStore {
   }
 
   /**
-   * What a turn asks for in addition to its own row, in the transaction that commits it.
-   * @param request  JSON @throws LockNotAvailable  an open transaction of somebody else has the key, or the tag
+   * Writes an effect of a turn, in the transaction that commits the turn.
+   * @param request  JSON @throws LockNotAvailable  another open transaction has the key, or the tag
    */
   async ask(what: 'create' | 'page' | 'resolve' | 'enqueue' | 'reply', request: string, tx: Runner): Promise<unknown> {
     return answerOf(only(await tx.query<{ answer?: unknown }>(sql.ASK, [what, request])));
@@ -254,17 +254,17 @@ export class PostgresActorStore {
     return answerOf(await this.#in(sql.RESOLVE_PAGE, tag, tx)) === true;
   }
 
-  /** Lists a process, and lets go actors that were held because no program knew what this one knows. */
+  /** Registers a process, and lets go actors that were held because no program knew their state, if this one knows it. */
   async addWorker(row: WorkerRow): Promise<number> {
     const knows = JSON.stringify(row.knows);
     const values = [row.host, row.pid, row.concurrency, row.leaseMs, row.types, knows, row.wantsNotify];
     const added = await this.#runner.query<{ id: string }>(sql.ADD_WORKER, values);
-    // Not before it is listed, and not only at the start: in between, and while it was taken for dead, others held what it knows.
+    // After the registration, and after each new one: before, others may have held actors that this process knows.
     if (row.types.length > 0) await this.#rows.query(sql.LET_GO, [knows]);
     return Number(only(added).id);
   }
 
-  /** All workers of a process in one statement. @returns those that are still alive */
+  /** Renews all workers of a process in one statement. @returns the workers that are still alive */
   async beat(workers: readonly { id: number; wants: boolean }[], session: Session): Promise<number[]> {
     const values = [workers.map(({ id }) => id), workers.map(({ wants }) => wants)];
     const rows = await session.query<{ alive: string[] }>(sql.BEAT, values);
@@ -275,12 +275,12 @@ export class PostgresActorStore {
     await this.#runner.query(sql.WANTS, [worker, wants]);
   }
 
-  /** Its row stays while an actor names it, for the rescue to find. */
+  /** Its row stays while an actor names it, so that the rescue finds it. */
   async endWorker(worker: number): Promise<void> {
     await this.#runner.query(sql.END_WORKER, [worker]);
   }
 
-  /** @returns how many actors it freed, and the types of which one is due that is to be run alone */
+  /** @returns how many actors it freed, and the types with a due actor that has to run alone */
   async rescue(): Promise<{ readonly actors: number; readonly suspects: readonly number[] }> {
     return only(await this.#rows.query<{ actors: number; suspects: number[] }>(sql.RESCUE));
   }
@@ -296,12 +296,12 @@ export class PostgresActorStore {
     return { lost: actors, offers };
   }
 
-  /** The same before the worker stops, once its offers are gone, used ones included. */
+  /** The same before the worker stops, when its offers are removed; it also covers used offers. */
   async leave(worker: number, known: ReadonlyMap<number, number>): Promise<void> {
     await this.#rows.query(sql.LEAVE, [worker, [...known.keys()], [...known.values()]]);
   }
 
-  /** @returns milliseconds until the next one; Infinity when there is none */
+  /** @returns milliseconds until the next deadline; Infinity if there is none */
   async deadlines(): Promise<number> {
     const rows = await this.#rows.query<{ wait: number | null }>(sql.DEADLINES);
     return only(rows).wait ?? Infinity;
@@ -318,12 +318,12 @@ export class PostgresActorStore {
     return only(rows).answer;
   }
 
-  /** Calls back when something came for actors of these types, or there is a page to deliver. */
+  /** Calls back when something came for actors of these types, or when a page has to be delivered. */
   listen(types: readonly number[], handlers: NewsHandlers): Promise<Subscription> {
     return listenForNews(this.engine, types, handlers);
   }
 
-  /** Calls back with each actor that is handed over by way of this channel; says that somebody listens there. */
+  /** Calls back with each actor that is handed over on this channel, and shows producers that the channel has a listener. */
   listenForHandoffs(channel: string, handlers: HandoffHandlers): Promise<Subscription> {
     return listenForHandoffs(this.engine, channel, handlers);
   }
@@ -337,13 +337,13 @@ export class PostgresActorStore {
   }
 }
 
-/** Each statement in a transaction of its own at read committed, whatever the database's default is. */
+/** Runs each statement in a transaction of its own at read committed, whatever the database's default is. */
 function alone(engine: PostgresEngine, answer: AnswerOptions): Runner {
   const options = { isolation: 'read committed', ...answer } as const;
   return { query: (text, values) => engine.transaction((tx) => tx.query(text, values), options) };
 }
 
-/** A json column that some drivers parse and some do not. */
+/** A json column, which some drivers parse and others do not. */
 function answerOf(row: { answer?: unknown }): unknown {
   const { answer } = row;
   return typeof answer === 'string' ? JSON.parse(answer) : answer;

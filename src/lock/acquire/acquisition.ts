@@ -13,7 +13,7 @@ const GRACE_MS = 500;
 // An answer of this age still explains why a wait was not served, if the last requests got no answer.
 const RECENT_MS = 5000;
 const TRIES_WITHOUT_WAIT = 3;
-/** How long a request lets the one before it in this process go first. */
+/** How long a request waits for the previous request of this process. */
 const IN_LINE_MS = 1000;
 
 /**
@@ -60,7 +60,7 @@ class Acquisition {
   async run(): Promise<AcquireOutcome> {
     const { isFair, waitMs } = this.#request;
     if (waitMs === 0) return this.#attemptUntilDone();
-    // Holders that are not alone come side by side.
+    // Holders that share the lock need no order.
     if (isFair) return this.#key.capacity === 1 ? this.#attemptInLine() : this.#attemptUntilDone();
     const { space, names, signal } = this.#request;
     let end = (): void => {};
@@ -79,13 +79,13 @@ class Acquisition {
     }
   }
 
-  /** Requests for one lock from one process are served in the order of the calls, also where none was sent before the next one. */
+  /** Serves requests for one lock of one process in the order of the calls, even if none was sent before the next one. */
   async #attemptInLine(): Promise<AcquireOutcome> {
     const { space, names } = this.#request;
     const { before, leave } = this.#client.sendingLine.join(mutexKey(space, names));
     this.#leaveLine = leave;
     try {
-      // The store may be slow to answer the one before: then the order is worth less than the time.
+      // The store may be slow to answer the previous request: then the order is worth less than the time.
       if (before !== undefined) await within(Math.min(IN_LINE_MS, this.#leftMs()), before);
       return await this.#attemptUntilDone();
     } finally {
@@ -151,7 +151,7 @@ class Acquisition {
     return { kind: 'granted', grant: this.#grantKey(token), since: place.since, firstMs: place.ms, waitedMs };
   }
 
-  /** Renews a place far behind together with others. This needs notices: a waiter must learn of a direct hand-off. */
+  /** Renews a place far behind together with others. This needs notices, because a waiter must learn of a direct hand-off. */
   #delegatePlace(answer: AcquireAnswer | undefined): (() => void) | undefined {
     const place = this.#placeLease;
     if (answer?.kind !== 'waiting' || answer.ahead < 2 || place === undefined) return undefined;
@@ -197,8 +197,8 @@ class Acquisition {
       this.#isRetry = true;
       this.#canTrustHandoff = false;
       this.#failures++;
-      // A cancelled request ends with the reason of the cancellation, whatever the call failed with. This comes first, since
-      // the store may not answer.
+      // A cancelled request ends with the reason of the cancellation, whatever error the call had. This comes first, because the
+      // store may not answer.
       if (this.#isCancelled) return this.#cancel();
       if (!this.#client.store.isTransient(error)) throw error;
       if (waitMs === 0 && this.#failures >= TRIES_WITHOUT_WAIT) throw error;
@@ -296,8 +296,8 @@ class Acquisition {
     const { names } = this.#key;
     const { waitMs } = this.#request;
     const left = await this.#withdraw();
-    // The end of the wait may cut off the last requests, or their answers come slowly. What came after that end does not count: this
-    // machine may be slow, too.
+    // The end of the wait may cut off the last requests, or their answers may be slow. An answer after that end does not count:
+    // this machine may be slow, too.
     const heldAt = this.#heldAt;
     const lastMs = heldAt === undefined ? -Infinity : waitedFor(this.#startedAt) - waitedFor(heldAt);
     const wasHeld = waitMs - lastMs < Math.max(RECENT_MS, waitMs / 2);

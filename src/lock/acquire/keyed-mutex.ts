@@ -1,7 +1,7 @@
 /**
  * A mutex per key within the process. Requests without a place in the store's queue wait here, so that only one of many in a
- * process asks the store. Fair requests do not wait here: a place in this queue has no rank among those of other processes,
- * and a later request elsewhere would be served first.
+ * process asks the store. Fair requests do not wait here: a place in this queue has no rank among other processes, and a later
+ * request elsewhere would be served first.
  */
 export class KeyedMutex {
   readonly #tails = new Map<string, Promise<void>>();

@@ -1,7 +1,7 @@
 /**
- * The requests of this process for one lock, in the order of their calls. Each is sent when the one before has been answered, and so has its
- * place in the store's queue: sent side by side, on several connections, they would come to the store in any order. A request that is alone
- * waits for nothing.
+ * The requests of this process for one lock, in the order of their calls. Each request is sent when the previous one has its
+ * answer, and so its place in the store's queue. If they were sent at the same time, on several connections, they would reach the
+ * store in any order. A request that is alone waits for nothing.
  */
 export class SendingLine {
   readonly #last = new Map<string, Promise<void>>();
@@ -25,7 +25,7 @@ export class SendingLine {
 }
 
 export interface LinePlace {
-  /** Resolves when the request before has left the line; undefined: there is none. */
+  /** Resolves when the previous request has left the line; undefined if there is none. */
   readonly before: Promise<void> | undefined;
   /** Lets the next one be sent. May be called more than once. */
   readonly leave: () => void;

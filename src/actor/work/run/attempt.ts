@@ -14,25 +14,25 @@ import { completedTurn } from './completed-turn.ts';
 import { failedTurn, forcedTurn } from './ended-turn.ts';
 import type { AnyTurn, Stage, TurnResult } from './turn-result.ts';
 
-/** A turn that is under way. */
+/** A turn that runs now. */
 export interface RunningTurn {
   readonly id: number;
-  /** Tells the body to end, and ends the turn without it if it does not. */
+  /** Tells the body to end. If it does not end, the turn ends without it. */
   abort(reason: unknown): void;
-  /** Semaphores that interrupt it, and how often each was raised when it was claimed. */
+  /** Semaphores that interrupt it, and how often each was raised at the claim. */
   readonly interrupts: readonly string[];
   readonly raised: Readonly<Record<string, number>>;
   /** Tells the body that one of them was raised. The body's outcome still counts. */
   interrupt(reason: Interrupted): void;
-  /** Ends it without its body, which was told to end and has not. */
+  /** Ends the turn without its body, which was told to end and has not ended. */
   giveUp(): void;
-  /** The actor is somebody else's: tells the body, and ends the turn now. What its body does later no longer counts. */
+  /** Called when another worker has the actor: tells the body, and ends the turn now. Nothing that its body does later counts. */
   lose(reason: LeaseLost): void;
 }
 
 /**
- * Runs one turn: what `always` demands, or the body. `end` is called exactly once, maybe before this returns.
- * @param hold  runs the body of a state with `hold: 'transaction'`, and commits it; `end` is then called after that
+ * Runs one turn: the transition that `always` requires, or the body. Calls `end` exactly once, possibly before it returns.
+ * @param hold  runs the body of a state with `hold: 'transaction'`, and commits it; `end` is called after that
  * @param announce  called before any of that
  */
 export function startTurn(
@@ -55,7 +55,7 @@ class Attempt implements RunningTurn {
   readonly #end: (finished: TurnResult) => void;
   readonly #hold: ((turn: AnyTurn, body: () => Promise<TurnResult>) => Promise<TurnResult>) | undefined;
   #turn: AnyTurn | undefined;
-  /** Why it was told to end. */
+  /** Why the turn was told to end. */
   #reason: unknown;
   #cancelTimer: (() => void) | undefined;
   #isMigrated = false;
@@ -135,7 +135,7 @@ class Attempt implements RunningTurn {
     return completedTurn(this.#claim, this.#stage, turn, outcome, this.#isMigrated);
   }
 
-  /** The fields as this version of the program knows them. */
+  /** The fields in the form of this version of the program. */
   #fields(): LooseFields | Promise<LooseFields> {
     const { definition } = this.#stage;
     const { version, fields: stored } = this.#claim;
@@ -160,7 +160,7 @@ class Attempt implements RunningTurn {
       const told = (): Promise<TurnResult> => body().catch((error: unknown) => this.#failed(error));
       this.#hold(turn, told).then(
         (finished) => this.#finish(finished),
-        // What the body throws is told as its outcome: this is the turn's own transaction.
+        // An error of the body becomes its outcome: this is the turn's own transaction.
         (error: unknown) => (error instanceof LeaseLost ? this.lose(error) : this.#fail(error)),
       );
       return;
@@ -175,7 +175,7 @@ class Attempt implements RunningTurn {
     } else this.#resolve(turn, value);
   }
 
-  /** What the body stops is told from what it does: a stop does not wait for the body that waits for it. */
+  /** Calls the body within its task, so that a stop by the body knows its caller, and does not wait for it. */
   #call(turn: AnyTurn): unknown {
     return currentTask.run(this, undefined, this.#stage.state.run, turn);
   }
@@ -193,7 +193,7 @@ class Attempt implements RunningTurn {
   }
 
   #limit(): void {
-    // Its body may have ended its worker before it gave anything back.
+    // The body may have ended its worker before it returned.
     if (this.#cancelTimer !== undefined || this.#isOver) return;
     const { timeoutMs } = this.#stage.state;
     this.#cancelTimer = after(timeoutMs, () =>

@@ -10,7 +10,10 @@ import { type AnyTurn, commitOf, retryOf, type Stage, type TurnResult } from './
 
 const OUTCOMES = 'a.to(state), a.stay(), a.nap(duration), a.hibernate() or a.done()';
 
-/** The result of a turn whose body came to an outcome. @param isMigrated  its fields are of an older version, and are written anew */
+/**
+ * The result of a turn whose body returned an outcome.
+ * @param isMigrated  its fields are of an older version, and are written anew
+ */
 export function completedTurn(
   claim: ActorClaim,
   stage: Stage,
@@ -36,7 +39,7 @@ export function completedTurn(
     throw new InvalidInput(`a fields patch must be an object, but was ${show(patch)}`);
   if (patch === undefined && !isMigrated) return completed(claim, stage, turn, outcome, undefined);
   const succeeded = (made: unknown): TurnResult => {
-    // A schema may take its time, too.
+    // A schema may take long, too.
     turn.life.throwIfAborted();
     const fields = asFields(made);
     if (patch !== undefined) requireFields(definition.name, patch, fields);
@@ -102,7 +105,7 @@ function completed(
   }
 }
 
-/** In the state that a semaphore of `always` leads to, it has done its work. */
+/** In the state to which a semaphore of `always` leads, that semaphore has had its effect, and is lowered. */
 function deltaOf(claim: ActorClaim, stage: Stage, turn: AnyTurn): Record<string, number> | undefined {
   const { definition, state } = stage;
   if (definition.always.size === 0) return turn.delta;

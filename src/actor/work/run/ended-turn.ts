@@ -7,12 +7,12 @@ import type { ActorClaim, TurnCommit } from '../../store.ts';
 import { Effects } from '../../turn/effects.ts';
 import { commitOf, retryOf, type Stage, type TurnResult } from './turn-result.ts';
 
-/** The result of a turn that needs no body: `always` leads on, or the tries of its state are spent. */
+/** The result of a turn that needs no body: `always` requires a transition, or the tries of its state are spent. */
 export function forcedTurn(claim: ActorClaim, stage: Stage): TurnResult | undefined {
   return alwaysTransition(claim, stage) ?? giveUpSpent(claim, stage);
 }
 
-/** A semaphore of `always` that was raised leads to its state without asking the body. */
+/** If a semaphore of `always` was raised, it leads to its state without a call of the body. */
 function alwaysTransition(claim: ActorClaim, stage: Stage): TurnResult | undefined {
   const { definition, state } = stage;
   for (const [semaphore, target] of definition.always) {
@@ -30,7 +30,7 @@ function alwaysTransition(claim: ActorClaim, stage: Stage): TurnResult | undefin
   return undefined;
 }
 
-/** The tries of this state are spent, and no process saw the last of them fail: its process died, or its commit was refused. */
+/** The tries of this state are spent, and no process recorded the last failure: its process died, or its commit was refused. */
 function giveUpSpent(claim: ActorClaim, stage: Stage): TurnResult | undefined {
   const { tries } = stage.state;
   if (tries === undefined || claim.attempt <= tries.most) return undefined;
@@ -49,8 +49,8 @@ function givenUp(claim: ActorClaim, stage: Stage, { most, giveUp }: Tries, error
 }
 
 /**
- * The result of a turn that failed, was lost, or is given back. Only `reason`, the reason for which it was aborted, makes it lost or given
- * back: a body may also throw such an error of another turn or job.
+ * The result of a turn that failed, was lost, or is given back. Only `reason`, the reason of its abort, makes it lost or given
+ * back, because a body may throw such an error of another turn or job.
  */
 export function failedTurn(
   claim: ActorClaim,
@@ -61,7 +61,7 @@ export function failedTurn(
 ): TurnResult {
   const why = reason ?? error;
   const { definition, state } = stage;
-  // Its outcome is not known: the semaphore that interrupted it is for the next turn, which begins at once.
+  // The outcome is unknown. The semaphore that interrupted the turn is left for the next turn, which begins at once.
   const isReleased = reason instanceof Stopped || (reason === undefined && isInterrupted);
   const isLost = reason instanceof LeaseLost;
   if (isReleased) return { ...releasedTurn(claim), isLost };
@@ -83,7 +83,7 @@ export function failedTurn(
   return { settled, effects: mistakePage(claim, stage, why), error: why, isLost };
 }
 
-/** No further try mends a mistake of the program, so the first one opens a page. */
+/** Another try does not correct a mistake of the program, so the first failure opens a page. */
 function mistakePage(claim: ActorClaim, stage: Stage, error: unknown): Effects | undefined {
   const { definition, state } = stage;
   if (!(error instanceof Mistake) || claim.attempt > 1) return undefined;
@@ -94,7 +94,7 @@ function mistakePage(claim: ActorClaim, stage: Stage, error: unknown): Effects |
   return effects;
 }
 
-/** A turn whose body has not run: it costs the actor no try. */
+/** The result of a turn whose body has not run: it spends no try. */
 export function releasedTurn(claim: ActorClaim): TurnResult {
   return { settled: commitOf(claim, 'released', { waitMs: 0 }), effects: undefined, error: undefined, isLost: false };
 }

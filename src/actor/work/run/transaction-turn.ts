@@ -6,7 +6,7 @@ import { QuestionTakenBack } from '../../turn/effects.ts';
 import { commitWithEffects } from '../settler.ts';
 import { type AnyTurn, asOrphaning, asRefused, type TurnResult } from './turn-result.ts';
 
-/** The body runs while its row is locked, in the transaction that commits its outcome. */
+/** Runs the body while the actor's row is locked, in the transaction that commits the outcome. */
 export async function runInTransaction(
   store: PostgresActorStore,
   turn: AnyTurn,
@@ -17,9 +17,10 @@ export async function runInTransaction(
   const run = async (tx: Transaction): Promise<TurnResult> => {
     turn.life.throwIfAborted();
     turn.attachTx(tx);
-    // A body that does not end when told to must not keep the row locked.
+    // A body that does not end when it is told to must not keep the row locked.
     came = await Promise.race([body(), aborted(turn.signal)]);
-    // Failed under the lock: no worker can have claimed it before the failure and its back-off are written.
+    // The failure is written under the same lock, so no worker can claim the actor before the failure and its backoff are
+    // written.
     if (came.settled.kind === 'failed' || came.settled.kind === 'released') await store.undo(tx);
     const { refused } = await commitWithEffects(store, turn.worker, came, { tx });
     if (refused.length > 0) throw asOrphaning(came).error;
@@ -29,7 +30,7 @@ export async function runInTransaction(
     return await store.inTransaction(turn.turnToken, run, timeoutMs + GRACE_MS);
   } catch (error) {
     if (came === undefined || !(error instanceof QuestionTakenBack)) throw error;
-    // Rolled back, and nothing is written yet.
+    // The transaction was rolled back, and nothing is written yet.
     return asRefused(came, error);
   }
 }

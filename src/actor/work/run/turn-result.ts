@@ -10,7 +10,7 @@ import type { TurnOwner } from '../../turn/turn-requests.ts';
 
 export type AnyTurn = Turn<LooseFields, string, string>;
 
-/** What a turn is run with. */
+/** The parts with which a turn runs. */
 export interface Stage {
   readonly definition: ActorDefinition;
   readonly state: StateDefinition;
@@ -18,22 +18,22 @@ export interface Stage {
   readonly owner: TurnOwner;
 }
 
-/** A turn that came to its end. */
+/** A turn that has ended. */
 export interface TurnResult {
   readonly settled: TurnCommit;
-  /** What else is to be committed with it. */
+  /** The effects to commit with it. */
   readonly effects: Effects | undefined;
-  /** What was thrown, of a turn that failed. */
+  /** The error of a turn that failed. */
   readonly error: unknown;
-  /** Somebody else owns the actor: nothing may be written. */
+  /** True: another worker owns the actor, and nothing may be written. */
   readonly isLost: boolean;
-  /** How it is tried again if its commit is refused. */
+  /** How the turn is tried again if its commit is refused. */
   readonly retry?: Retry | undefined;
-  /** It was committed already, in the transaction of its body. */
+  /** True: the transaction of the body has committed it already. */
   readonly isWritten?: boolean | undefined;
 }
 
-/** The wait after a turn that failed, and how often it is tried. */
+/** The pause after a turn that failed, and the number of its tries. */
 export interface Retry {
   readonly backoff: Backoff;
   readonly tries: Tries | undefined;
@@ -52,7 +52,10 @@ export function commitOf(
   return { id, epoch, attempt, kind, from, ...parts };
 }
 
-/** A turn whose commit was refused: it has failed, and is written as that; or its question is gone, and it is run again uncharged. */
+/**
+ * A turn whose commit was refused. It has failed, and is written as failed; or its question was taken back, and it runs again
+ * uncharged.
+ */
 export function asRefused({ settled, retry }: TurnResult, error: unknown): TurnResult {
   const { id, epoch, attempt, from } = settled;
   if (error instanceof QuestionTakenBack) {
@@ -66,7 +69,7 @@ export function asRefused({ settled, retry }: TurnResult, error: unknown): TurnR
     attempt,
     kind: 'failed',
     from,
-    // The next turn finds that its tries are spent, and leads on.
+    // The next turn finds that its tries are spent, and moves the actor to `giveUp`.
     waitMs: isLast ? 0 : delay(retry?.backoff ?? BACKOFF, attempt, Math.random()),
     reason: COMMIT_REFUSED,
     error: error instanceof PawlError ? error.message : describeThrown(error),
@@ -76,7 +79,7 @@ export function asRefused({ settled, retry }: TurnResult, error: unknown): TurnR
 
 export const COMMIT_REFUSED = 'commit refused';
 
-/** A turn that would have ended its actor while children of it are not final: the database has written it as failed. */
+/** A turn that would have ended its actor while it has children that are not final: the database has written it as failed. */
 export function asOrphaning({ settled }: TurnResult): TurnResult {
   const error = new Conflict(
     `done() with children of actor ${settled.id} that are not final, or are being created: end them first`,

@@ -10,7 +10,7 @@ export class Alarm {
     this.#ring = ring;
   }
 
-  /** Rings in so many milliseconds, unless it rings before anyway. */
+  /** Rings after `ms`, unless it rings earlier anyway. */
   in(ms: number): void {
     const at = performance.now() + ms;
     if (at >= this.#at) return;

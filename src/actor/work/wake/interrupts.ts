@@ -5,7 +5,7 @@ import type { RunningTurn } from '../run/attempt.ts';
 
 export interface InterruptsOptions {
   readonly store: TurnStore;
-  /** How late a lost notification may be. */
+  /** The longest delay after a lost notification. */
   readonly pollMs: number;
   /** By actor. */
   readonly running: ReadonlyMap<number, RunningTurn>;
@@ -13,9 +13,9 @@ export interface InterruptsOptions {
 }
 
 /**
- * Tells bodies that run of semaphores that interrupt them. A notification is a hint; the database says whether more was raised than
- * the turn was claimed with. Turns that have run for a poll are asked about without one: the raise may have come before
- * their claim was answered, or the notification be lost. Shorter turns cost nothing.
+ * Tells running bodies about semaphores that interrupt them. A notification is only a hint; the database says whether a semaphore
+ * was raised since the claim of the turn. Turns that have run for a poll interval are checked without a notification, because the
+ * raise may have come before the answer to their claim, or its notification may be lost. Shorter turns cost nothing.
  */
 export class Interrupts {
   readonly #options: InterruptsOptions;
@@ -36,14 +36,14 @@ export class Interrupts {
     });
   }
 
-  /** Somebody has raised a semaphore of this actor. */
+  /** Called when a semaphore of this actor was raised. */
   note(actor: number): void {
     if (!this.#options.running.has(actor)) return;
     this.#told.add(actor);
     this.#loop?.wake();
   }
 
-  /** Notifications were lost: any turn that runs now may have been meant. */
+  /** Called when notifications were lost: they may have been about any running turn. */
   noteAll(): void {
     for (const actor of this.#options.running.keys()) this.note(actor);
   }

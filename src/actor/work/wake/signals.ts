@@ -7,18 +7,20 @@ import { Interrupts } from './interrupts.ts';
 
 export interface SignalsOptions {
   readonly store: TurnStore;
-  /** How late a lost notification may be. */
+  /** The longest delay after a lost notification. */
   readonly pollMs: number;
   /** By actor. */
   readonly running: ReadonlyMap<number, RunningTurn>;
-  /** An actor is due, as a timer of this process says. */
+  /** Called when a timer of this process says that an actor is due. */
   readonly onDue: () => void;
-  /** An actor is due, as a notification says; or notifications were lost. */
+  /** Called when a notification says that an actor is due, or when notifications were lost. */
   readonly onNotification: () => void;
   readonly onError: (error: unknown) => void;
 }
 
-/** What wakes a worker, and the bodies that it runs: notifications, and timers of its own for what is due before the next poll. */
+/**
+ * Wakes a worker and its running bodies: by notifications, and by its own timers for actors that are due before the next poll.
+ */
 export class Signals {
   readonly #options: SignalsOptions;
   readonly #alarm: Alarm;
@@ -31,7 +33,7 @@ export class Signals {
     this.#interrupts = new Interrupts(options);
   }
 
-  /** @param onPage  a page may have been opened */
+  /** @param onPage  called when a page may have been opened */
   async start(types: ReadonlyMap<number, ActorDefinition>, onPage: () => void): Promise<HandoffSubscription> {
     const { store, onNotification } = this.#options;
     const interrupt = (actor: number): void => this.#interrupts.note(actor);
@@ -46,12 +48,12 @@ export class Signals {
     return this.#subscription;
   }
 
-  /** An actor is due in so many milliseconds. */
+  /** An actor is due after `ms`. */
   wakeIn(ms: number): void {
     this.#alarm.in(ms);
   }
 
-  /** Nothing is claimed any more; interrupts still reach the bodies that run. */
+  /** Ends the timers, because the worker claims nothing more. Interrupts still reach running bodies. */
   stopAlarm(): void {
     this.#alarm.stop();
   }
@@ -62,7 +64,7 @@ export class Signals {
   }
 }
 
-/** Whether a semaphore may interrupt turns of it. */
+/** Whether a semaphore may interrupt turns of this type. */
 function hasInterrupts({ states }: ActorDefinition): boolean {
   return [...states.values()].some(({ interrupts }) => interrupts.length > 0);
 }
