@@ -24,19 +24,19 @@ export interface NewJobs {
   readonly payloads: string;
   readonly keys: readonly (string | null)[] | null;
   readonly runAt: readonly (Date | null)[] | null;
-  /** Milliseconds from now, where `runAt` is null. */
+  /** Milliseconds from now, if `runAt` is null. */
   readonly delays: readonly (number | null)[] | null;
-  /** A JSON array of what each job keeps for itself, or null. */
+  /** A JSON array of the options that are stored with each job, or null. */
   readonly options: string | null;
 }
 
-/** Jobs of which the database decides for some whether they are there already. Each has a shard, or the only one stands for all. */
+/** Jobs for some of which the database decides whether they exist already. Each has a shard, or the only one stands for all. */
 export interface UniqueJobs extends Omit<NewJobs, 'shard'> {
   readonly shards: readonly number[];
   readonly rules: readonly (UniqueRule & { readonly kind: number })[];
 }
 
-/** The ids of many jobs, and which of them, from 0, were there already. */
+/** The ids of many jobs, and the indexes, from 0, of those that existed already. */
 export interface DecidedJobs {
   readonly ids: readonly string[];
   readonly duplicates: readonly number[];
@@ -65,7 +65,7 @@ export interface ClaimRequest {
   readonly part?: ClaimedPart | undefined;
 }
 
-/** For a worker that takes a part of the work: which kinds, and the last priority. The first one is where its passes begin. */
+/** The part of the work that a worker takes: its kinds, and the last priority. Its passes begin at the first priority. */
 export interface ClaimedPart {
   readonly kinds: readonly number[];
   readonly upto: number;
@@ -123,23 +123,21 @@ export interface ClaimAnswer {
   /** The pass has handled all rows up to here. */
   readonly last?: Cursor;
   readonly paused?: boolean;
-  /** The parts of the queue that are paused, where something was claimed: its jobs of theirs are to be set aside. */
+  /** If jobs were claimed: the paused parts of the queue. The worker sets jobs of these parts aside. */
   readonly pausedParts?: readonly StoredPart[];
-  /**
-   * Claims whose jobs should start at once: a crash would cost their last attempt, or they were charged with a crash before.
-   */
+  /** Claims whose jobs should start at once: a crash would cost their last attempt, or a crash was charged to them before. */
   readonly alone?: readonly number[];
-  /** Nothing was claimed, though there are rows: other transactions hold them now. */
+  /** True: nothing was claimed although there are rows, because other transactions hold them now. */
   readonly busy?: boolean;
-  /** Nothing was claimed, and the worker's offer was made. */
+  /** True: nothing was claimed, and the worker's offer was made. */
   readonly offered?: boolean;
   /** Milliseconds until the next delayed job is due. */
   readonly due?: number;
-  /** hold 'transaction': what a separate transaction has to remove first: see {@link Blocker}. */
+  /** hold 'transaction': what blocks the claim and must be removed in a separate transaction first: see {@link Blocker}. */
   readonly blockedBy?: Blocker['what'];
-  /** hold 'transaction': after that, there may be jobs to claim from where this poll began. */
+  /** hold 'transaction': after that, there may be jobs to claim from the beginning of this poll on. */
   readonly again?: boolean;
-  /** hold 'transaction', for a job without a key: the time of the claim, since there is no row in queue_running. */
+  /** hold 'transaction', for a job without a key: the time of the claim, because there is no row in queue_running. */
   readonly claimedAt?: string;
 }
 
@@ -164,7 +162,7 @@ export interface PeekRequest {
   readonly shard: number;
   readonly worker: number;
   readonly rows: number;
-  /** The position of this worker a while ago: any worker may take jobs up to there that are still ready. */
+  /** An earlier position of this worker: any worker may take jobs up to there that are still ready. */
   readonly front: Cursor;
 }
 
@@ -174,7 +172,7 @@ export interface Candidate extends Cursor {
   readonly origin: Origin;
   /** The place of its row. */
   readonly tid: string;
-  /** The transaction that wrote the row: an updated job may come to stand at the same place again. */
+  /** The transaction that wrote the row: after an update, another row may be at the same place. */
   readonly xmin: number;
   /** Undefined for a large payload, which the take reads. Null is a payload. */
   readonly payload?: unknown;
@@ -187,7 +185,7 @@ export interface JobFailure {
   readonly to: 'retry' | 'release' | 'error' | 'cancelled';
   /** Milliseconds until the job may run again. */
   readonly wait?: number | undefined;
-  /** True for a job of a key whose next head is settled after it: it is parked, and has no delay of its own. */
+  /** True for a job of a key if the key's next head is settled after it: the job is parked, and has no delay of its own. */
   readonly behind?: boolean | undefined;
   readonly reason: string;
   readonly error?: string | undefined;
@@ -224,11 +222,11 @@ export interface Settlement {
   readonly guarded?: readonly number[];
 }
 
-/** What of a settlement was not written, and whether there may be jobs to claim after it. */
+/** The part of a settlement that was not written, and whether there may be jobs to claim after it. */
 export interface SettleAnswer {
-  /** Claims that were no longer the worker's: nothing was written for them. */
+  /** Claims that the worker no longer owned: nothing was written for them. */
   readonly stale: readonly number[];
-  /** Jobs that an open transaction guards. If there is one, nothing was written at all. */
+  /** Jobs that an open transaction guards. If there is such a job, nothing was written at all. */
   readonly guarded: readonly number[];
   /** True: a job waits for a key that was given up. */
   readonly hasNext: boolean;
@@ -285,20 +283,20 @@ export interface QueueStore {
     tx: unknown,
     trace?: string,
   ): Promise<readonly { id: string; status: JobStatus; duplicate: boolean }[]>;
-  /** Adds many jobs, all or none, of kinds without rules and of such as are not unique by key for good. */
+  /** Adds many jobs, all or none, of kinds without rules and of kinds whose rule is not one job of a key for ever. */
   addUnique(queue: number, jobs: UniqueJobs, tx: unknown, trace?: string): Promise<DecidedJobs>;
   /** Adds many jobs of kinds without rules. @param trace  the traceparent of the enqueue @returns their ids in order */
   add(queue: number, batch: NewJobs, tx: unknown, trace?: string): Promise<number[]>;
   /**
-   * Adds one job that the process of this channel waits for from the beginning.
-   * @returns isAwaited: false where the channel waits for nothing any more
+   * Adds one job, and the wait of this channel's process for it.
+   * @returns isAwaited: false if the channel has no waits any more
    */
   addAwaited(queue: number, job: NewJobs, channel: string): Promise<{ id: number; isAwaited: boolean }>;
   /** Adds many jobs of kinds without rules into an open batch. @throws NotFound, Conflict */
   addInto(batch: string, queue: number, jobs: NewJobs, tx: unknown): Promise<number[]>;
-  /** The traces in which these jobs were enqueued, for jobs that have one. With `tx`, it is read through that. */
+  /** The traces in which these jobs were enqueued, for jobs that have one. With `tx`, it reads them through that transaction. */
   traces(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>>;
-  /** Claims jobs; makes the offer when there is nothing to claim. */
+  /** Claims jobs; makes the offer if there is nothing to claim. */
   claim(request: ClaimRequest, offer?: Offer): Promise<ClaimAnswer>;
   /** hold 'transaction': reads candidates for the lanes. @throws LeaseLost when the worker is no longer registered */
   peek(request: PeekRequest): Promise<Candidate[]>;
@@ -314,7 +312,7 @@ export interface QueueStore {
   beat(beats: readonly Heartbeat[]): Promise<HeartbeatAnswer>;
   /** Gives back, uncharged, all claims of the worker except these: the answer to a claim, or a notification, was lost. */
   recall(queue: number, worker: number, known: readonly number[]): Promise<RecallResult>;
-  /** The same before a worker stops, once all its offers are gone, including used ones. */
+  /** The same before a worker stops, when all its offers are gone, including used ones. */
   leave(queue: number, worker: number, known: readonly number[]): Promise<void>;
   /** Sets whether an enqueue should wake this worker. */
   setWants(worker: number, wants: boolean): Promise<void>;
@@ -328,7 +326,10 @@ export interface QueueStore {
   /** Guards jobs until the caller's transaction ends. @throws LeaseLost when a job is no longer held under its claim */
   guard(held: readonly HeldJob[], tx: unknown): Promise<void>;
   removeWorker(worker: number): Promise<void>;
-  /** Gives back the jobs of lost workers, and ends the transactions that they left open. The workers `mine` live: they are passed over. */
+  /**
+   * Gives back the jobs of lost workers, and ends the transactions that they left open. It skips the workers `mine`, which are
+   * alive.
+   */
   rescue(queue: number, mine: readonly number[]): Promise<RescueAnswer>;
   /**
    * Charges an attempt. @returns the jobs that were charged. @throws LockNotAvailable while another transaction holds one of

@@ -5,7 +5,7 @@ import type { CallLimits, DynamoClient, Reply } from './client.ts';
 import { attemptsOf, failure, isRefusal, isTransient, type Transient } from './failure.ts';
 import type { ServiceClock } from './service-clock.ts';
 
-/** The operations that Pawl uses: what an IAM policy has to allow. */
+/** The operations that Pawl uses: an IAM policy has to allow them. */
 export type Operation =
   | 'GetItem'
   | 'PutItem'
@@ -19,12 +19,12 @@ export type Operation =
   | 'DescribeTimeToLive'
   | 'UpdateTimeToLive';
 
-/** A request was refused by its condition. */
+/** The condition of a request did not hold. */
 export class ConditionRefusal extends Error {
   override readonly name = 'ConditionRefusal';
-  /** What the item was then, if the service tells. */
+  /** The item at that time, if the service returns it. */
   readonly item: unknown;
-  /** An earlier try may have been carried out, and this be its consequence. */
+  /** True: an earlier try may have been carried out, and have caused the refusal. */
   readonly isRepeated: boolean;
 
   constructor(item: unknown, isRepeated: boolean) {
@@ -34,12 +34,12 @@ export class ConditionRefusal extends Error {
   }
 }
 
-// A try that got no answer is given up early enough for another one; the service answers in milliseconds.
+// A try without an answer is given up early enough for another one; the service answers in milliseconds.
 const SHORTEST_TRY_MS = 250;
 const LONGEST_TRY_MS = 5000;
 const LONGEST_PAUSE_MS = 1000;
 
-/** Sends requests: each may be repeated, so its sender must recognise what an earlier try has written. */
+/** Sends requests. Each request may be repeated, so its sender must recognise the write of an earlier try. */
 export class RequestSender {
   readonly #client: DynamoClient;
   readonly #table: string;
@@ -52,8 +52,8 @@ export class RequestSender {
   }
 
   /**
-   * Sends a request until it is answered, with growing pauses, while there is time: throttled, after a fault of the service,
-   * and when no answer comes.
+   * Sends a request until it is answered, with growing pauses, while there is time: after throttling, after a fault of the
+   * service, and if no answer comes.
    * @throws ConditionRefusal, Throttled, ConnectionFailed, DatabaseError, SchemaMismatch
    */
   async send(operation: Operation, input: object, { timeoutMs, signal }: CallLimits): Promise<Reply> {
@@ -72,7 +72,7 @@ export class RequestSender {
         if (isRefusal(error)) throw new ConditionRefusal(itemOf(error), isRepeated || attemptsOf(error) > 1);
         const known = failure(error, call);
         const pauseMs = Math.min(25 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + 0.5 * Math.random());
-        // A last try in a few milliseconds would only add that they were too few.
+        // A last try of a few milliseconds would only fail because they are too few.
         const lastMs = Math.min(timeoutMs / 10, SHORTEST_TRY_MS);
         const isOver = waitedFor(start) + pauseMs + lastMs >= timeoutMs || signal?.aborted === true;
         if (!isTransient(known)) throw known;
@@ -85,7 +85,10 @@ export class RequestSender {
     }
   }
 
-  /** Whatever the SDK does with the signal, the caller waits no longer. By hand: Promise.race and its listeners took twice as long. */
+  /**
+   * The caller waits no longer, whatever the SDK does with the signal. By hand: Promise.race and its listeners took twice as
+   * long.
+   */
   #try(
     { operation, table }: { readonly operation: Operation; readonly table: string },
     input: object,
@@ -117,7 +120,7 @@ export class RequestSender {
     return (await this.#client.send(command as never, { abortSignal } as never)) as Record<string, unknown>;
   }
 
-  /** Takes in the time that the service tells with its answer. */
+  /** Reads the service's time from its answer. */
   #listenFrom(sentAt: number): Middleware {
     return (next) => async (args) => {
       const result = await next(args);
@@ -129,7 +132,7 @@ export class RequestSender {
   }
 }
 
-/** The time of a try was over. Callers know it as what it extends. */
+/** The time of a try was over. Callers see it as a ConnectionFailed. */
 class NoAnswer extends ConnectionFailed {
   override readonly name = 'ConnectionFailed';
 }
@@ -139,15 +142,15 @@ function isUncertain(error: unknown): error is ConnectionFailed {
 }
 
 /**
- * What all tries come to, of which the last one alone may say too little: that nothing was written, where an earlier one may have
- * been carried out; or only that its time, which may have been short, was over.
+ * The error for all tries. The last one alone may be misleading: it may say that nothing was written although an earlier one may
+ * have been carried out; or only that its time, which may have been short, was over.
  */
 function overall(last: Transient, earlier: Error | undefined): Transient {
   if (earlier === undefined || (isUncertain(last) && !(last instanceof NoAnswer))) return last;
   return new ConnectionFailed(`${last.message}; before that, ${earlier.message}`, { cause: last.cause ?? earlier });
 }
 
-/** Where the SDK has the answer, but has not read it. */
+/** At this step the SDK has the answer, but has not parsed it. */
 const LISTENING = { step: 'deserialize', priority: 'low', name: 'pawlServiceClock' };
 
 /** A command of the SDK. Every command has a stack of middleware, to which its user may add. */
@@ -163,7 +166,7 @@ type Commands = Readonly<Record<`${Operation}Command`, new (input: object) => Co
 
 let loaded: Commands | undefined;
 
-/** An optional peer: a program with a DynamoDBClient has it. @throws NotSupported  when it is missing */
+/** An optional peer dependency: a program with a DynamoDBClient has it. @throws NotSupported  if it is missing */
 async function loadCommands(): Promise<Commands> {
   const sdk: unknown = await import('@aws-sdk/client-dynamodb').catch((error: unknown) => {
     throw new NotSupported('pawl/dynamodb needs the package @aws-sdk/client-dynamodb, version 3', { cause: error });

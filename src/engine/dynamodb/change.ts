@@ -2,19 +2,19 @@
 export type Fields = Readonly<Record<string, string | number>>;
 
 /**
- * One conditional write of a row, as data: the model and the requests are made of the same ones. A change is carried out if every
- * field of `expect` is what it says; null stands for a field that is not there.
+ * One conditional write of a row, as data: the model and the requests are made from the same changes. A change is carried out if
+ * every field has the value in `expect`; null means that the field is missing.
  */
 export interface Change {
-  /** Only a row that is there. */
+  /** True: only if the row exists. */
   readonly isThere?: true | undefined;
   readonly expect: Readonly<Record<string, string | number | null>>;
   readonly set: Readonly<Record<string, string | number | null>>;
-  /** Counters that are raised by so much, from nothing or from what is there. */
+  /** Counters to raise by these numbers, from zero or from the present value. */
   readonly add?: Readonly<Record<string, number>> | undefined;
 }
 
-/** @returns the row after the change; undefined when the condition does not hold */
+/** @returns the row after the change; undefined if the condition does not hold */
 export function applied(fields: Fields, { isThere, expect, set, add = {} }: Change): Fields | undefined {
   if (isThere === true && Object.keys(fields).length === 0) return undefined;
   for (const [name, value] of Object.entries(expect)) if ((fields[name] ?? null) !== value) return undefined;
@@ -27,12 +27,12 @@ export function applied(fields: Fields, { isThere, expect, set, add = {} }: Chan
   return after;
 }
 
-/** Whether the row is as this change would leave it, in all that the change sets: an earlier try was carried out. */
+/** Whether all fields that the change sets have their new values: an earlier try was then carried out. */
 export function isApplied(fields: Fields, { set }: Change): boolean {
   return Object.entries(set).every(([name, value]) => (fields[name] ?? null) === value);
 }
 
-/** Two changes of one row, of different fields, as one. */
+/** Combines two changes of one row, of different fields. */
 export function both(one: Change, other: Change): Change {
   return {
     expect: { ...one.expect, ...other.expect },

@@ -1,4 +1,4 @@
-/** A value as DynamoDB writes it; the kinds that Pawl uses. */
+/** A value in the form of DynamoDB; the kinds that Pawl uses. */
 export type Attribute =
   | { readonly S: string }
   | { readonly N: string }
@@ -9,24 +9,24 @@ export type Attribute =
 export type Item = Readonly<Record<string, Attribute>>;
 
 /**
- * A `DynamoDBClient` of `@aws-sdk/client-dynamodb` v3, by shape: so that a program with another engine need not have that
- * package for the types.
+ * A `DynamoDBClient` of `@aws-sdk/client-dynamodb` v3, by shape, so that a program with another engine need not have that package
+ * for the types.
  */
 export interface DynamoClient {
   send(command: never, options?: never): Promise<unknown>;
 }
 
-/** What one call may cost in time. */
+/** The time limits of one call. */
 export interface CallLimits {
-  /** When no answer came until then, the call fails as ConnectionFailed. */
+  /** If no answer comes within this time, the call fails with ConnectionFailed. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What the service answered. */
+/** The answer of the service. */
 export interface Reply {
   readonly output: Readonly<Record<string, unknown>>;
-  /** The request may have been carried out before: it was sent more than once. */
+  /** True: the request was sent more than once, and may have been carried out before. */
   readonly isRepeated: boolean;
 }
 
@@ -40,37 +40,37 @@ export function num(value: number | bigint): Attribute {
   return { N: String(value) };
 }
 
-/** @returns undefined when there is none */
+/** @returns undefined if there is none */
 export function readText(item: Item | undefined, name: string): string | undefined {
   const value = item?.[name];
   return value !== undefined && 'S' in value ? value.S : undefined;
 }
 
-/** @returns `absent` when there is none */
+/** @returns `absent` if there is none */
 export function readNumber(item: Item | undefined, name: string, absent = 0): number {
   const value = item?.[name];
   return value !== undefined && 'N' in value ? Number(value.N) : absent;
 }
 
-/** @returns 0 when there is none */
+/** @returns 0 if there is none */
 export function readBig(item: Item | undefined, name: string): bigint {
   const value = item?.[name];
   return value !== undefined && 'N' in value ? BigInt(value.N) : 0n;
 }
 
-/** @returns undefined when there is none */
+/** @returns undefined if there is none */
 export function readMap(item: Item | undefined, name: string): Item | undefined {
   const value = item?.[name];
   return value !== undefined && 'M' in value ? value.M : undefined;
 }
 
-/** @returns nothing when there is none */
+/** @returns an empty list if there is none */
 export function readList(item: Item | undefined, name: string): readonly Attribute[] {
   const value = item?.[name];
   return value !== undefined && 'L' in value ? value.L : [];
 }
 
-/** The texts of one request, and what its placeholders stand for. */
+/** The texts of one request, and the values of its placeholders. */
 export interface RequestTexts {
   readonly UpdateExpression?: string;
   readonly ConditionExpression?: string;
@@ -84,13 +84,13 @@ export interface Key {
   readonly sk: string;
 }
 
-/** What became of a conditional request. */
+/** The outcome of a conditional request. */
 export type WriteOutcome =
   | { readonly isDone: true; readonly item: Item | undefined; readonly isRepeated: boolean }
-  /** The condition did not hold; `item` is what stood there then, if the service tells. */
+  /** The condition did not hold; `item` is the row at that time, if the service returns it. */
   | { readonly isDone: false; readonly item: Item | undefined; readonly isRepeated: boolean };
 
-/** One write of several that are made together or not at all. */
+/** One of several writes that are carried out all or none. */
 export interface PartialWrite {
   readonly key: Key;
   readonly written: RequestTexts;
@@ -104,6 +104,6 @@ export type PartialCondition =
 /** Rows of one `pk`. */
 export interface Page {
   readonly items: readonly Item[];
-  /** False: there may be more of them. */
+  /** False: there may be more rows. */
   readonly isWhole: boolean;
 }

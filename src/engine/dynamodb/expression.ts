@@ -1,11 +1,11 @@
 import type { Attribute, RequestTexts } from './client.ts';
 
-/** Of these no word is reserved. */
+/** No name of this form is reserved. */
 const PLAIN = /^[a-z]\d?$/;
 
 /**
- * Puts the parts of a request together. Values only ever go in by placeholders, and so do names, except the shortest, as
- * each has its price: an attribute may be called what it likes, and no value is read as text.
+ * Builds the texts of a request. Values are always placeholders, and so are names, except the shortest, because each placeholder
+ * has its price. So an attribute may have any name, and no value is read as text.
  */
 export class Expression {
   readonly #places = new Map<string, string>();
@@ -16,7 +16,7 @@ export class Expression {
   #removed = '';
   #count = 0;
 
-  /** How an attribute is called in the texts. */
+  /** The name of an attribute in the texts. */
   name(attribute: string): string {
     if (PLAIN.test(attribute)) return attribute;
     const known = this.#places.get(attribute);
@@ -38,7 +38,7 @@ export class Expression {
     return this.setTo(attribute, this.value(value));
   }
 
-  /** To what an expression gives: `if_not_exists(#0, :0) + :1`. */
+  /** Sets an attribute to the value of an expression: `if_not_exists(#0, :0) + :1`. */
   setTo(attribute: string, expression: string): this {
     this.#set += `${this.#set === '' ? 'SET' : ','} ${this.name(attribute)} = ${expression}`;
     return this;
@@ -49,7 +49,7 @@ export class Expression {
     return this;
   }
 
-  /** All of them have to hold. */
+  /** Adds a condition; all conditions have to hold. */
   when(condition: string): this {
     this.#conditions.push(condition);
     return this;

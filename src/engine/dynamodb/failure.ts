@@ -9,13 +9,16 @@ import {
 } from '../../base/errors.ts';
 import { isObject } from '../../base/options/shape.ts';
 
-/** Where a call went. */
+/** The call that failed. */
 export interface FailedCall {
   readonly operation: string;
   readonly table: string;
 }
 
-/** Turns what the SDK threw into one of Pawl's errors, which names operation, table and request, with the SDK's as `cause`. */
+/**
+ * Turns an error of the SDK into one of Pawl's errors, which names operation, table and request, and has the SDK's error as
+ * `cause`.
+ */
 export function failure(error: unknown, call: FailedCall): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
   const where = `${call.operation} on table "${call.table}"${requestId(error)}`;
@@ -53,21 +56,21 @@ export function failure(error: unknown, call: FailedCall): unknown {
   return new DatabaseError(`${where} failed: ${error.name}: ${error.message}`, cause);
 }
 
-/** What may pass by itself. */
+/** Errors that may pass without a correction. */
 export type Transient = ConnectionFailed | Throttled;
 
-/** True when the same call may succeed a moment later without anybody's help. */
+/** True if the same call may succeed a moment later without a correction by a person. */
 export function isTransient(error: unknown): error is Transient {
   return error instanceof ConnectionFailed || error instanceof Throttled;
 }
 
-/** Whether a conditional request was refused by its condition. */
+/** Whether the condition of a request refused it. */
 export function isRefusal(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   return error.name === 'ConditionalCheckFailedException' || cancelledBy(error, LOST_RACE);
 }
 
-/** How often the SDK itself had sent it. */
+/** How often the SDK itself had sent the request. */
 export function attemptsOf(answer: unknown): number {
   const metadata = isObject(answer) || answer instanceof Error ? Reflect.get(answer, '$metadata') : undefined;
   const attempts: unknown = isObject(metadata) ? metadata['attempts'] : undefined;
@@ -85,7 +88,7 @@ const LOST_RACE = new Set(['ConditionalCheckFailed', 'TransactionConflict']);
 const FORBIDDEN = new Set(['AccessDeniedException', 'UnrecognizedClientException', 'InvalidSignatureException']);
 const NEVER_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH']);
 
-/** Of all reasons, one at least is among these, and none is an error that stays. */
+/** At least one of the reasons is among these codes, and none is a lasting error. */
 function cancelledBy(error: Error, codes: ReadonlySet<string>): boolean {
   if (error.name !== 'TransactionCanceledException') return false;
   const reasons: unknown = Reflect.get(error, 'CancellationReasons');
@@ -93,14 +96,14 @@ function cancelledBy(error: Error, codes: ReadonlySet<string>): boolean {
   return reasons.some((reason) => isObject(reason) && codes.has(String(reason['Code'])));
 }
 
-/** A broken connection, a fault of the service, or a transaction in the way: its outcome is unknown. */
+/** A broken connection, a fault of the service, or a conflicting transaction: the outcome is unknown. */
 function isPassing(error: Error): boolean {
   const fault: unknown = Reflect.get(error, '$fault');
   const metadata: unknown = Reflect.get(error, '$metadata');
   const status = isObject(metadata) ? Number(metadata['httpStatusCode']) : Number.NaN;
   if (fault === 'server' || status >= 500) return true;
   if (error.name === 'TransactionConflictException' || error.name === 'TransactionInProgressException') return true;
-  // The service refused it: that will not pass. What the SDK throws without a status never got an answer.
+  // The service refused the request, and will refuse it again. An error of the SDK without a status means that no answer came.
   if (status >= 400) return false;
   return (
     codeOf(error) !== '' || /abort|timeout|socket|network|deserializ|connection/i.test(`${error.name} ${error.message}`)

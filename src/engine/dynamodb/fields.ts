@@ -4,7 +4,7 @@ import { type Attribute, type Item, num, type RequestTexts, text } from './clien
 import { Expression } from './expression.ts';
 import { TTL } from './table.ts';
 
-/** A number as text that sorts as numbers do. */
+/** A number as text that sorts in the order of numbers. */
 export function digits(value: number, many: number): string {
   return String(Math.max(0, Math.floor(value))).padStart(many, '0');
 }
@@ -41,7 +41,7 @@ export function written({ isThere, expect, set, add = {} }: Change): RequestText
   return request.write();
 }
 
-/** Makes a row that is not there. @param ttlAt  when it may be removed, in milliseconds since 1970 */
+/** Creates a row that must not exist. @param ttlAt  the time after which it may be removed, in milliseconds since 1970 */
 export function creation(fields: Readonly<Record<string, string | number | undefined>>, ttlAt?: number): RequestTexts {
   const request = new Expression().whenAbsent('pk');
   for (const [name, value] of Object.entries(fields)) if (value !== undefined) request.set(name, attribute(value));

@@ -48,20 +48,20 @@ export { Liveness, workerOf } from './liveness.ts';
 export { type ChangeOutcome, TableRows } from './rows.ts';
 export { type TableReport, TTL } from './table.ts';
 
-/** Where Pawl keeps its rows. */
+/** The place of Pawl's rows. */
 export interface DynamoOptions {
-  /** The table's name. It belongs to Pawl: give it nothing else to hold. */
+  /** The name of the table. The table belongs to Pawl: store nothing else in it. */
   readonly table: string;
   /**
-   * How far the clocks of your machines can be from that of DynamoDB, if you know. A dead holder's lock can then be taken at
-   * once, also by a process that has not watched it for a lease. Default: clocks are never compared.
+   * The largest difference between the clocks of your machines and the clock of DynamoDB, if you know it. A process can then take
+   * the lock of a dead holder at once, even if it has not watched the holder for a lease. Default: clocks are never compared.
    */
   readonly clockSkew?: Duration | undefined;
   /** Any pino-shaped logger. Default: warnings and errors go to stderr. */
   readonly logger?: Logger | undefined;
 }
 
-/** A part of a `TransactWriteItems` of yours. */
+/** A part of your own `TransactWriteItems`. */
 export interface ConditionCheckItem {
   readonly ConditionCheck: {
     TableName: string;
@@ -73,7 +73,7 @@ export interface ConditionCheckItem {
 }
 
 /**
- * Gives an engine on your client. Nothing is sent before it is used, and the client stays yours: Pawl never ends it.
+ * Makes an engine on your client. Sends nothing before its first use. The client stays yours: Pawl never ends it.
  * @throws InvalidInput
  */
 export function dynamodb(client: DynamoClient, options: DynamoOptions): DynamoEngine {
@@ -116,12 +116,12 @@ export class DynamoEngine {
     this.#caller = new RequestSender(client, table, this.#clock);
   }
 
-  /** Creates the table unless it is there. Safe to call from many processes at once. */
+  /** Creates the table unless it exists. Safe to call from many processes at once. */
   migrate(): Promise<TableReport> {
     return createTable(this.#caller, this.table);
   }
 
-  /** Whether the table is there. @throws SchemaMismatch  when it is not Pawl's */
+  /** Whether the table exists. @throws SchemaMismatch  if it is not Pawl's */
   isMigrated(): Promise<boolean> {
     return isTableThere(this.#caller, this.table);
   }
@@ -131,30 +131,30 @@ export class DynamoEngine {
     return templateOf(this.table, kind);
   }
 
-  /** True when a later call may succeed without anybody's help. */
+  /** True if a later call may succeed without a correction by a person. */
   isTransient(error: unknown): boolean {
     return isTransient(error);
   }
 
-  /** Milliseconds since 1970 by the clock of the service, as its answers tell it; asks when none did. @internal */
+  /** Milliseconds since 1970 by the service's clock, from its answers; sends a request if there was no answer yet. @internal */
   async serviceTime(limits: CallLimits): Promise<number> {
     if (!this.#clock.isSet) await this.get({ pk: 'clock', sk: 'clock' }, limits);
     return this.#clock.now();
   }
 
-  /** The same, as well as it is known. @internal */
+  /** The same, as exact as it is known; sends nothing. @internal */
   now(): number {
     return this.#clock.now();
   }
 
-  /** The row as it is after all writes that were answered before. One read unit for 4 KB. @internal */
+  /** The row after all writes that were answered before. One read unit for 4 KB. @internal */
   async get(key: Key, limits: CallLimits): Promise<Item | undefined> {
     const input = { TableName: this.table, Key: keyOf(key), ConsistentRead: true };
     const { output } = await this.#caller.send('GetItem', input, limits);
     return itemIn(output, 'Item');
   }
 
-  /** Changes a row, or makes it. @param returns  what of it to give back @internal */
+  /** Changes a row, or creates it. @param returns  the part of the row to return @internal */
   async update(
     key: Key,
     written: RequestTexts,
@@ -170,7 +170,7 @@ export class DynamoEngine {
     }
   }
 
-  /** Removes a row if the condition holds; that there is none is no failure. @internal */
+  /** Removes a row if the condition holds; a missing row is no failure. @internal */
   async remove(key: Key, written: RequestTexts, limits: CallLimits): Promise<WriteOutcome> {
     try {
       const { isRepeated } = await this.#caller.send(
@@ -184,7 +184,7 @@ export class DynamoEngine {
     }
   }
 
-  /** All of the writes or none, at twice the price. @internal */
+  /** Carries out all of the writes or none, at twice the price. @internal */
   async transact(writes: readonly (PartialWrite | PartialCondition)[], limits: CallLimits): Promise<WriteOutcome> {
     const items = writes.map((write) => {
       const place = { TableName: this.table, Key: keyOf(write.key) };
@@ -194,7 +194,7 @@ export class DynamoEngine {
         : { ConditionCheck: { ...place, ...write.checked } };
     });
     try {
-      // One token for all tries: a repetition is recognised by the service.
+      // One token for all tries, so that the service recognises a repetition.
       const input = { TransactItems: items, ClientRequestToken: randomUUID() };
       const { isRepeated } = await this.#caller.send('TransactWriteItems', input, limits);
       return { isDone: true, item: undefined, isRepeated };
@@ -208,7 +208,7 @@ export class DynamoEngine {
     return (await this.page(pk, from, to, limit, limits)).items;
   }
 
-  /** The same, and whether these are all. @param order  by default the lowest `sk` first @internal */
+  /** The same, and whether these are all. @param order  default: the lowest `sk` first @internal */
   async page(
     pk: string,
     from: string,
@@ -229,7 +229,7 @@ export class DynamoEngine {
     return { items: itemsIn(output), isWhole: output['LastEvaluatedKey'] === undefined };
   }
 
-  /** Every row whose `pk` begins so. Reads the whole table: for people. @internal */
+  /** Every row whose `pk` begins with the prefix. Reads the whole table: for people. @internal */
   async *scan(prefix: string, limits: CallLimits): AsyncGenerator<Item> {
     let start: unknown;
     do {
@@ -246,7 +246,7 @@ export class DynamoEngine {
     } while (start !== undefined);
   }
 
-  /** A condition on a row, of names and texts, as a part of somebody's own transaction. @internal */
+  /** A condition on a row, of names and texts, as a part of a caller's own transaction. @internal */
   check(key: Key, written: RequestTexts): ConditionCheckItem {
     const { ConditionExpression = '', ExpressionAttributeNames: names, ExpressionAttributeValues: values } = written;
     const texts = Object.entries(values ?? {}).map(([place, value]) => [place, { S: 'S' in value ? value.S : '' }]);
@@ -283,7 +283,7 @@ function itemsIn(output: Readonly<Record<string, unknown>>): readonly Item[] {
   return Array.isArray(items) ? items.filter(isItem) : [];
 }
 
-/** As the SDK gives them. */
+/** The form in which the SDK returns rows. */
 function isItem(value: unknown): value is Readonly<Record<string, Attribute>> {
   return isObject(value);
 }

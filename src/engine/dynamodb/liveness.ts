@@ -3,9 +3,9 @@ import type { Key } from './client.ts';
 import { digits, fieldsOf } from './fields.ts';
 import type { RowRequests, TableRows } from './rows.ts';
 
-/** A watcher's clock and that of the worker may differ in speed by a tenth. */
+/** The clocks of a watcher and of the worker may differ in speed by a tenth. */
 const SLACK = 1.1;
-/** For this long a row that was read shows that its worker lives: longer than from one search of all rows to the next. */
+/** For this long, a row that was read shows that its worker lives: longer than the time between two searches of all rows. */
 const FRESH_MS = 10_000;
 const FORGET_MS = 26 * 3_600_000;
 const MOST_WORKERS = 1000;
@@ -21,14 +21,15 @@ interface Sign {
 }
 
 /**
- * Which workers live. A worker is dead when it has no row; a row whose beat has not changed for a lease and a tenth, by this machine's own
- * monotonic clock, is removed on condition that it still has not. No clocks of two machines are compared.
+ * Which workers are alive. A worker without a row is dead. If the beat of a row has not changed for a lease and a tenth, by this
+ * machine's own monotonic clock, the row is removed on condition that it still has not changed. Clocks of two machines are never
+ * compared.
  */
 export class Liveness {
   readonly #rows: TableRows<RowRequests>;
   readonly #pk: string;
   readonly #signs = new Map<string, Sign>();
-  /** Workers whose row was there, and when. */
+  /** The workers whose row existed, and when it was read. */
   readonly #seen = new Map<number, number>();
 
   /** @param pk  the partition of the workers' rows */
@@ -37,7 +38,7 @@ export class Liveness {
     this.#pk = pk;
   }
 
-  /** Whether it has a row. @param when  `lately`: known for some seconds without asking */
+  /** Whether the worker has a row. @param when  `lately`: a result of the last seconds is enough */
   async isAlive(worker: number, when: 'now' | 'lately' = 'lately'): Promise<boolean> {
     const seen = when === 'now' ? undefined : this.#seen.get(worker);
     if (seen !== undefined && now() - seen < FRESH_MS) return true;
@@ -47,7 +48,7 @@ export class Liveness {
     return item !== undefined;
   }
 
-  /** This process knows that the worker lives, or has ended it. */
+  /** Called when this process knows that the worker lives, or has ended it. */
   note(worker: number, isAlive: boolean): void {
     if (isAlive) this.#seen.set(worker, now());
     else this.#seen.delete(worker);

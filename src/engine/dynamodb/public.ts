@@ -1,3 +1,3 @@
-// `pawl/dynamodb`, as programs see it: by name, since the rest of the engine is for the other parts of Pawl alone.
+// The public part of `pawl/dynamodb`, by name: the rest of the engine is only for the other parts of Pawl.
 export type { ConditionCheckItem, DynamoClient, DynamoOptions, TableReport } from './index.ts';
 export { DynamoEngine, dynamodb } from './index.ts';

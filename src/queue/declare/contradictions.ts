@@ -5,7 +5,7 @@ import type { Kind, KindOptions } from '../definition.ts';
 import { label } from '../label.ts';
 import { letterKind } from './dead-letter.ts';
 
-/** Rules of a kind that cannot both hold, in words. */
+/** Rules of a kind that contradict each other, in words. */
 export function contradictionOf(kind: KindOptions): string | undefined {
   const { unique: one, throttle, debounce: wait, coalesce } = kind;
   if (throttle !== undefined && one !== undefined)
@@ -19,7 +19,7 @@ export function contradictionOf(kind: KindOptions): string | undefined {
   return undefined;
 }
 
-/** @throws InvalidInput  a kind asks for what another kind, or the queue, rules out */
+/** @throws InvalidInput  another kind, or the queue, rules out an option of a kind */
 export function refuseContradictions(kinds: ReadonlyMap<string, Kind>, keyed: boolean, historyMs: number): void {
   for (const kind of kinds.values()) {
     checkKind(kind, [...kinds.keys()], keyed);
@@ -49,7 +49,7 @@ function checkKind(kind: Kind, names: readonly string[], keyed: boolean): void {
   }
 }
 
-/** What history has removed is not known any more. */
+/** The period cannot be longer than the history, which removes older jobs. */
 function checkPeriod(kind: Kind, historyMs: number): void {
   const per = Number.parseFloat(kind.unique?.per ?? '0');
   if (per <= historyMs) return;
@@ -59,7 +59,7 @@ function checkPeriod(kind: Kind, historyMs: number): void {
   );
 }
 
-/** Dead letters make no dead letters without end. */
+/** Dead letters must not lead to dead letters without end. */
 function checkDeadLetters({ name, onError, needsKey }: Kind, kinds: ReadonlyMap<string, Kind>): void {
   if (onError === undefined) return;
   const field = `kinds.${name}.onError`;
@@ -78,7 +78,7 @@ function checkDeadLetters({ name, onError, needsKey }: Kind, kinds: ReadonlyMap<
   }
 }
 
-/** A key that stops must be one that has an order, and no dead letter may wait behind it. */
+/** A key that can stop must have an order, and no dead letter may wait behind it. */
 function checkBlocking({ name, onError }: Kind, keyed: boolean): void {
   if (!keyed) {
     throw new InvalidInput(

@@ -3,13 +3,16 @@ import { suggest } from '../../base/options/options.ts';
 import type { Definition, Kind } from '../definition.ts';
 
 interface LetterOf {
-  /** Of what it is the dead letter, in words. */
+  /** In words, the kind or job of the dead letter. */
   readonly whose: string;
   readonly hasKey: boolean;
   readonly field: string;
 }
 
-/** The kind of dead letters, which must never be refused by the database. @throws InvalidInput  there is none, or it cannot be one */
+/**
+ * The kind of dead letters, which the database must never refuse.
+ * @throws InvalidInput  there is no such kind, or it cannot be one
+ */
 export function letterKind(
   kinds: ReadonlyMap<string, Kind>,
   onError: string,
@@ -35,7 +38,7 @@ export function letterKind(
   return letter;
 }
 
-/** The same rules as those of pawl.queue_note_letters() in SQL. @param of  the job among several: `jobs[3]` @throws InvalidInput */
+/** The same rules as pawl.queue_note_letters() in SQL. @param of  the job among several: `jobs[3]` @throws InvalidInput */
 export function checkOwnLetter(
   { name, kinds, blocksKeys }: Definition,
   { onError, key }: { readonly onError: string | undefined; readonly key: string | undefined },

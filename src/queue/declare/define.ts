@@ -84,7 +84,7 @@ const shape = {
   keyOnError: oneOf(['continue', 'block'], { default: 'continue' }),
 };
 
-/** @throws InvalidInput when the declaration contradicts itself or has a bad option */
+/** @throws InvalidInput if the declaration contradicts itself or has a bad option */
 export function define(name: string, options: QueueOptions): Definition {
   checkOptions('createQueue', { name }, { name: label });
   const given = checkOptions('createQueue', options, shape);

@@ -3,34 +3,35 @@ import { bool, type Check, checkOptions, custom, duration, oneOf, optional } fro
 import { refusal } from '../../base/options/refusal.ts';
 import type { Duration } from '../../base/time/duration.ts';
 
-/** Which jobs of a kind are the same, and for how long there is only one of them. */
+/** Which jobs of a kind count as the same, and how long only one of them may exist. */
 export interface UniqueOptions {
   /**
-   * `'key'` (the default): jobs of one key are the same. `'payload'`: jobs of one payload, whatever its order of properties
-   * and their keys. Paths into the payload, such as `['user.id', 'action']`: jobs with the same values there; what is missing
-   * counts as null.
+   * `'key'` (default): jobs of one key are the same. `'payload'`: jobs with an equal payload are the same, whatever the order of
+   * its properties, and whatever their keys. Paths into the payload, such as `['user.id', 'action']`: jobs with the same values
+   * at these paths; a missing value counts as null.
    */
   readonly by?: 'key' | 'payload' | readonly string[] | undefined;
   /**
-   * `'outstanding'` (the default): while the job waits or runs. `'waiting'`: until it begins; one more may wait behind one
-   * that runs. `'ever'`: for good; history keeps the job.
+   * `'outstanding'` (default): while the job waits or runs. `'waiting'`: until the job begins; one more job may wait behind a
+   * running one. `'ever'`: for ever; the history keeps the job.
    */
   readonly while?: 'outstanding' | 'waiting' | 'ever' | undefined;
-  /** Counts for this long after the enqueue of the job that is there, and no longer. Default: no such limit. */
+  /** The rule holds for this long after the enqueue of the existing job. Default: no such limit. */
   readonly per?: Duration | undefined;
   /**
-   * True: the job that waits gets the payload of a further enqueue, and the time, the options and the priority (other than 0) that
-   * this has, as by `queue.update`. The answer has its id, and `duplicate: true`. Needs `while: 'waiting'`, so that no payload is
-   * lost: behind a job that has begun, another one waits. Default false: the job stays as it is.
+   * True: a further enqueue changes the job that waits: its payload, and the time, the options and the priority (other than 0) of
+   * that enqueue, as by `queue.update`. The answer has the id of the waiting job, and `duplicate: true`. Needs `while:
+   * 'waiting'`, so that no payload is lost: if the job has begun, another one waits behind it. Default false: the job stays as it
+   * is.
    */
   readonly replace?: boolean | undefined;
 }
 
-/** The same, with all defaults, as SQL has it. */
+/** The same with all defaults, in the form of SQL. */
 export interface UniqueRule {
   readonly by: 'key' | 'payload' | readonly string[];
   readonly while: 'outstanding' | 'waiting' | 'ever';
-  /** An interval. */
+  /** An interval of Postgres. */
   readonly per?: string;
   readonly replace?: true;
 }
@@ -57,7 +58,7 @@ const shape = {
   replace: bool({ default: false }),
 };
 
-/** One job of a key, for ever: what the index of queue_job does. */
+/** One job of a key, for ever: the index of queue_job enforces it. */
 const ONE_EVER: UniqueRule = { by: 'key', while: 'ever' };
 
 /** The option `unique` of a kind: {@link UniqueOptions}, or `'key'` for one job of a key, ever. */
@@ -68,7 +69,7 @@ export const unique: Check<UniqueRule | undefined> = optional(
   }),
 );
 
-/** The option `unique` of one job: {@link UniqueOptions}, true for one job of a key, ever, or false for a job in any case. */
+/** The option `unique` of one job: {@link UniqueOptions}; true: one job of a key, ever; false: no rule. */
 export const uniqueOfJob: Check<boolean | UniqueRule | undefined> = optional(
   custom('true, false, or { by, while, per, replace }', (value, place) => {
     if (typeof value === 'boolean') return value;
@@ -92,16 +93,16 @@ export function throttled(ms: number): UniqueRule {
   return { by: 'key', while: 'ever', per: `${ms} milliseconds` };
 }
 
-/** Whether it is what `'key'` means. */
+/** Whether the rule is the same as `'key'`. */
 export function isOneEver(rule: UniqueRule | undefined): boolean {
   return rule !== undefined && rule.by === 'key' && rule.while === 'ever' && rule.per === undefined;
 }
 
-/** How a kind waits until nothing comes any more. */
+/** When a debounced job runs. */
 export interface DebounceOptions {
-  /** A job of the kind and key runs when so long no further one has come. */
+  /** A job of the kind and key runs when no further one has come for this long. */
   readonly wait: Duration;
-  /** It runs at the latest so long after the first one. Default: ten times `wait`. */
+  /** It runs at most this long after the first one. Default: ten times `wait`. */
   readonly max?: Duration | undefined;
 }
 

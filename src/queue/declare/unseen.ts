@@ -1,9 +1,10 @@
 import { InvalidInput, NotFound, SerializationFailed } from '../../base/errors.ts';
 
 /**
- * A call in the caller's own transaction, after its queues were registered. Above read committed a transaction sees the queues of the moment
- * when it began, and a queue is registered by its first use, in a commit of its own: such a transaction cannot use it, and its next try can.
- * @throws SerializationFailed  in place of the refusal of SQL, which `pawl.queue_snapshot()` has marked
+ * Wraps a call in the caller's own transaction. A transaction above read committed sees the queues of the moment when it began.
+ * The first use of a queue registers it, in a commit of its own. So such a transaction cannot use the queue, but its next try
+ * can.
+ * @throws SerializationFailed  instead of SQL's refusal, which `pawl.queue_snapshot()` has marked
  */
 export function inSnapshot<T>(tx: unknown, call: Promise<T>): Promise<T> {
   return tx === undefined ? call : call.catch(asUnseen);
