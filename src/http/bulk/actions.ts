@@ -6,12 +6,12 @@ import type { AnyQueueAdmin } from '../../queue/index.ts';
 import type { BulkRecord, BulkRequest, BulkResult, BulkStore, BulkWhat, TakenBulk } from '../store/bulk.ts';
 import { BulkRun } from './run.ts';
 
-/** How long after its last sign of life a process's actions are another's. */
+/** After this time without a sign of life, another process takes over the actions of a process. */
 const LEASE_MS = 20_000;
-/** How often a process with nothing in hand looks for what another one left: seldom, and sooner when there is any. */
+/** How often an idle process searches for actions that another process left: rarely, and more often if there are open ones. */
 const LOOK_MS = { idle: 15_000, open: 5000 } as const;
 const AT_ONCE = 3;
-/** Open in the whole database: a caller that starts more has made a mistake. */
+/** The most open actions in the whole database: a caller that starts more has made a mistake. */
 const OPEN = 20;
 const KEPT_MS = 30 * 24 * 3_600_000;
 
@@ -19,13 +19,13 @@ export interface BulkParts {
   readonly store: BulkStore;
   readonly admin: AnyQueueAdmin;
   readonly logger: Logger;
-  /** Something was changed: what is shown should be asked for anew. */
+  /** Called after a change: shown data has to be read anew. */
   readonly onChange: () => void;
 }
 
 /**
- * Actions on all jobs that a search finds. They are kept in the database, with what became of each job, and worked off by any
- * process that serves HTTP: the one that was asked if it lives, else another one, from where it ended.
+ * Actions on all jobs that a search finds. The database keeps them, with the outcome for each job. Any process that serves HTTP
+ * works on them: the process that got the request if it lives, otherwise another one, from the last saved position.
  */
 export class BulkActions {
   readonly #parts: BulkParts;
@@ -39,7 +39,7 @@ export class BulkActions {
     this.#isReadOnly = isReadOnly;
   }
 
-  /** From now on this process takes up what there is. Called with the first request: nothing is sent before. */
+  /** From now on this process takes up open actions. Called with the first request, because nothing is sent before. */
   watch(): void {
     if (this.#loop !== undefined || this.#isReadOnly || this.#ending.signal.aborted) return;
     const { logger } = this.#parts;
@@ -55,7 +55,7 @@ export class BulkActions {
   /** @throws Conflict  too many are open @throws InvalidInput, NotFound  from the search */
   async start(request: BulkRequest, who: string): Promise<BulkRecord> {
     const { admin, store } = this.#parts;
-    // What cannot be understood is refused now, not in the background.
+    // A malformed search is refused now, and not in the background.
     await admin.search(request.query, { queue: request.queue, limit: 1 });
     return this.#started(await store.start(request, who, OPEN));
   }
@@ -78,7 +78,7 @@ export class BulkActions {
     return this.#parts.store.list(before, limit);
   }
 
-  /** A caller waits for it: an action that no process holds is taken up now. @throws NotFound */
+  /** A caller waits for the action: if no process holds it, this one takes it up now. @throws NotFound */
   async get(id: string): Promise<BulkRecord> {
     const record = await this.#parts.store.get(id);
     if (record.status === 'waiting') this.#loop?.wake();
@@ -90,12 +90,12 @@ export class BulkActions {
     return this.#parts.store.results(id, after, outcome, limit);
   }
 
-  /** What is under way is finished, and nothing more begun. @throws NotFound @throws Conflict  it has ended */
+  /** The changes under way are finished, and no more begun. @throws NotFound @throws Conflict  it has ended */
   stop(id: string): Promise<BulkRecord> {
     return this.#parts.store.stop(id);
   }
 
-  /** Ends what this process does; another one goes on with it. Never rejects. */
+  /** Ends the work of this process; another process goes on with it. Never rejects. */
   async stopAll(): Promise<void> {
     this.#ending.abort();
     await this.#loop?.stop();
@@ -123,7 +123,7 @@ export class BulkActions {
   }
 }
 
-/** The engine was stopped before this was: there is nothing left to do. */
+/** The engine was stopped first: no work is left. */
 function unlessStopped(error: unknown): undefined {
   if (error instanceof Stopped) return undefined;
   throw error;

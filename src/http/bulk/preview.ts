@@ -4,7 +4,7 @@ import { ofQuery } from '../jobs/query.ts';
 import type { Services } from '../services.ts';
 import type { BulkAction } from '../store/bulk.ts';
 
-/** Which jobs an action can change; the others refuse. */
+/** The statuses of jobs that an action can change; other jobs refuse. */
 const CHANGES: Readonly<Record<BulkAction, readonly JobStatus[]>> = {
   retry: ['error', 'cancelled'],
   cancel: ['new', 'in-progress'],
@@ -15,14 +15,14 @@ const CHANGES: Readonly<Record<BulkAction, readonly JobStatus[]>> = {
 };
 const SAMPLE = 5;
 
-/** What a bulk action is to be done to: what a search finds, or jobs by their ids. */
+/** The jobs of a bulk action: those that a search finds, or jobs by their ids. */
 export interface BulkOn {
   readonly query: string | undefined;
   readonly queue: string | undefined;
   readonly jobs: readonly string[] | undefined;
 }
 
-/** @throws InvalidInput  unless it is one of both */
+/** @throws InvalidInput  unless exactly one of both is given */
 export function requireOneWay({ query, queue, jobs }: BulkOn): void {
   if ((query === undefined) === (jobs === undefined)) {
     throw new InvalidInput('give either query, a search, or jobs, a list of ids', {
@@ -35,9 +35,9 @@ export function requireOneWay({ query, queue, jobs }: BulkOn): void {
 }
 
 interface Preview {
-  /** Jobs that are found. */
+  /** Jobs that the search finds. */
   readonly found: number;
-  /** Of them those that the action would change. */
+  /** Those of them that the action would change. */
   readonly fitting: number;
   readonly isAll: boolean;
   readonly sample: readonly JobRecord[];

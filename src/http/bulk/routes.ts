@@ -15,7 +15,7 @@ const limit = integer({ min: 1, max: 200, default: 50 });
 const after = maybe(text({ about: AFTER }));
 const most = integer({ min: 1, max: 100_000, default: 100_000 });
 
-/** What is done, to which jobs. */
+/** The change, and its jobs. */
 const on = {
   action: choice(['retry', 'cancel', 'finish', 'redrive', 'move', 'erase']),
   query: unkept(maybe(text({ about: 'a search; status:error for all in error' }))),
@@ -153,7 +153,7 @@ function requireTarget(
   });
 }
 
-/** @throws InvalidInput, HttpRefusal  it searches for words, and may not */
+/** @throws InvalidInput, HttpRefusal  it searches for words, which its caller may not */
 async function requireWords(on: BulkOn, who: Principal, redaction: Redaction): Promise<void> {
   requireOneWay(on);
   const { terms } = await ofQuery(
@@ -168,7 +168,7 @@ function shown(bulk: BulkRecord): object {
   return { ...bulk, query: searchOf(bulk.query, parseQuery(bulk.query)), error };
 }
 
-/** For the audit, which comes before it is known whether the search can be understood. */
+/** For the audit, which is written before the search is parsed. */
 function searchWithoutWords(query: string): string {
   try {
     return JSON.stringify(filtersOf(parseQuery(query)));

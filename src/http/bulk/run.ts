@@ -7,16 +7,16 @@ import type { BulkStore, TakenBulk } from '../store/bulk.ts';
 
 /** Jobs of one page of the search. */
 const PAGE = 200;
-/** Jobs between two signs of life: well within a lease, even when each is waited for. */
+/** Jobs between two signs of life: well within a lease, even if each job makes it wait. */
 const STEP = 40;
-/** Of the connections of the process, so that requests have some, too. */
+/** The number of the process's connections that it uses, so that requests have some, too. */
 const LANES = 4;
-/** How long to try a job that somebody is at. */
+/** How long to retry a job that another transaction holds. */
 const PATIENCE_MS = 1000;
 const BUSY_MS = 50;
-/** Taken up so often without getting any further, it is what breaks those who take it. */
+/** If it was taken up this often without progress, it breaks the processes that take it. */
 const TAKES = 10;
-/** How long it is left alone after a failure. */
+/** The pause after a failure. */
 const REST_MS = 5000;
 
 interface RunParts {
@@ -28,17 +28,16 @@ interface RunParts {
 interface Lease {
   readonly holder: string;
   readonly ms: number;
-  /** Aborted: leave it to another process. */
+  /** Aborted: the action is left to another process. */
   readonly signal: AbortSignal;
 }
 
-/** Thrown to leave a run: another process has it, or this one is ending. */
+/** Thrown to end a run: another process has the action, or this one is ending. */
 class RunEnd extends Error {}
 
 /**
- * One bulk action in the hands of this process, from where it was left. First all jobs are collected, so that those which
- * change do not move the pages of the search; then they are changed one by one. One that refuses does not keep the others
- * from it.
+ * One bulk action in this process, from its last saved position. First it collects all jobs, because changed jobs would move the
+ * pages of the search. Then it changes them one by one. A job that refuses does not stop the others.
  */
 export class BulkRun {
   readonly #parts: RunParts;
@@ -63,7 +62,7 @@ export class BulkRun {
       await store.end(id, holder, isThrough ? 'done' : 'stopped', null);
     } catch (error) {
       await this.#leave(error).catch((cause: unknown) => {
-        // Its lease ends by itself.
+        // The lease ends on its own.
         logger.warn({ err: cause, bulk: id }, 'http: a bulk action could not be given up');
       });
     }
@@ -74,14 +73,14 @@ export class BulkRun {
     const { id } = this.#bulk;
     const { holder } = this.#lease;
     if (error instanceof RunEnd) return store.release(id, holder, 0);
-    // The search cannot be done any more: its queue or kind is gone.
+    // The search cannot run any more: its queue or kind is gone.
     if (error instanceof InvalidInput || error instanceof NotFound)
       return store.end(id, holder, 'failed', error.message);
     logger.warn({ err: error, bulk: id }, 'http: a bulk action is taken up again after a failure');
     await store.release(id, holder, REST_MS);
   }
 
-  /** @returns how many jobs there are */
+  /** @returns the number of jobs */
   async #collect(): Promise<number | 'stopped'> {
     const { admin, store } = this.#parts;
     const { id, query, queue, most } = this.#bulk;

@@ -5,7 +5,7 @@ import type { LiveSnapshot } from '../store/live.ts';
 import { isUnattended } from './picture.ts';
 
 const OLD_TRANSACTION_MS = 10 * 60_000;
-/** Of one trouble so many are named; how many more have it is one line. For 400 of them there is a list. */
+/** For each trouble, this many are named; one line says how many more there are. For 400 of them there is a list. */
 const NAMED = 10;
 
 export interface Item {
@@ -16,7 +16,7 @@ export interface Item {
   readonly look: string;
 }
 
-/** What needs somebody now, the worst first: of all queues and types of actors. */
+/** The problems that need a person now, the worst first: of all queues and types of actors. */
 export async function needsAttention({ bounded, actors, live, table }: Services): Promise<Item[]> {
   if (table !== undefined) {
     const snapshot = await live.snapshot();
@@ -76,7 +76,7 @@ function ofPages({ pages }: LiveSnapshot): Item[] {
   return [{ level, text: `${pages.open} ${pages.open === 1 ? 'page is' : 'pages are'} open`, look: 'pages' }];
 }
 
-/** The queues with most of them first. */
+/** The queues with the most of them first. */
 function ofErrors({ queues }: LiveSnapshot): Item[] {
   const failing = queues
     .map(({ name, stats }) => ({ name, errors: Number(stats['error']) }))

@@ -8,7 +8,7 @@ import { timeOf } from './feed.ts';
 import { isSettled, type JobWatch } from './job-watch.ts';
 import { lastIdOf, type StreamWatch } from './stream.ts';
 
-/** The parts of the history of everything, except the audit, which needs a permission. */
+/** The parts of the whole history, except the audit, which needs a permission. */
 const PARTS = ['job', 'lock', 'actor', 'page'] as const;
 
 const FILTERS = {
@@ -19,7 +19,7 @@ const FILTERS = {
 } satisfies Fields;
 
 /**
- * What a stream of events tells: the live picture; or, where it is asked for parts, a subject or an event, what happens to these.
+ * The events of a stream: the live picture; or, if the request names parts, a subject or an event, the events of these.
  * @throws InvalidInput
  */
 export function watchOf({ live, feeds }: Services, request: Request): StreamWatch {
@@ -43,7 +43,10 @@ function partsOf(given: string | undefined): readonly (typeof PARTS)[number][] {
   throw new InvalidInput(`part must be some of ${PARTS.join(', ')}, with commas between them`, { field: 'part' });
 }
 
-/** Sends each step of a job, and ends when the job is settled. A client that comes back with the id of a step is not told that one again. */
+/**
+ * Sends each step of a job, and ends when the job is settled. A client that returns with the id of a step does not get that step
+ * again.
+ */
 export function watchJob(jobs: JobWatch, id: string): StreamWatch {
   return (lastId, send, end) => {
     let shown = '';

@@ -4,17 +4,17 @@ import { after } from '../../base/time/clock.ts';
 import { readCursor, writeCursor } from '../protocol/cursor.ts';
 import type { HistoryEvent, HistoryStore } from '../store/history.ts';
 
-/** How often it is looked for what happened. */
+/** How often new events are searched for. */
 const LOOK_MS = 1000;
-/** What is committed so long after its time is still told: a transaction is dated while it runs. */
+/** Events that are committed this long after their time are still sent: a transaction is dated while it runs. */
 const OVERLAP_MS = 15_000;
-/** A stream that was away for longer is told that it missed events, and goes on from here. */
+/** A stream that was away for longer is told that it missed events, and goes on from now. */
 const MOST_BEHIND_MS = 3_600_000;
 const PAGE = 500;
-/** Events of one poll, or of one return: of more the oldest are left out, and a gap is reported. */
+/** The most events of one poll, or of one return. Of more, the oldest are left out, and a gap is reported. */
 const MOST = 5000;
 
-/** What is looked at by one statement. */
+/** The part of the history that one statement reads. */
 export interface Subject {
   readonly part: HistoryEvent['part'] | undefined;
   readonly subject: string | undefined;
@@ -29,9 +29,9 @@ export interface FeedEvent {
 type Tell = (events: readonly HistoryEvent[]) => void;
 
 /**
- * What happens, as it happens: of each subject that somebody watches the history is read once a second, for all who do. Events are
- * told in the order in which they are found, each once while a stream lasts; a stream that comes back with an id is sent everything from shortly
- * before it, so that nothing is left out, and some of it twice.
+ * Events as they happen. For each watched subject, the history is read once a second for all of its streams. Events are sent in
+ * the order in which they are found, each once while a stream lasts. A stream that returns with an id gets everything from
+ * shortly before that id, so nothing is left out, and some events come twice.
  */
 export class Feeds {
   readonly #store: HistoryStore;
@@ -43,7 +43,7 @@ export class Feeds {
     this.#logger = logger;
   }
 
-  /** @returns ends it */
+  /** @returns a function that ends it */
   watch(
     subject: Subject,
     isWanted: (event: HistoryEvent) => boolean,
@@ -71,7 +71,7 @@ export class Feeds {
   }
 }
 
-/** One statement a second, for all who watch the same. */
+/** One statement a second, for all streams that watch the same. */
 class Feed {
   readonly #store: HistoryStore;
   readonly #subject: Subject;
@@ -106,12 +106,12 @@ class Feed {
     this.#cancel?.();
   }
 
-  /** From here on everything is told; what was before is not. */
+  /** Sends everything from now on, and nothing from before. */
   begin(): Promise<void> {
     return this.#beginning.get();
   }
 
-  /** The events since then, oldest first, and whether that is all of them. */
+  /** The events since then, oldest first, and whether these are all of them. */
   async since(at: number): Promise<{ events: HistoryEvent[]; isAll: boolean }> {
     const events: HistoryEvent[] = [];
     let place: readonly [string, string, string, string] | undefined;
@@ -154,7 +154,7 @@ class Feed {
     } catch (error) {
       this.#logger.warn({ err: error }, 'http: what happened could not be read');
     }
-    // What takes long is asked for less often.
+    // A slow statement is sent less often.
     this.#lookIn(Math.max(LOOK_MS, (performance.now() - begun) * 4));
   }
 
@@ -169,7 +169,7 @@ class Feed {
   }
 }
 
-/** Nothing is dated later. */
+/** No event has a later date. */
 const FAR = new Date('9999-12-31T00:00:00Z');
 
 /** One stream. */
@@ -178,7 +178,7 @@ class Reader {
   readonly #isWanted: (event: HistoryEvent) => boolean;
   readonly #send: (event: FeedEvent) => void;
   #told: Set<string> | undefined = new Set();
-  /** What comes while it is still read what was missed. */
+  /** Events that come while the missed ones are still read. */
   #waiting: HistoryEvent[] | undefined = [];
 
   constructor(feed: Feed, isWanted: (event: HistoryEvent) => boolean, send: (event: FeedEvent) => void) {
@@ -193,7 +193,7 @@ class Reader {
   };
 
   async begin(lastId: string | undefined): Promise<void> {
-    // First the feed, then what was missed: what happens between the two is in both.
+    // First the feed, then the missed events: events between the two are in both.
     await this.#feed.begin();
     this.#send({ event: 'open', data: '{}' });
     if (lastId !== undefined) await this.#catchUp(lastId);
@@ -218,7 +218,7 @@ class Reader {
       const id = idOf(event);
       if (this.#told?.has(id) === true || !this.#isWanted(event)) continue;
       this.#told?.add(id);
-      // What is said in words may quote values, which not everybody may see: GET history has it for callers that may.
+      // The words of an event may quote values, which not every caller may see; GET history has them for callers that may.
       const { detail: _detail, error: _error, ...shown } = event;
       this.#send({ id, event: 'change', data: JSON.stringify(shown) });
     }

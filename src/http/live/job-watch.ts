@@ -3,23 +3,23 @@ import { after } from '../../base/time/clock.ts';
 import type { JobStanding, QueueOverview } from '../../queue/index.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
 
-/** How soon it is seen that a job has moved on. */
+/** How soon a step of a job is noticed. */
 const LOOK_MS = 250;
-/** All watched jobs are one statement; where that takes long, it rests so much longer than it takes. */
+/** One statement reads all watched jobs; if it is slow, the pause after it is this many times as long. */
 const REST = 4;
-/** Jobs that are watched at once by one process. */
+/** The most jobs that one process watches at once. */
 const MOST = 1000;
 
 type Listener = (standing: JobStanding | undefined) => void;
 
-/** Whether nothing more becomes of it by itself. */
+/** Whether the job does not change any more without a caller. */
 export function isSettled({ status }: JobStanding): boolean {
   return status !== 'new' && status !== 'in-progress';
 }
 
 /**
- * Looks at the jobs that somebody waits for, all of them in one statement, as long as there are any. The database does not notify when a
- * job is settled: that would cost every job, and few are waited for.
+ * Reads the jobs that callers wait for, all of them in one statement, as long as there are any. The database does not notify of
+ * the settlement of a job: that would cost every job, and callers wait for few.
  */
 export class JobWatch {
   readonly #store: QueueOverview;
@@ -34,8 +34,8 @@ export class JobWatch {
   }
 
   /**
-   * Tells how a job stands, at once and then whenever it is looked at; undefined: there is no such job any more.
-   * @returns ends it
+   * Calls back with the state of a job, at once and then after every read; undefined: the job does not exist any more.
+   * @returns a function that ends it
    * @throws HttpRefusal  busy
    */
   watch(id: string, listener: Listener): () => void {
@@ -52,7 +52,7 @@ export class JobWatch {
     };
   }
 
-  /** Until it is settled, or gone, or the time is over; or until no caller waits any more. @throws HttpRefusal  busy */
+  /** Waits until the job is settled or gone, the time is over, or no caller waits any more. @throws HttpRefusal  busy */
   settled(id: string, ms: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       let stop = (): void => {};

@@ -3,7 +3,7 @@ import type { Logger } from '../../base/logger.ts';
 import type { LiveSnapshot } from '../store/live.ts';
 import { type Picture, pictureOf } from './picture.ts';
 
-/** What a stream is told: the whole picture, small as it is, whenever it has changed. */
+/** The message of a stream: the whole picture, because it is small, whenever it has changed. */
 export interface LiveEvent {
   readonly id: string;
   readonly event: 'snapshot' | 'trouble';
@@ -12,12 +12,12 @@ export interface LiveEvent {
 
 type Listener = (event: LiveEvent) => void;
 
-/** A stream that was away for a moment is sent the pictures that it missed: those of a minute, at one in two seconds. */
+/** A stream that was away for a moment gets the pictures that it missed: those of a minute, one each two seconds. */
 const KEPT = 30;
 
 /**
- * Asks the database for the live picture while streams watch, once for all of them. Without streams nothing is asked, and
- * what has not changed is not sent again.
+ * Reads the live picture from the database while streams watch, once for all of them. Without streams nothing is read. An
+ * unchanged picture is not sent again.
  */
 export class Live {
   readonly #ask: () => Promise<LiveSnapshot>;
@@ -25,7 +25,7 @@ export class Live {
   readonly #logger: Logger;
   readonly #listeners = new Set<Listener>();
   readonly #kept: LiveEvent[] = [];
-  /** Ids of another process, or another life of this one, mean nothing here. */
+  /** Ids of another process, or of an earlier run of this one, have no meaning here. */
   readonly #epoch = randomBytes(6).toString('base64url');
   #timer: NodeJS.Timeout | undefined;
   #asking: Promise<LiveSnapshot> | undefined;
@@ -42,17 +42,17 @@ export class Live {
     this.#logger = logger;
   }
 
-  /** How many watch now. */
+  /** The number of streams that watch now. */
   get watchers(): number {
     return this.#listeners.size;
   }
 
-  /** The picture as it is sent. */
+  /** The picture in the form that is sent. */
   async picture(): Promise<Picture> {
     return this.#pictureOf(await this.snapshot());
   }
 
-  /** How everything stands, of all queues and types, no older than one interval. Callers at the same time share one statement. */
+  /** The state of all queues and types, no older than one interval. Callers at the same time share one statement. */
   snapshot(): Promise<LiveSnapshot> {
     if (this.#last !== undefined && performance.now() - this.#askedAt < this.#everyMs)
       return Promise.resolve(this.#last);
@@ -62,14 +62,14 @@ export class Live {
     return this.#asking;
   }
 
-  /** The next picture is a new one: something was changed here. */
+  /** Called after a change here: the next picture is read anew. */
   expire(): void {
     this.#askedAt = -Infinity;
   }
 
   /**
-   * Sends everything after `lastId`, or the whole picture when that id is not known any more.
-   * @returns ends it
+   * Sends everything after `lastId`, or the whole picture if that id is unknown.
+   * @returns a function that ends it
    */
   watch(lastId: string | undefined, listener: Listener): () => void {
     const [epoch, number] = lastId?.split(':') ?? [];
@@ -131,7 +131,7 @@ export class Live {
       this.#kept.push(told);
       if (this.#kept.length > KEPT) this.#kept.shift();
     } else {
-      // The next picture is news again, whatever it shows.
+      // The next picture counts as changed, whatever it shows.
       this.#shown = '';
     }
     for (const listener of this.#listeners) listener(told);

@@ -8,7 +8,10 @@ interface Timing {
   total: number;
 }
 
-/** What Prometheus reads. A label has one of few values, which a program declared: routes, queues, types; never ids or names of locks. */
+/**
+ * The metrics for Prometheus. A label has one of few values, which a program declared: routes, queues, types; never ids or names
+ * of locks.
+ */
 export class Metrics {
   readonly #requests = new Map<string, number>();
   readonly #timings = new Map<string, Timing>();

@@ -1,9 +1,9 @@
 import type { LiveSnapshot } from '../store/live.ts';
 
-/** As many queues, and types of actors, are shown one by one: a stream sends the picture whenever anything in it changes. */
+/** This many queues, and types of actors, are shown one by one: a stream sends the picture whenever any part of it changes. */
 const SHOWN = 200;
 
-/** What is added up over all queues, shown or not. */
+/** Sums over all queues, shown or not. */
 const SUMS = [
   'ready',
   'delayed',
@@ -20,7 +20,7 @@ export type Totals = Readonly<Record<(typeof SUMS)[number] | 'queues' | 'paused'
   readonly oldestReadyMs: number | null;
 };
 
-/** The live picture as it is sent: the first queues by name, and the sums over all of them. */
+/** The live picture in the form that is sent: the first queues by name, and the sums over all of them. */
 export interface Picture extends LiveSnapshot {
   readonly totals: Totals;
   /** How many are left out of the lists. */

@@ -5,7 +5,10 @@ interface SharedAnswer {
   readonly until: number;
 }
 
-/** Answers of a moment ago, for callers that ask the same: a wall of dashboards asks as often as one. A change through this API makes all of them old. */
+/**
+ * Recent answers, shared by callers with the same request: many dashboards cost the same as one. A change through this API
+ * discards all of them.
+ */
 export class SharedAnswers {
   readonly #kept = new Map<string, SharedAnswer>();
 
@@ -17,7 +20,7 @@ export class SharedAnswers {
     this.#kept.delete(key);
     this.#kept.set(key, kept);
     if (this.#kept.size > MOST) this.#kept.delete(this.#kept.keys().next().value ?? '');
-    // A failure is not shared: the next caller asks again.
+    // A failure is not shared: the next caller tries again.
     answer.catch(() => {
       if (this.#kept.get(key) === kept) this.#kept.delete(key);
     });

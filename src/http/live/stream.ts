@@ -1,22 +1,22 @@
 import type { Streams, Watcher } from './streams.ts';
 
-/** Proxies close what is silent for long, and browsers do not notice. */
+/** Proxies close a connection that is silent for long, and browsers do not notice. */
 const HEARTBEAT_MS = 15_000;
-/** A client that reads so slowly is disconnected, and comes back with the id of the last event that it saw. */
+/** A client that reads too slowly is disconnected, and returns with the id of the last event that it saw. */
 const MOST_WAITING = 64;
 
 /** One event of a stream. */
 export interface StreamEvent {
-  /** With which the browser says where it was. */
+  /** The id with which the browser says where it stopped. */
   readonly id?: string;
   readonly event: string;
   readonly data: string;
 }
 
 /**
- * Begins to look. It is called once for each stream.
- * @param lastId  the last event that the caller saw @param send  sends one @param end  nothing more will come
- * @returns stops; called once, when the caller is gone
+ * Begins to watch; called once for each stream.
+ * @param lastId  the last event that the caller saw @param send  sends one event @param end  called when no more events will come
+ * @returns a function that stops it; called once, when the caller is gone
  */
 export type StreamWatch = (
   lastId: string | undefined,
@@ -31,7 +31,7 @@ const HEADERS = {
 } as const;
 
 /**
- * Server-sent events. For HEAD nothing is begun, since nothing would ever end it.
+ * Server-sent events. For HEAD no stream is begun, because nothing would end it.
  * @throws HttpRefusal  too many are open
  */
 export function eventStream(streams: Streams, watcher: Watcher, request: Request, watch: StreamWatch): Response {
@@ -58,7 +58,7 @@ export function eventStream(streams: Streams, watcher: Watcher, request: Request
           stopWatching();
           controller.close();
         };
-        // How long to wait before coming back; and something to read at once, so that proxies begin to pass it on.
+        // The pause before a client returns; and data at once, so that proxies begin to pass the stream on.
         write('retry: 2000\n\n');
         const stop = watch(lastIdOf(request), (event) => write(written(event)), end);
         stopWatching = stop;
@@ -77,7 +77,7 @@ function written({ id, event, data }: StreamEvent): string {
   return `${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${data}\n\n`;
 }
 
-/** What a stream that broke off had told last. */
+/** The id of the last event before a stream broke off. */
 export function lastIdOf(request: Request): string | undefined {
   return request.headers.get('last-event-id') ?? new URL(request.url).searchParams.get('lastEventId') ?? undefined;
 }

@@ -1,9 +1,9 @@
 import type { Permission, Principal } from '../auth/permission.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
 
-/** How long somebody who may not look any more still does. */
+/** How long a caller that has lost its permission still gets events. */
 const CHECK_MS = 60_000;
-/** setTimeout takes no more. */
+/** The longest delay of setTimeout. */
 const LONGEST_MS = 2 ** 31 - 1;
 
 export interface StreamLimits {
@@ -11,11 +11,11 @@ export interface StreamLimits {
   readonly most: number;
 }
 
-/** The caller of a stream, and the check that lets it in again. */
+/** The caller of a stream, and the check that admits it again. */
 export interface Watcher {
   readonly who: Principal;
   readonly permission: Permission;
-  /** Asks anew who it is, by what the request showed. */
+  /** Identifies the caller again, by the credentials of the request. */
   readonly identify: () => Promise<Principal | Response>;
 }
 
@@ -24,8 +24,8 @@ interface Open extends Watcher {
 }
 
 /**
- * The streams of this process: not too many of one caller, not too many in all, and none that outlives what let its caller in: a
- * token that is over ends it at once, and one that was taken away, or a right that was, within a minute.
+ * The streams of this process: not too many of one caller, not too many in total. No stream outlives its permission: the end of a
+ * token ends it at once, and the removal of a token or a permission within a minute.
  */
 export class Streams {
   readonly #limits: StreamLimits;
@@ -42,7 +42,7 @@ export class Streams {
 
   /**
    * @param end  ends the stream
-   * @returns to be called when it has ended
+   * @returns a function to call when the stream has ended
    * @throws HttpRefusal  rate_limited: this caller has too many; busy: there are too many
    */
   add(watcher: Watcher, end: () => void): () => void {
@@ -70,7 +70,7 @@ export class Streams {
     };
   }
 
-  /** Ends those whose callers may not look any more. */
+  /** Ends the streams of callers that have lost their permission. */
   checkAll(): void {
     for (const open of this.#open) void check(open);
   }
@@ -82,7 +82,7 @@ export class Streams {
 
 async function check({ who, permission, identify, end }: Open): Promise<void> {
   const now = await identify().catch((error: unknown) => {
-    // The identity provider does not answer just now, which is no reason to end the stream: it is asked again.
+    // The identity provider does not answer now. That is no reason to end the stream: it is asked again.
     return error instanceof HttpRefusal && error.status < 500 ? undefined : who;
   });
   const isSame = now !== undefined && !(now instanceof Response) && now.name === who.name;

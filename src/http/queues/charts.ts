@@ -5,19 +5,19 @@ import type { Services } from '../services.ts';
 import type { ChartRow, ErrorRow } from '../store/charts.ts';
 
 const MINUTE_MS = 60_000;
-/** How far back, and in what steps: edges that a clock has, and some sixty points. */
+/** How far back, and in which steps: round clock times, and about sixty points. */
 const RANGES = {
   '1h': { stepMs: MINUTE_MS, steps: 60 },
   '24h': { stepMs: 30 * MINUTE_MS, steps: 48 },
   '7d': { stepMs: 180 * MINUTE_MS, steps: 56 },
 } as const;
-/** Queues of one picture: people cannot tell more lines apart. */
+/** The most queues in one picture: people cannot tell more lines apart. */
 const QUEUES = 10;
 const LINES = 50;
-/** Jobs in error that are read to be grouped: what takes some 50 ms. */
+/** The most jobs in error that are read for the groups, which takes about 50 ms. */
 const ERRORS = 10_000;
 
-/** How it went: by queue and kind over time, and what ended in error, in groups. */
+/** Statistics over time: by queue and kind, and jobs in error, in groups. */
 export const chartRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -53,7 +53,7 @@ export const chartRoutes: readonly AnyRoute[] = [
     answers: 'ErrorGroups',
     sharedMs: 1000,
     run: async ({ query: { limit, ...of }, services: { store, queues } }) => {
-      // A name that is unknown is refused: no errors would be a good sign.
+      // An unknown name is refused: an answer without errors would look like a good sign.
       if (of.queue !== undefined) await queues.reads.stats(of.queue);
       const rows = await store.charts.errors(of, ERRORS, limit);
       return { items: rows.map(groupOf), counted: rows[0]?.read ?? 0, isAll: rows[0]?.whole ?? true };

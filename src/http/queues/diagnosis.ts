@@ -18,7 +18,7 @@ interface Rule {
 
 const STUCK_MS = 60_000;
 
-/** In the order in which a person has to repair them. */
+/** In the order in which an operator has to repair them. */
 const RULES: readonly Rule[] = [
   {
     code: 'paused',
@@ -88,7 +88,7 @@ const RULES: readonly Rule[] = [
 
 const STOPS = new Set(['paused', 'no_worker', 'blocked_by_key', 'stuck']);
 
-/** Why a queue moves, or does not. @param newest  why its newest waiting job is not running */
+/** Why a queue moves, or does not. @param newest  why its newest waiting job does not run */
 export function diagnose(
   stats: QueueStats,
   newest: Hidden | string | undefined,

@@ -5,7 +5,7 @@ import { readCursor, writeCursor } from '../protocol/cursor.ts';
 import type { Services } from '../services.ts';
 import type { LiveSnapshot } from '../store/live.ts';
 
-/** What queues can be sorted by. */
+/** The figures by which queues can be sorted. */
 export const QUEUE_ORDERS = [
   'name',
   'ready',
@@ -28,17 +28,17 @@ export interface QueueQuery {
 
 interface QueueRow {
   readonly name: string;
-  /** What it is sorted by; by name alone: nothing. */
+  /** The figure that it is sorted by; undefined for the name alone. */
   readonly value: number;
   readonly stats: LiveSnapshot['queues'][number]['stats'];
 }
 
 /**
- * A page of the queues, out of the live picture, which has all of them: how many there are costs the database nothing more. A page
- * goes on behind the figure and the name of the last one, so that nothing is shown twice because figures moved meanwhile.
+ * A page of the queues, out of the live picture, which has all of them. So the number of queues costs the database nothing more.
+ * A page continues after the figure and the name of the last queue, so that changed figures show no queue twice.
  */
 export async function listQueues(services: Services, query: QueueQuery): Promise<object> {
-  // The second is asked for now, so that it does not wait for the first; `describe` finds it there.
+  // The second read starts now, so that it does not wait for the first; `describe` finds its result.
   const [{ queues }] = await Promise.all([services.live.snapshot(), services.records([])]);
   const { q = '', sort, limit } = query;
   const direction = (query.order ?? (sort === 'name' ? 'asc' : 'desc')) === 'asc' ? 1 : -1;
@@ -71,7 +71,7 @@ function placeOf(after: string | undefined): ListPosition | undefined {
   });
 }
 
-/** As the database sorts them, wherever this runs. */
+/** The order of the database, wherever this code runs. */
 function compareNames(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }

@@ -9,7 +9,7 @@ import { seriesRoute } from './series.ts';
 
 const queue = { queue: text({ max: 100, about: 'the name of a queue' }) };
 
-/** Queues: what there is, how they stand, why one does not move. */
+/** Queues: which there are, their state, and why one does not move. */
 export const queueRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -114,13 +114,13 @@ export const queueRoutes: readonly AnyRoute[] = [
   ),
 ];
 
-/** The part of a queue in words; none for the whole queue. */
+/** The part of a queue in words; undefined for the whole queue. */
 function partWords({ kind, key, tag }: PartOptions): string[] {
   const part = { kind: kind ?? null, key: key ?? null, tag: tag ?? null };
   return [namePart(part)].filter((words) => words !== '');
 }
 
-/** Any job that waits will do as an example. */
+/** Any waiting job is good enough as an example. */
 const WAITING_MS = 30;
 
 function newestOf(job: JobRecord, { code, text: why }: Reason): Hidden | string {

@@ -6,7 +6,7 @@ import { type AnyRoute, route } from '../protocol/route.ts';
 const schedule = { queue: text({ max: 100 }), name: text({ max: 100, about: 'the name of a schedule' }) };
 const SHOWN = 10;
 
-/** Schedules: what is enqueued again and again. Programs declare theirs; operators set others. */
+/** Schedules: jobs that are enqueued again and again. Programs declare their own; operators set others. */
 export const scheduleRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -126,7 +126,7 @@ export const scheduleRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-/** Without its payload. */
+/** A schedule without its payload. */
 function shown({ payload: _payload, ...record }: ScheduleRecord): object {
   return { ...record, next: nextTicks(record.cron, record.timezone, record.nextAt, SHOWN) };
 }

@@ -5,9 +5,9 @@ import { type AnyRoute, type Call, route } from '../protocol/route.ts';
 const MOST_POINTS = 120;
 const HOUR_MS = 3_600_000;
 const MOST_MS = 31 * 24 * HOUR_MS;
-/** Batches read for each point: more do not change a percentile that anybody sees. */
+/** The batches that are read for each point: more do not visibly change a percentile. */
 const BATCHES = 60;
-/** Edges of buckets that a clock has. */
+/** Edges of buckets at round clock times. */
 const STEPS_MS = [
   1000,
   5000,
@@ -53,7 +53,7 @@ async function readSeries({ params, query, services: { store, queues } }: Call):
   if (since >= until || until - since > MOST_MS) {
     throw new InvalidInput('since must lie before until, by at most 31 days', { field: 'since' });
   }
-  // A name that is unknown is refused, not drawn as an empty chart.
+  // An unknown name is refused, and not drawn as an empty chart.
   if (queue !== undefined) await queues.reads.stats(queue);
   const wanted = (until - since) / (query['points'] as number);
   const stepMs = STEPS_MS.find((step) => step >= wanted) ?? 24 * HOUR_MS;

@@ -5,7 +5,7 @@ import { type AnyRoute, route } from '../protocol/route.ts';
 
 const { kind: _kind, ...fields } = jobFields;
 
-/** Topics: what is published becomes a job in each subscribed queue. Programs subscribe theirs. */
+/** Topics: each published payload becomes a job in each subscribed queue. Programs subscribe their own queues. */
 export const topicRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',

@@ -1,7 +1,7 @@
 import { id } from '../protocol/field.ts';
 import { type AnyRoute, route } from '../protocol/route.ts';
 
-/** What is done to one worker of a queue. */
+/** Operations on one worker of a queue. */
 export const workerRoutes: readonly AnyRoute[] = [
   route({
     method: 'POST',

@@ -187,7 +187,7 @@ function pausing(verb: 'pause' | 'resume'): AnyRoute[] {
   ];
 }
 
-/** @throws InvalidInput  it is no object */
+/** @throws InvalidInput  the value is no object */
 function patchOf(patch: unknown): Readonly<Record<string, unknown>> | undefined {
   if (patch === null) return undefined;
   if (isObject(patch) && !Array.isArray(patch)) return patch;

@@ -165,7 +165,7 @@ export const actorRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-/** Fields, results and errors of actors are of the queue that is their type, and of the kind "fields". */
+/** Fields, results and errors of actors belong to the queue with the name of their type, and to the kind "fields". */
 export function fieldsOf({ type: queue }: { readonly type: string }): ValueOrigin {
   return { queue, kind: 'fields' };
 }
@@ -190,7 +190,7 @@ function whereOf(where: string): Readonly<Record<string, string | number | boole
   }
 }
 
-/** Where the page before ended: an id or an epoch. @throws InvalidInput  that is none */
+/** The end of the previous page: an id or an epoch. @throws InvalidInput  the value is neither */
 function placeOf(after: string | undefined): number | undefined {
   if (after === undefined) return undefined;
   const place = Number(readIdCursor(after));
@@ -198,7 +198,7 @@ function placeOf(after: string | undefined): number | undefined {
   return place;
 }
 
-/** Actors have ids that a number holds. @throws NotFound */
+/** Ids of actors fit into a number. @throws NotFound */
 export function checkId(value: string): void {
   if (!Number.isSafeInteger(Number(value))) throw new NotFound(`there is no actor ${value}`);
 }

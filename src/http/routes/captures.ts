@@ -6,10 +6,10 @@ import { errorOf, payloadOf } from '../redaction/hidden.ts';
 import { COMPARE_MS, within } from './within.ts';
 
 const entity = { entity: text({ max: 100, about: 'the entity of a capture' }) };
-/** Whatever has been open for longer keeps consumers, and vacuum, behind. */
+/** A transaction that has been open for longer delays consumers, and vacuum. */
 const OLD_MS = 10_000;
 
-/** Changes of the user's own tables: who consumes them, how far behind, and what keeps them. */
+/** Changes of the user's own tables: their consumers, how far behind these are, and how long changes are kept. */
 export const captureRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',

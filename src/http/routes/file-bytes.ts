@@ -22,12 +22,12 @@ interface WriteCall extends BytesCall {
   readonly query: BytesCall['query'] & { readonly ifVersion: number | undefined; readonly sha256: string | undefined };
 }
 
-/** Somebody else wrote these bytes: whatever they are, a browser is to keep them and not to run them. */
+/** Another person wrote these bytes: a browser has to save them, whatever they are, and never to run them. */
 const HARMLESS = { 'content-security-policy': "default-src 'none'; sandbox", 'cache-control': 'private, no-cache' };
 
 /**
- * The bytes of a version. Its row is read first, and the bytes by its number, so that headers and bytes are of one version. If they
- * turn out to be damaged on the way, the connection breaks instead of passing them on.
+ * The bytes of a version. Its row is read first, and the bytes by its number, so that headers and bytes are of one version. If
+ * the bytes turn out to be damaged during the transfer, the connection breaks, and they are not passed on.
  */
 export async function readFileBytes({ query, request, who, services, effects }: ReadCall): Promise<Response> {
   const { namespace = '', id } = query;
@@ -45,7 +45,7 @@ export async function readFileBytes({ query, request, who, services, effects }: 
   return new Response(Readable.toWeb(stream) as ReadableStream, { status, headers: { ...headers, ...sizes } });
 }
 
-/** Passes the body on to the content store as it comes. @throws HttpRefusal  it is too long, or broke off */
+/** Passes the body on to the content store while it arrives. @throws HttpRefusal  it is too long, or broke off */
 export async function writeFileBytes({ query, request, who, services, effects }: WriteCall): Promise<WriteResult> {
   const { namespace = '', id, ifVersion, sha256 } = query;
   const files = effects.files(namespace);
@@ -82,26 +82,29 @@ function headersOf(
 const UNKNOWN = 'application/octet-stream';
 
 /**
- * A page of ours could name these bytes as its script, and a browser would send its cookie with that; but it shows no token, which
- * is for programs. So who comes with a cookie, or with nothing, is told a type that no browser runs.
+ * A page of ours could use these bytes as its script, and a browser would then send its cookie; but it would send no token, which
+ * is for programs. So a caller with a cookie, or without credentials, gets a type that no browser runs.
  */
 function mayKnowType({ by }: Principal): boolean {
   return by === 'token' || by === 'jwt';
 }
 
-/** A type as RFC 9110 has it, in what a header may hold. */
+/** A type in the form of RFC 9110, with characters that a header may contain. */
 const TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+(\s*;[\x20-\x7e]*)?$/;
 
 function lastPart(id: string): string {
   return id.split('/').findLast((part) => part !== '') ?? 'file';
 }
 
-/** The last part of an id for clients that do not read RFC 8187, such as curl: what is no plain part of a name, or hides it, becomes "_". */
+/**
+ * The last part of an id for clients that do not read RFC 8187, such as curl: each character that is no plain part of a name, or
+ * hides the file, becomes "_".
+ */
 function plain(id: string): string {
   return lastPart(id).replaceAll(/^\.|[^\x20-\x7e]|["\\%]/gu, '_');
 }
 
-/** The last part of an id, as RFC 8187 writes a name. */
+/** The last part of an id, in the form of RFC 8187. */
 function encoded(id: string): string {
   return encodeURIComponent(lastPart(id)).replaceAll(
     /['()*]/g,
@@ -119,7 +122,7 @@ function isKnown(given: string | null, etag: string | undefined): boolean {
 }
 
 /**
- * One range; of anything else in the header nothing is made, as RFC 9110 allows, and all bytes are given.
+ * One range. Any other header is ignored, as RFC 9110 allows, and all bytes are returned.
  * @throws HttpRefusal  range_not_satisfiable
  */
 function rangeOf(request: Request, { size, sha256 }: PastVersion): { start: number; end: number } | undefined {
@@ -152,7 +155,7 @@ async function* limited({ body }: Request, most: number): AsyncGenerator<Uint8Ar
       yield chunk.value;
     }
   } finally {
-    // What is not wanted any more is not read; a failure to say so loses nothing.
+    // An unwanted body is not read; if the cancellation fails, nothing is lost.
     void reader?.cancel().catch(() => {});
   }
 }

@@ -17,7 +17,7 @@ const limit = integer({ min: 1, max: 200, default: 50 });
 const after = maybe(text({ about: AFTER }));
 const place = maybe(text({ max: 2000, about: 'next of the report to go on from' }));
 
-/** Files: documents, their versions and bytes, and what there is to collect. */
+/** Files: documents, their versions and bytes, and the work of the collector. */
 export const fileRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -261,7 +261,7 @@ function expected(given: number | undefined): { readonly ifVersion?: number } {
   return given === undefined ? {} : { ifVersion: given };
 }
 
-/** As the audit has it. */
+/** In the form for the audit. */
 function named(document: string | undefined, space: string | undefined): string {
   return `${document === undefined ? 'files' : `file ${document}`}${space ? ` of ${space}` : ''}`;
 }

@@ -7,7 +7,7 @@ import type { HistoryEvent } from '../store/history.ts';
 
 const DAY_MS = 86_400_000;
 
-/** One log of everything that happened. */
+/** One log of all events. */
 export const historyRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -61,10 +61,10 @@ function shown({ detail, error, ...event }: HistoryEvent): object {
   return { ...event, detail: quotingError(`${detail}: ${error}`, of) };
 }
 
-/** As the database writes it, to the microsecond. */
+/** A time in the form of the database, to the microsecond. */
 const AT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d(:\d\d)?$/;
 
-/** The time in it goes into a statement. @throws InvalidInput */
+/** Its time goes into a statement. @throws InvalidInput */
 function checked(cursor: [string, string, string, string]): [string, string, string, string] {
   if (!AT.test(cursor[0]) || Number.isNaN(Date.parse(cursor[0]))) readCursor('', 1);
   return cursor;

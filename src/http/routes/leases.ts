@@ -12,7 +12,7 @@ const which = {
 };
 const held = { ...which, handle: text({ min: 36, max: 36, pattern: [UUID, 'the handle that acquiring gave'] }) };
 
-/** Locks that somebody holds over HTTP: a shell script, or a program in another language. */
+/** Locks that a program holds over HTTP: a shell script, or a program in another language. */
 export const leaseRoutes: readonly AnyRoute[] = [
   route({
     method: 'POST',
@@ -38,7 +38,7 @@ export const leaseRoutes: readonly AnyRoute[] = [
         .remoteLocks(namespace)
         .acquire(name, wanted)
         .catch((error: unknown) => {
-          // The caller left the queue by that; no client reads this.
+          // The caller has left the queue by its disconnection; no client reads this.
           if (request.signal.aborted) throw new HttpRefusal('body_incomplete', 'the caller hung up');
           throw error;
         });

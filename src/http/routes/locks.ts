@@ -10,7 +10,7 @@ const anyNamespace = maybe(text({ min: 0, max: 255, about: 'default: all of them
 const limit = integer({ min: 1, max: 200, default: 50 });
 const after = maybe(text({ about: AFTER }));
 
-/** Locks: who holds, who waits in which order, who blocks whom. */
+/** Locks: who holds one, who waits in which order, and who blocks whom. */
 export const lockRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -48,7 +48,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     run: async ({ query, services }) => {
       const waits = await services.store.locks.waits(query.namespace);
       const keeping = waits.find(({ keeps }) => keeps.length > 0) ?? waits[0];
-      // Of any name: circles and backends are those of the whole namespace.
+      // For all names: circles and backends are those of the whole namespace.
       const locks = services.locks(keeping?.namespace ?? '');
       const { backends, cycles } = await locks.explain(keeping?.name ?? '-');
       return { waits, backends: backends.map(shownBackend), cycles };
@@ -121,7 +121,7 @@ export const lockRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-/** A statement of another session may hold values. */
+/** The text of another session's statement may contain values. */
 function shownBackend<T extends { readonly query: string }>(backend: T): object {
   return { ...backend, query: errorOf(backend.query, { queue: 'statement', kind: '' }) };
 }

@@ -5,14 +5,14 @@ import { type AnyRoute, route } from '../protocol/route.ts';
 
 /** Parts that have pages of their own. */
 const PARTS = { queues: true, locks: true, actors: true, captures: true, files: true } as const;
-/** Those on a table of DynamoDB. */
+/** The parts on a table of DynamoDB. */
 const TABLE_PARTS = {
   queues: true,
   locks: false,
   actors: true,
   captures: false,
   files: false,
-  // Lists and figures that an index would have to find.
+  // Lists and figures that need an index.
   jobs: false,
   errors: false,
   topics: false,

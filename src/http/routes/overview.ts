@@ -7,7 +7,7 @@ import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
 import { seriesRoute } from '../queues/series.ts';
 import type { Services } from '../services.ts';
 
-/** What is shown first, and what administrators look at. */
+/** The first page, and pages for administrators. */
 export const overviewRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',

@@ -8,7 +8,7 @@ import { needs } from '../redaction/redaction.ts';
 
 const page = { id: id('the id of a page') };
 
-/** Pages: what a person has to look at. */
+/** Pages: problems that a person has to look at. */
 export const pageRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -103,7 +103,7 @@ export const pageRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-/** Pages have ids that a number holds. @throws NotFound */
+/** Ids of pages fit into a number. @throws NotFound */
 function checkId(value: string): void {
   if (!/^\d{1,15}$/.test(value)) throw new NotFound(`there is no page ${value}`);
 }

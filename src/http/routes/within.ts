@@ -1,9 +1,9 @@
 import { TimedOut } from '../../base/errors.ts';
 
-/** Comparing everything takes as long as there is much. A caller over HTTP waits no longer; the command line does. */
+/** A full comparison takes as long as there is data. A caller over HTTP waits no longer than this; the command line does. */
 export const COMPARE_MS = 60_000;
 
-/** Runs what takes long, and tells it to end when its time is over. @throws TimedOut  with these words */
+/** Runs slow work, and tells it to end when its time is over. @throws TimedOut  with these words */
 export async function within<T>(ms: number, late: string, fn: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const timer = setTimeout(() => controller.abort(new TimedOut(late)), ms);

@@ -8,7 +8,7 @@ import { OPERATE } from './operate.ts';
 import type { Schemas } from './parts.ts';
 import { QUEUES } from './queues.ts';
 
-/** What the routes answer, by name. The dashboard's types are made from these: `node scripts/dashboard-types.mjs`. */
+/** The answers of the routes, by name. The dashboard's types are made from these: `node scripts/dashboard-types.mjs`. */
 export const SCHEMAS: Schemas = {
   Error: ERROR_SCHEMA,
   ...QUEUES,

@@ -16,7 +16,7 @@ import {
   yes,
 } from './parts.ts';
 
-/** What is about no single capability. */
+/** Answers that belong to no single capability. */
 export const OPERATE: Schemas = {
   Me: object({
     name: text,

@@ -1,6 +1,6 @@
 import type { JsonSchema } from '../protocol/field.ts';
 
-/** By the names that the OpenAPI document gives them. */
+/** Schemas by their names in the OpenAPI document. */
 export type Schemas = Readonly<Record<string, JsonSchema>>;
 
 export const text: JsonSchema = { type: 'string' };
@@ -9,7 +9,7 @@ export const number: JsonSchema = { type: 'number' };
 export const yes: JsonSchema = { type: 'boolean' };
 export const time: JsonSchema = { type: 'string', format: 'date-time' };
 export const any: JsonSchema = true;
-/** Beyond what a JavaScript number holds, so it is a string. */
+/** Larger than a JavaScript number can hold, so it is a string. */
 export const digits: JsonSchema = { type: 'string', pattern: '^-?\\d+$' };
 /** The id of a job or a batch: on a table of DynamoDB with the queue in front of it. */
 export const jobName: JsonSchema = { type: 'string', pattern: '^(.{1,100}:)?-?\\d+$' };
@@ -20,7 +20,7 @@ export const one = (...values: string[]): JsonSchema => ({ type: 'string', enum:
 export const map = (values: JsonSchema): JsonSchema => ({ type: 'object', additionalProperties: values });
 export const ref = (name: string): JsonSchema => ({ $ref: `#/components/schemas/${name}` });
 
-/** An object with these properties, all of them there unless they end in "?", and no others. */
+/** An object with these properties and no others. All are present, except those whose name ends in "?". */
 export function object(properties: Schemas): JsonSchema {
   const all = Object.entries(properties);
   return {
@@ -31,7 +31,7 @@ export function object(properties: Schemas): JsonSchema {
   };
 }
 
-/** A part of a list: pass `after` on to get the next one; null when this is the last. */
+/** A part of a list: pass `after` to get the next part; null if this is the last one. */
 export function listed(items: JsonSchema): JsonSchema {
   return object({ items: list(items), after: orNull(text) });
 }

@@ -15,7 +15,7 @@ import {
   yes,
 } from './parts.ts';
 
-/** Percentiles of running and waiting; null when nothing was completed. */
+/** Percentiles of running and waiting; null if nothing was completed. */
 const times = {
   runP50Ms: orNull(number),
   runP95Ms: orNull(number),
@@ -25,7 +25,7 @@ const times = {
   waitP99Ms: orNull(number),
 };
 
-/** Queues, what they did over time, and schedules. */
+/** Queues, their statistics over time, and schedules. */
 export const QUEUES: Schemas = {
   Queue: object({
     name: text,

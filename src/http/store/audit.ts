@@ -41,7 +41,7 @@ export interface AuditEntry {
 
 type Row = Record<string, unknown>;
 
-/** What people did. */
+/** The actions of people. */
 export class AuditStore {
   readonly #reads: PostgresEngine;
   readonly #writes: PostgresEngine;

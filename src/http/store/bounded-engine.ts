@@ -10,9 +10,10 @@ import {
 } from '../../engine/postgres/index.ts';
 
 /**
- * The same database, but every statement may take only so long: it is run in a transaction of its own with a
- * `statement_timeout`, which costs two short round trips and works behind any pooler. A statement that takes longer fails
- * as StatementTimeout; the server does not go on with it, and the connection lives. Its search path has only Pawl's and Postgres' own names.
+ * The same database, but with a time limit for every statement. Each statement runs in a transaction of its own with a
+ * `statement_timeout`, which costs two short round trips and works behind any pooler. A statement that takes longer fails with
+ * StatementTimeout; the server does not go on with it, and the connection stays. The search path has only Pawl's and Postgres'
+ * own names.
  */
 export class BoundedEngine extends PostgresEngine {
   readonly #inner: PostgresEngine;
@@ -21,7 +22,8 @@ export class BoundedEngine extends PostgresEngine {
   constructor(inner: PostgresEngine, timeoutMs: number) {
     super(undefined, inner.options);
     this.#inner = inner;
-    // Compiling takes longer than whatever is read here: where tables were never analysed, attention took seconds with it, and 12 ms without.
+    // Compiling takes longer than any read here: on tables that were never analysed, attention took seconds with it, and 12 ms
+    // without.
     const limits = `set_config('statement_timeout', '${Math.round(timeoutMs)}', true), set_config('jit', 'off', true), set_config('search_path', '${PINNED_PATH}', true)`;
     this.#begin = `begin isolation level read committed; select ${limits}`;
   }
@@ -70,6 +72,6 @@ export class BoundedEngine extends PostgresEngine {
     return this.#inner.connections;
   }
 
-  /** Whose engine this is stops it. */
+  /** The owner of this engine stops it. */
   override async stop(): Promise<void> {}
 }

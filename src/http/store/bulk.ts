@@ -14,7 +14,7 @@ where (select count(*) from (select 1 from pawl.http_bulk o where o.ended_at is 
 returning ${RECORD}`,
 );
 
-/** On jobs that are named: nothing is left to be found. */
+/** For jobs that the request names: nothing has to be searched. */
 const START_ON = statement(
   'http.bulk_start_on',
   `
@@ -58,7 +58,7 @@ where b.id = $1::bigint and b.ended_at is null
 returning ${RECORD}`,
 );
 
-/** The oldest that no process holds, and how many are open. */
+/** The oldest action that no process holds, and the number of open ones. */
 const TAKE = statement(
   'http.bulk_take',
   `
@@ -75,7 +75,7 @@ with next as (
 select (select pg_catalog.to_json(t) from taken t) as taken, (select count(*)::int from pawl.http_bulk b where b.ended_at is null) as open`,
 );
 
-/** The jobs of one page of the search, and where it goes on; the lease is renewed by it. */
+/** Saves the jobs of one page of the search, and its cursor; this also renews the lease. */
 const COLLECT = statement(
   'http.bulk_collect',
   `
@@ -102,7 +102,7 @@ where i.bulk = $1::bigint and i.n = $2::int and i.outcome is null
   and exists (select 1 from pawl.http_bulk b where b.id = i.bulk and b.holder = $3::uuid and b.ended_at is null)`,
 );
 
-/** Counts what became of the items up to this one, and renews the lease. */
+/** Counts the outcomes of the items up to this one, and renews the lease. */
 const ADVANCE = statement(
   'http.bulk_advance',
   `
@@ -154,10 +154,10 @@ export interface BulkRequest {
   readonly limit: number;
 }
 
-/** What is done, whatever it is done to. */
+/** The change, whichever jobs it is for. */
 export type BulkWhat = Pick<BulkRequest, 'action' | 'reason' | 'to' | 'toKind'>;
 
-/** A bulk action as it stands. */
+/** The state of a bulk action. */
 export interface BulkRecord {
   readonly id: string;
   readonly who: string;
@@ -165,32 +165,32 @@ export interface BulkRecord {
   readonly to: string | null;
   readonly toKind: string | null;
   readonly queue: string | null;
-  /** Empty where the jobs were named. */
+  /** Empty if the request named the jobs. */
   readonly query: string;
   readonly reason: string | null;
   readonly limit: number;
-  /** `waiting`: no process has it in hand. */
+  /** `waiting`: no process works on it. */
   readonly status: 'waiting' | 'running' | 'done' | 'stopped' | 'failed';
   readonly startedAt: Date;
   readonly endedAt: Date | null;
   readonly found: number;
-  /** Whether all of them are found. */
+  /** Whether all jobs have been found. */
   readonly collected: boolean;
   readonly done: number;
   readonly refused: number;
   readonly error: string | null;
 }
 
-/** What became of one job. */
+/** The outcome for one job. */
 export interface BulkResult {
   readonly n: number;
   readonly job: string;
   readonly outcome: 'done' | 'refused';
-  /** Its status now, or why it was refused. */
+  /** The job's status now, or why the change was refused. */
   readonly detail: string;
 }
 
-/** A bulk action in the hands of a process. */
+/** A bulk action that a process works on. */
 export interface TakenBulk {
   readonly id: string;
   readonly queue: string | null;
@@ -205,7 +205,7 @@ export interface TakenBulk {
 
 export type BulkOutcome = 'done' | 'refused' | 'settled' | 'busy' | 'lost';
 
-/** Bulk actions in the database. What answers undefined, or `lost`, found that another process has the action by now. */
+/** Bulk actions in the database. An answer of undefined, or `lost`, means that another process has the action by now. */
 export class BulkStore {
   readonly #reads: PostgresEngine;
   readonly #writes: PostgresEngine;
@@ -215,7 +215,7 @@ export class BulkStore {
     this.#writes = writes;
   }
 
-  /** @throws Conflict  so many are open already */
+  /** @throws Conflict  too many are open already */
   async start(request: BulkRequest, who: string, most: number): Promise<BulkRecord> {
     const { action, queue, query, reason, limit, to, toKind } = request;
     const values = [who, action, queue ?? null, query, reason ?? null, limit, most, to ?? null, toKind ?? null];
@@ -223,7 +223,7 @@ export class BulkStore {
     return row ?? tooMany(most);
   }
 
-  /** @throws Conflict  so many are open already */
+  /** @throws Conflict  too many are open already */
   async startOn(
     jobs: readonly string[],
     { action, reason, to, toKind }: BulkWhat,
@@ -296,7 +296,7 @@ export class BulkStore {
     await this.#writes.query(END, [id, holder, status, error]);
   }
 
-  /** Gives it up for another process, or this one, to take after this long. */
+  /** Gives the action up; another process, or this one, may take it after this long. */
   async release(id: string, holder: string, afterMs: number): Promise<void> {
     await this.#writes.query(RELEASE, [id, holder, afterMs]);
   }

@@ -20,7 +20,7 @@ export interface ChartRow {
   readonly complete: number;
   readonly errors: number;
   readonly retries: number;
-  /** p50, p95 and p99 of running, then of waiting; null when nothing was completed. */
+  /** p50, p95 and p99 of running, then of waiting; null if nothing was completed. */
   readonly times: readonly number[] | null;
   readonly points: readonly object[];
   readonly others: number;
@@ -39,7 +39,7 @@ export interface ErrorRow {
   readonly whole: boolean;
 }
 
-/** How it went: over time, and what went wrong. */
+/** Statistics over time, and of errors. */
 export class ChartStore {
   readonly #reads: PostgresEngine;
 
@@ -47,12 +47,12 @@ export class ChartStore {
     this.#reads = reads;
   }
 
-  /** By queue and kind; without a queue of the `most` busiest. */
+  /** By queue and kind; without a queue, of the `most` busiest queues. */
   charts(queue: string | undefined, from: number, to: number, stepMs: number, most: number): Promise<ChartRow[]> {
     return this.#reads.query<ChartRow>(CHARTS, [queue ?? null, from, to, stepMs, most]);
   }
 
-  /** Of the newest `most` jobs in error the largest groups. */
+  /** The largest groups of the newest `most` jobs in error. */
   errors(
     of: { readonly queue: string | undefined; readonly kind: string | undefined; readonly since: Date | undefined },
     most: number,

@@ -1,9 +1,9 @@
 import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 
 /**
- * What happened, over all parts, newest first: of each part the newest that fit, then the newest of these. $1 since, $2 until,
- * $3 how many, $4 the only part, $5 a queue, type of actors or name of a lock, $6 a word, $12 whether it may stand in an error. A part that
- * is not asked for is not read.
+ * Events of all parts, newest first: of each part the newest that fit, then the newest of these. $1 since, $2 until, $3 how many,
+ * $4 the only part, $5 a queue, type of actors or name of a lock, $6 a word, $12 whether it may occur in an error. A part that
+ * the request leaves out is not read.
  */
 const HISTORY = statement(
   'http.history',
@@ -60,7 +60,7 @@ export interface HistoryQuery {
 
 const NOW = statement('http.now', 'select to_json(extract(epoch from clock_timestamp()) * 1000) as now');
 
-/** What happened, over all parts. */
+/** Events of all parts. */
 export class HistoryStore {
   readonly #reads: PostgresEngine;
 
@@ -90,7 +90,7 @@ export class HistoryStore {
     ]);
   }
 
-  /** By the clock that dates them, in Unix time. */
+  /** The time by the clock that dates events, in Unix time. */
   async now(): Promise<number> {
     const [row] = await this.#reads.query<{ now: number }>(NOW);
     return Number(row?.now);

@@ -38,7 +38,7 @@ const PUBLISH = statement(
   'select pawl.http_publish($1::text, $2::text, $3::text, $4::jsonb, $5::jsonb) as answer',
 );
 
-/** Of which job this one is a new run, and which are new runs of it. */
+/** The job of which this one is a new run, and the new runs of this job. */
 const RERUNS = statement(
   'http.reruns',
   `
@@ -47,7 +47,7 @@ select (select r.of::text from pawl.http_rerun r where r.job = $1::bigint) as "r
     select r.job::text as job from pawl.http_rerun r where r.of = $1::bigint order by r.job desc limit 50) x) as "retriedAs"`,
 );
 
-/** Jobs that are added over HTTP: once for each Idempotency-Key. */
+/** Adds jobs over HTTP: once for each Idempotency-Key. */
 export class JobStore {
   readonly #reads: PostgresEngine;
   readonly #writes: PostgresEngine;
@@ -58,8 +58,10 @@ export class JobStore {
   }
 
   /**
-   * Adds a job, or a list of jobs. `raw` is the body as it came, whose payloads are kept to the letter as far as jsonb does; `jobs` is
-   * what else is said of them. @throws NotFound, InvalidInput @throws Conflict  the key was used for something else
+   * Adds a job, or a list of jobs. `raw` is the body as it came, whose payloads are kept unchanged as far as jsonb allows; `jobs`
+   * has their other fields.
+   * @throws NotFound, InvalidInput
+   * @throws Conflict  the key was used for another request
    */
   async enqueue({ who, key, digest }: Once, raw: string, jobs: string, trace: string | undefined): Promise<unknown> {
     const values = [who, key, digest, raw, jobs, trace ?? null];
@@ -88,7 +90,7 @@ export class JobStore {
     return this.#answer(NEW_BATCH, [who, key, digest, raw]);
   }
 
-  /** @throws NotFound, InvalidInput @throws Conflict  it is sealed, or the key was used for something else */
+  /** @throws NotFound, InvalidInput @throws Conflict  it is sealed, or the key was used for another request */
   async addToBatch(
     { who, key, digest }: Once,
     batch: string,
@@ -99,7 +101,7 @@ export class JobStore {
     return this.#answer(ADD_TO_BATCH, [who, key, digest, batch, raw, jobs, trace ?? null]);
   }
 
-  /** A job in each queue that is subscribed. @throws InvalidInput, Conflict */
+  /** Adds a job in each subscribed queue. @throws InvalidInput, Conflict */
   async publish({ who, key, digest }: Once, raw: string, request: object): Promise<unknown> {
     return this.#answer(PUBLISH, [who, key, digest, raw, JSON.stringify(request)]);
   }

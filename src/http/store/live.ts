@@ -3,7 +3,7 @@ import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 /** Counts of the live picture stop at this many rows. */
 const MOST = 10_000;
 
-/** Everything that is shown live, of all queues and types, in one statement of bounded cost: every count stops at 10,000. */
+/** All figures of the live picture, of all queues and types, in one statement of bounded cost: every count stops at 10,000. */
 const SNAPSHOT = statement(
   'http.snapshot',
   `
@@ -46,7 +46,7 @@ export interface LiveSnapshot {
   readonly wraparound: number;
 }
 
-/** How everything stands now. */
+/** The present state of everything. */
 export class LiveStore {
   readonly #reads: PostgresEngine;
 

@@ -5,7 +5,7 @@ const ENDED = statement(
   'select e.id from pawl.http_session_ended e where e.until > clock_timestamp()',
 );
 
-/** Those whose cookies are over are not asked for any more. */
+/** Ends a session; removes sessions whose cookies have ended, which need no look-up any more. */
 const END = statement(
   'http.session_end',
   `

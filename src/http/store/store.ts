@@ -10,7 +10,7 @@ import { JobStore } from './jobs.ts';
 import { LiveStore } from './live.ts';
 import { SessionStore } from './sessions.ts';
 
-/** What this surface reads: the overviews of the capabilities, what spans all of them, and tables of its own. */
+/** All reads of this surface: the overviews of the capabilities, queries over all of them, and tables of its own. */
 export class HttpStore {
   readonly actors: ActorOverview;
   readonly audit: AuditStore;
@@ -23,7 +23,7 @@ export class HttpStore {
   readonly queues: QueueOverview;
   readonly sessions: SessionStore;
 
-  /** @param reads  with a limit to how long a statement may take */
+  /** @param reads  an engine with a time limit for each statement */
   constructor(reads: PostgresEngine, writes: PostgresEngine) {
     this.actors = new ActorOverview(reads);
     this.audit = new AuditStore(reads, writes);

@@ -3,8 +3,8 @@ import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import { PostgresEngine, resolveOptions } from '../../engine/postgres/index.ts';
 
 /**
- * Where this surface is on a table of DynamoDB, it stands in for the database that there is not: whatever needs one is refused with the
- * reason, and never answered as if there were nothing.
+ * If this surface is on a table of DynamoDB, this engine replaces the missing database: a request that needs one is refused with
+ * the reason, and never answered with an empty result.
  */
 export class AbsentDatabase extends PostgresEngine {
   readonly #reason: string;

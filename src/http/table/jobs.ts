@@ -12,7 +12,7 @@ import type { Once } from '../protocol/idempotency.ts';
 import { JobStore } from '../store/jobs.ts';
 import type { AbsentDatabase } from './absent-database.ts';
 
-/** What this surface asks about jobs, on a table of DynamoDB. Figures over time are refused. */
+/** Queries about jobs, on a table of DynamoDB. Figures over time are refused. */
 export class TableQueues extends QueueOverview {
   readonly #admin: TableQueueAdmin;
 
@@ -51,7 +51,7 @@ function written(value: unknown): string | null {
   return value === null ? null : JSON.stringify(value);
 }
 
-/** Jobs and batches that are added over HTTP. What would have to be several transactions is refused where all or none is promised. */
+/** Adds jobs and batches over HTTP. If a promise of all or none would need several transactions, the request is refused. */
 export class TableJobs extends JobStore {
   readonly #admin: TableQueueAdmin;
 
@@ -115,18 +115,18 @@ export class TableJobs extends JobStore {
     return this.#admin.addToBatch(batch, each);
   }
 
-  /** No job is a new run of another one. */
+  /** No job is a new run of another one here. */
   override reruns(): Promise<{ readonly retriedFrom: null; readonly retriedAs: readonly string[] }> {
     return Promise.resolve({ retriedFrom: null, retriedAs: [] });
   }
 }
 
-/** Undefined: it has no Idempotency-Key. */
+/** Undefined: the request has no Idempotency-Key. */
 function requestOf({ who, key, digest }: Once): { by: string; digest: string } | undefined {
   return key === null ? undefined : { by: JSON.stringify([who, key]), digest };
 }
 
-/** A job, by what was read of it and by the body as it came, which has its payload. */
+/** A job, from its parsed fields and from the body as it came, which has its payload. */
 function handJob(request: unknown, body: unknown): HandJob & { readonly queue: string } {
   const { queue, kind, delay, ...options } = said(request);
   return {
@@ -138,7 +138,7 @@ function handJob(request: unknown, body: unknown): HandJob & { readonly queue: s
   };
 }
 
-/** Null says nothing, as in SQL. */
+/** Null counts as left out, as in SQL. */
 function said(value: unknown): Record<string, unknown> {
   return Object.fromEntries(Object.entries(isObject(value) ? value : {}).filter(([, one]) => one !== null));
 }

@@ -1,4 +1,4 @@
-/** Rows of this surface in a table of DynamoDB: what people did, and the sessions that were ended. */
+/** Rows of this surface in a table of DynamoDB: actions of people, and sessions that were ended. */
 import { randomBytes } from 'node:crypto';
 import { type DynamoEngine, Expression, type Item, num, TTL, text } from '../../engine/dynamodb/index.ts';
 import { type AuditEntry, AuditStore } from '../store/audit.ts';
@@ -8,15 +8,15 @@ import type { AbsentDatabase } from './absent-database.ts';
 const LIMITS = { timeoutMs: 10_000 };
 const AUDIT = 'http:audit';
 const SESSIONS = 'http:sessions';
-/** The newest come first: their keys are what is left until then. */
+/** The newest come first: their keys count down the time until a date in the future. */
 const END_OF_TIME = 10 ** 15;
 const DIGITS = 15;
-/** So many rows are read for one page, whatever is looked for. */
+/** The most rows that are read for one page, whatever the filter. */
 const MOST = 1000;
 
 type AuditRow = Awaited<ReturnType<AuditStore['list']>>[number];
 
-/** The audit as rows of one partition, which time to live removes. An action costs two write units. */
+/** The audit as rows of one partition; time to live removes them. An action costs two write units. */
 export class TableAudit extends AuditStore {
   readonly #engine: DynamoEngine;
   readonly #keepMs: number;
@@ -41,7 +41,7 @@ export class TableAudit extends AuditStore {
       .slice(0, limit);
   }
 
-  /** Ids are times in thousandths of a millisecond, drawn again where two are the same. */
+  /** Ids are times in thousandths of a millisecond; of two equal ones, one is drawn again. */
   override async begin({ who, remote, userAgent, action, target, details }: AuditEntry): Promise<string> {
     const now = this.#engine.now();
     const id = Math.floor(now) * 100 + ((randomBytes(1)[0] ?? 0) % 100);
@@ -62,7 +62,7 @@ export class TableAudit extends AuditStore {
     await this.#engine.update({ pk: AUDIT, sk: keyOf(Number(id)) }, request.write(), 'NONE', LIMITS);
   }
 
-  /** Time to live does it. */
+  /** Time to live removes them. */
   override prune(): Promise<void> {
     return Promise.resolve();
   }
@@ -96,7 +96,7 @@ function readRow(item: Item): AuditRow {
   };
 }
 
-/** Sessions that were ended before their time, as long as their cookies would be good. */
+/** Sessions that were ended before their time, kept as long as their cookies would be valid. */
 export class TableSessions extends SessionStore {
   readonly #engine: DynamoEngine;
 

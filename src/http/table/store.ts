@@ -7,7 +7,7 @@ import type { AbsentDatabase } from './absent-database.ts';
 import { TableJobs, TableQueues } from './jobs.ts';
 import { TableAudit, TableSessions } from './rows.ts';
 
-/** What this surface reads on a table of DynamoDB. */
+/** The reads of this surface on a table of DynamoDB. */
 export class TableStore extends HttpStore {
   override readonly actors: TableActors;
   override readonly audit: TableAudit;
@@ -47,7 +47,7 @@ class TableActors extends ActorOverview {
   }
 }
 
-/** The live picture of the queues. It reads the line of each: some requests for each shard, while somebody watches. */
+/** The live picture of the queues. It reads the line of each queue: some requests for each shard, while somebody watches. */
 class TableLive extends LiveStore {
   readonly #engine: DynamoEngine;
   readonly #admin: AnyQueueAdmin;
