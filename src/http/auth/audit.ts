@@ -3,13 +3,16 @@ import type { AuditEntry, AuditStore } from '../store/audit.ts';
 import type { Principal } from './permission.ts';
 import { RateLimiter } from './rate.ts';
 
-/** Longer bodies are kept in part: the audit says what was done, and is no copy of every payload. */
+/** Longer bodies are stored in part: the audit records actions, and is no copy of every payload. */
 const MOST_DETAILS = 4000;
 const PRUNE_MS = 3_600_000;
-/** Refusals of one caller that are recorded, and refusals of all strangers: a caller cannot fill the audit, or the disk, by being refused. */
+/**
+ * The recorded refusals of one caller, and of all strangers: a caller must not fill the audit, or the disk, with refused
+ * requests.
+ */
 const REFUSALS = { burst: 100, perSecond: 1 / 10 } as const;
 
-/** Where something comes from. */
+/** The origin of a request. */
 export interface RequestOrigin {
   readonly remote: string | undefined;
   readonly userAgent: string | undefined;
@@ -22,7 +25,7 @@ export interface Action extends RequestOrigin {
   readonly body: Readonly<Record<string, unknown>>;
 }
 
-/** Writes down what is done. No action is begun before its row is committed. */
+/** Records actions. No action begins before its row is committed. */
 export class Audit {
   readonly #store: AuditStore;
   readonly #keepMs: number;
@@ -36,13 +39,13 @@ export class Audit {
     this.#logger = logger;
   }
 
-  /** Records a refusal, too, unless the caller is refused all the time. */
+  /** Records a refusal, too, unless the caller is refused too often. */
   async refused(action: Action, status: number, error: string): Promise<void> {
     if (!this.#refusals.tryTake(`caller ${action.who.name}`)) return;
     await this.#store.end(await this.#begin(entryOf(action)), status, error);
   }
 
-  /** Before the cookie is given. */
+  /** Called before the cookie is sent. */
   async loggedIn({ who, ...origin }: RequestOrigin & { readonly who: Principal }): Promise<void> {
     const target = `session of ${who.name}`;
     await this.#end(
@@ -52,14 +55,14 @@ export class Audit {
     );
   }
 
-  /** Without the name that was given: people type passwords there. */
+  /** Without the given name: people type passwords there. */
   async notLoggedIn(origin: RequestOrigin, status: number, error: string): Promise<void> {
     if (!this.#refusals.tryTake('strangers')) return;
     const id = await this.#begin({ ...origin, who: 'somebody', action: 'login', target: 'session', details: '{}' });
     await this.#end(id, status, error);
   }
 
-  /** @returns what `fn` gives, which has not begun unless the row is there */
+  /** @returns the result of `fn`, which does not begin before the row is committed */
   async record<T>(
     action: Action,
     fn: () => Promise<T>,
@@ -85,7 +88,7 @@ export class Audit {
     });
   }
 
-  /** The action is done, and its caller must get the answer, even when the second half of the row cannot be written. */
+  /** The action is done, and its caller must get the answer, even if the second half of the row cannot be written. */
   async #end(id: string, status: number, error: string | undefined): Promise<void> {
     await this.#store.end(id, status, error).catch((cause: unknown) => {
       this.#logger.error({ err: cause, audit: id }, 'http: the outcome of an action could not be written down');

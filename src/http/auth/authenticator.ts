@@ -12,7 +12,7 @@ import { type Identity, type IdentitySource, isRole, type Principal, principalOf
 import { Seal } from './seal.ts';
 import { type Credential, type Login, Sessions } from './sessions.ts';
 
-/** What somebody shows to log in. */
+/** The credentials of a login. */
 export type Credentials = NamedPassword | { readonly token: string };
 
 interface NamedPassword {
@@ -22,13 +22,13 @@ interface NamedPassword {
   readonly isKnownDevice: boolean;
 }
 
-/** Somebody who has logged in, and the cookie that says so. */
+/** A person who has logged in, and the cookie that proves it. */
 export interface LoggedIn {
   readonly who: Principal;
   readonly cookie: string;
 }
 
-/** Finds out the identity of a caller. Everything is closed until an option opens it: without any, no caller gets in from any address. */
+/** Finds out the identity of a caller. Without an option that admits callers, no caller gets in from any address. */
 export class Authenticator {
   readonly devices: KnownDevices;
   readonly #auth: AuthSettings | undefined;
@@ -48,20 +48,20 @@ export class Authenticator {
     this.#jwt = auth?.jwt === undefined ? undefined : new JwtVerifier(auth.jwt);
   }
 
-  /** What the login page can ask for. */
+  /** The kinds of credentials for the login page. */
   get ways(): { readonly password: boolean; readonly token: boolean } {
     const { users = [], tokens = [] } = this.#auth ?? {};
     return { password: users.length > 0, token: tokens.length > 0 || this.#jwt !== undefined };
   }
 
-  /** Whether anybody can get in at all. */
+  /** Whether any caller can get in. */
   get isOpen(): boolean {
     const { password, token } = this.ways;
     const { authorize, dangerouslyTrustLoopback: loopback } = this.#auth ?? {};
     return password || token || authorize !== undefined || loopback !== undefined;
   }
 
-  /** @returns who it is, or a Response to give instead @throws HttpRefusal  unauthorized */
+  /** @returns the caller, or a Response to send instead @throws HttpRefusal  unauthorized */
   async identify(request: Request, peer: Peer): Promise<Principal | Response> {
     const { authorize, dangerouslyTrustLoopback: loopback } = this.#auth ?? {};
     const bearer = /^Bearer +(\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1];
@@ -80,24 +80,24 @@ export class Authenticator {
     throw unauthorized(this.#advice(bearer !== undefined));
   }
 
-  /** @throws HttpRefusal  unauthorized, without saying which of name and password is wrong */
+  /** @throws HttpRefusal  unauthorized; it does not say whether the name or the password is wrong */
   async logIn(shown: Credentials, request: Request): Promise<LoggedIn> {
     if ('token' in shown) return this.#logInByToken(shown.token, request);
     const user = this.#auth?.users.find(({ name }) => name === shown.name);
-    // Somebody unknown takes as long as somebody known.
+    // An unknown name takes as long as a known one.
     const isRight = await verifyPassword(shown.password, user?.password ?? NOBODY, shown.isKnownDevice);
     if (user === undefined || !isRight) throw unauthorized('the name or the password is wrong');
     const who = this.#admit(user, 'session');
     return { who, cookie: this.#sessions.issue({ by: 'user', name: user.name }, user.password, request) };
   }
 
-  /** The token in an address that a program has printed. @returns undefined: it is none that an address may hold */
+  /** The token in an address that a program has printed. @returns undefined if it is no token that an address may contain */
   logInByUrl(token: string, request: Request): LoggedIn | undefined {
     const known = this.#tokenOf(token);
     return known?.inUrl === true ? this.#begin(known, request) : undefined;
   }
 
-  /** @returns what makes the browser forget its cookie, which is worth nothing from now on, wherever it is */
+  /** @returns a header that makes the browser forget its cookie, which is invalid from now on, wherever it is */
   logOut(request: Request): Promise<string> {
     return this.#sessions.end(request, (login) => this.#credentialsOf(login));
   }
@@ -116,7 +116,7 @@ export class Authenticator {
     return { who: this.#admit(token, 'session'), cookie };
   }
 
-  /** @throws HttpRefusal  unauthorized: what should say who it is does not */
+  /** @throws HttpRefusal  unauthorized: the credentials prove no identity */
   #admit(grant: unknown, by: IdentitySource, until?: number): Principal {
     const who = principalOf(grant, { by, isReadOnly: this.#isReadOnly, until });
     if (who !== undefined) return who;
@@ -135,7 +135,7 @@ export class Authenticator {
     );
   }
 
-  /** Any of the tokens that a session may be of: names need not differ. */
+  /** The tokens that the session may belong to: names need not differ. */
   #credentialsOf({ by, name, role }: Login): readonly Credential[] {
     const { users = [], tokens = [] } = this.#auth ?? {};
     const isHis = (one: { readonly name: string }): boolean => one.name === name;
@@ -151,7 +151,7 @@ export class Authenticator {
 
   #tokenOf(bearer: string): AuthSettings['tokens'][number] | undefined {
     const given = digest(bearer);
-    // All of them, so that the time tells nothing.
+    // Compares all of them, so that the time reveals nothing.
     return this.#auth?.tokens.filter(({ token }) => timingSafeEqual(given, digest(token)))[0];
   }
 
@@ -162,7 +162,7 @@ export class Authenticator {
     return { who: this.#admit({ name, role }, 'jwt', until), role };
   }
 
-  /** What the caller can do, by the ways in that are configured. */
+  /** What the caller can do, by the configured ways to log in. */
   #advice(hasToken: boolean): string {
     const { password, token } = this.ways;
     const { authorize, dangerouslyTrustLoopback: loopback } = this.#auth ?? {};
@@ -179,7 +179,7 @@ export class Authenticator {
   }
 }
 
-/** A hash that no password has. */
+/** A hash that belongs to no password. */
 const NOBODY = `scrypt$17$8$1$${'A'.repeat(22)}$${'A'.repeat(43)}`;
 
 function unauthorized(message: string): HttpRefusal {

@@ -10,7 +10,7 @@ import type { JobStore } from '../store/jobs.ts';
 
 import type { Permission, Principal } from './permission.ts';
 
-/** Everything that a route changes something with. It checks no permission itself. */
+/** All objects through which a route changes something. They check no permissions themselves. */
 export interface Writers {
   readonly queues: AnyQueueAdmin;
   readonly actors: ActorAdmin;
@@ -23,7 +23,7 @@ export interface Writers {
   readonly declared: (entity: string) => Capture;
 }
 
-/** What a bulk action needs next to `job:bulk`. */
+/** The permissions that a bulk action needs in addition to `job:bulk`. */
 const OF_BULK = {
   retry: 'job:retry',
   cancel: 'job:cancel',
@@ -33,7 +33,7 @@ const OF_BULK = {
   erase: 'job:erase',
 } as const satisfies Readonly<Record<BulkRequest['action'], Permission>>;
 
-/** What each effect needs, by what it is done to. An effect that is missing here can be brought about by no route. */
+/** The permissions of each effect, by its object. No route can use an effect that is missing here. */
 const NEEDED = {
   queues: {
     retry: 'job:retry',
@@ -59,7 +59,7 @@ const NEEDED = {
     unschedule: 'schedule:write',
   },
   actors: {
-    // To destroy an actor is to raise this semaphore.
+    // Raising this semaphore destroys the actor.
     incr: (_actor: unknown, semaphore: unknown): Permission =>
       semaphore === 'destroy' ? 'actor:destroy' : 'actor:signal',
     send: 'actor:signal',
@@ -110,10 +110,7 @@ type PermissionTable = Readonly<
 
 type FileEffects = Pick<Files, 'read' | 'write' | 'restore' | 'remove' | 'sweep' | 'reconcile' | 'collector' | 'rearm'>;
 
-/**
- * What one caller can do. Each effect asks for its own permission where it is, so that no route that brings it about, by whatever
- * way, goes round it.
- */
+/** The effects that one caller can have. Each effect checks its own permission, so no route can bypass it. */
 export class Effects {
   readonly queues: Pick<AnyQueueAdmin, keyof (typeof NEEDED)['queues']>;
   readonly actors: Pick<
@@ -144,12 +141,12 @@ export class Effects {
     return guarded(this.#writers.remoteLocks(namespace), NEEDED.remoteLocks, this.#who);
   }
 
-  /** @throws HttpRefusal  not_supported: this server was not given its store */
+  /** @throws HttpRefusal  not_supported: this server does not have the store */
   files(namespace: string): FileEffects {
     return guarded(this.#writers.files(namespace), NEEDED.files, this.#who);
   }
 
-  /** @throws HttpRefusal  not_supported: this server was not given its declaration */
+  /** @throws HttpRefusal  not_supported: this server does not have the declaration */
   declared(entity: string): Pick<Capture, 'plan' | 'apply'> {
     return guarded(this.#writers.declared(entity), NEEDED.declared, this.#who);
   }
@@ -159,7 +156,7 @@ export class Effects {
   }
 }
 
-/** The same object, but that each of its methods asks first, and those of which nothing is said refuse. */
+/** The same object, but each method checks its permission first, and methods without an entry refuse. */
 function guarded<T extends object>(target: T, needed: PermissionTable, who: Principal): T {
   return new Proxy(target, {
     get: (of, name) => {

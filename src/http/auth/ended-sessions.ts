@@ -1,21 +1,21 @@
 import type { SessionStore } from '../store/sessions.ts';
 
-/** How old this process's list of the sessions that others have ended may be. */
+/** The largest age of this process's list of sessions that other processes have ended. */
 const FRESH_MS = 5000;
 
 /**
- * The sessions that ended before their time. Where other processes accept their cookies, too, each process reads the list from the
+ * The sessions that ended before their time. If other processes accept their cookies, too, each process reads the list from the
  * database: at most one statement in five seconds, and only while requests with cookies arrive.
  */
 export class EndedSessions {
   readonly #store: SessionStore | undefined;
-  /** By id; until when its cookie would have been good. */
+  /** By id; the value is the time at which its cookie would have ended. */
   readonly #own = new Map<string, number>();
   #others: ReadonlySet<string> = new Set();
   #readAt = -Infinity;
   #reading: Promise<void> | undefined;
 
-  /** @param store  undefined: cookies hold in this process alone */
+  /** @param store  undefined: cookies are valid only in this process */
   constructor(store: SessionStore | undefined) {
     this.#store = store;
   }

@@ -1,12 +1,12 @@
 import type { JwtSettings } from '../options.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
 
-/** What a token says that is for here, signed by the provider, and not over. */
+/** The parts of a token that are used here. The provider has signed it, and it has not ended. */
 export interface Claims {
   readonly name: string;
-  /** As the claim has it, whatever that is. */
+  /** The value of the claim, whatever it is. */
   readonly role: unknown;
-  /** Unix time in ms from which on it is not accepted any more. */
+  /** Unix time in ms after which it is not accepted any more. */
   readonly until: number;
 }
 
@@ -14,7 +14,7 @@ type Verify = (token: string) => Promise<Record<string, unknown>>;
 
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'];
 
-/** Checks tokens of an identity provider. Its package is loaded, and its keys are fetched, when the first one comes. */
+/** Checks tokens of an identity provider. Its package is loaded, and its keys are fetched, when the first token comes. */
 export class JwtVerifier {
   readonly #settings: JwtSettings;
   #verify: Promise<Verify> | undefined;
@@ -23,7 +23,7 @@ export class JwtVerifier {
     this.#settings = settings;
   }
 
-  /** @throws HttpRefusal  unauthorized; identity_unavailable: its keys cannot be fetched now, so that it cannot be checked */
+  /** @throws HttpRefusal  unauthorized; identity_unavailable: its keys cannot be fetched now, so the token cannot be checked */
   async check(token: string): Promise<Claims> {
     this.#verify ??= makeVerify(this.#settings);
     const verify = await this.#verify;
@@ -32,14 +32,14 @@ export class JwtVerifier {
     });
     const { roleClaim, clockTolerance, maxAge = Infinity } = this.#settings;
     const { sub, exp, iat } = claims;
-    // jose has seen to it that they are there, but not that the name is a text.
+    // jose has checked that the claims are present, but not that the name is a text.
     if (typeof sub !== 'string') throw invalid();
     const ends = Math.min(Number(exp) * 1000, Number(iat ?? Infinity) * 1000 + maxAge);
     return { name: sub, role: claims[roleClaim], until: ends + clockTolerance };
   }
 }
 
-/** A key that is not known was made, perhaps, since the provider was asked, which it is not again so soon. */
+/** An unknown key may be new since the last request to the provider; the next request follows only after a pause. */
 class KeysTooYoung extends Error {}
 
 async function makeVerify(settings: JwtSettings): Promise<Verify> {
@@ -87,7 +87,7 @@ function invalid(): HttpRefusal {
   });
 }
 
-/** What jose says of a token, and not of the keys: those that do not come, or are none, are the provider's fault. */
+/** Whether jose's error is about the token, and not about the keys. Missing or malformed keys are the provider's fault. */
 function isAboutToken(error: unknown): boolean {
   const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
   return (

@@ -5,8 +5,8 @@ const NAME = 'pawl_device';
 const DAYS = 180;
 
 /**
- * Browsers in which a user has logged in before. They have limits of their own, so that guesses from elsewhere at a name do not keep
- * its owner out. Such a cookie is no way in by itself.
+ * Browsers in which a user has logged in before. They have limits of their own, so that guesses of a name from elsewhere do not
+ * lock out its owner. Such a cookie alone admits no caller.
  */
 export class KnownDevices {
   readonly #seal: Seal;
@@ -23,7 +23,7 @@ export class KnownDevices {
     return writeCookie(request, { name: NAME, value, path: this.#path, seconds: DAYS * 86_400 });
   }
 
-  /** @returns its name; undefined: this user never logged in there */
+  /** @returns the name of its limit; undefined: this user never logged in there */
   recognise(request: Request, user: string): string | undefined {
     const sealed = readCookie(request, NAME);
     const body = peek(sealed);

@@ -7,9 +7,9 @@ import type { Authenticator, Credentials, LoggedIn } from './authenticator.ts';
 import { networkOf, type Peer, refuseOtherSites } from './peer.ts';
 import { RateLimiter } from './rate.ts';
 
-/** Ten at once, then one each six seconds, from one network. */
+/** Ten attempts at once, then one each six seconds, from one network. */
 const OF_NETWORK = { burst: 10, perSecond: 1 / 6 } as const;
-/** For one name, from wherever: enough for a person who is unsure, and too little for a list of passwords. */
+/** For one name, from any address: enough for a person who is unsure, and too few for a list of passwords. */
 const OF_NAME = { burst: 20, perSecond: 1 / 3 } as const;
 
 const FIELDS = {
@@ -17,10 +17,10 @@ const FIELDS = {
   password: maybe(text({ max: 1000 })),
   token: maybe(text({ max: 8192 })),
 };
-/** The longest of each, escaped. */
+/** The longest name and password, escaped. */
 const MOST_BYTES = 16_384;
 
-/** Logging in and out. Strangers come by here, so each step costs less than the one before it has let through. */
+/** Logging in and out. Strangers reach this code, so each step costs less than the previous step has admitted. */
 export class LoginDesk {
   readonly #auth: Authenticator;
   readonly #audit: Audit;
@@ -32,7 +32,7 @@ export class LoginDesk {
     this.#audit = audit;
   }
 
-  /** What the login page asks before it shows itself. */
+  /** The answer for the login page, before it is shown. */
   ways(): Response {
     return Response.json(this.#auth.ways);
   }
@@ -55,8 +55,8 @@ export class LoginDesk {
   }
 
   /**
-   * The address that a program has printed, with a token in it: answered with a cookie, and sent on to the address without it,
-   * whether it was good or not, so that it stays in no history.
+   * The address that a program has printed, with a token in it. The answer sets a cookie and redirects to the address without the
+   * token, whether the token was valid or not, so that no history keeps it.
    */
   async enter(request: Request, peer: Peer): Promise<Response> {
     const url = new URL(request.url);
@@ -90,7 +90,7 @@ export class LoginDesk {
     return { name, password, isKnownDevice: this.#take(name, request, peer) };
   }
 
-  /** @returns whether it is a browser that is known, which takes nothing from the others @throws HttpRefusal  rate_limited */
+  /** @returns whether the browser is known; a known one takes nothing from the others @throws HttpRefusal  rate_limited */
   #take(name: string, request: Request, peer: Peer): boolean {
     const device = this.#auth.devices.recognise(request, name);
     if (device !== undefined) {

@@ -2,14 +2,14 @@ import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { InvalidInput } from '../../base/errors.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
 
-/** OWASP's first choice for scrypt in 2025: 128 MiB and some 0.2 s for one guess. */
+/** OWASP's first choice for scrypt in 2025: 128 MiB and about 0.2 s for one guess. */
 const COST = { N: 2 ** 17, r: 8, p: 1 } as const;
 const KEY_BYTES = 32;
 const FORM = /^scrypt\$(\d{1,2})\$(\d{1,3})\$(\d{1,2})\$([\w-]{22,})\$([\w-]{43})$/;
 
 /**
- * What to keep instead of a password: `auth: { users: [{ name: 'ada', password: 'scrypt$…' }] }`. It can be written into a
- * config file; the password cannot be computed from it.
+ * A hash to store instead of a password: `auth: { users: [{ name: 'ada', password: 'scrypt$…' }] }`. A config file may contain
+ * it, because the password cannot be computed from it.
  */
 export async function hashPassword(password: string): Promise<string> {
   if (typeof password !== 'string' || password.length < 8 || password.length > 1000) {
@@ -21,8 +21,8 @@ export async function hashPassword(password: string): Promise<string> {
 }
 
 /**
- * Takes the same time for every password, right or wrong. Those from a browser in which its name logged in before go first.
- * @throws HttpRefusal  busy: too many try theirs just now
+ * Takes the same time for every password, right or wrong. Attempts from a browser in which the name logged in before go first.
+ * @throws HttpRefusal  busy: too many callers try a password now
  */
 export function verifyPassword(password: string, hash: string, isKnownDevice: boolean): Promise<boolean> {
   const queue = isKnownDevice ? known : strangers;
@@ -62,14 +62,17 @@ function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer> {
 
 type Step = () => Promise<void>;
 
-/** A login that would wait behind so many is refused at once, with when to come again: people do not wait for longer than a few seconds. */
+/**
+ * If this many logins wait already, the next one is refused at once, with the time for another attempt: people do not wait longer
+ * than a few seconds.
+ */
 const MOST_WAITING = 4;
 const known: Step[] = [];
 const hashing: Step[] = [];
 const strangers: Step[] = [];
 let isRunning = false;
 
-/** One after another: each takes 128 MiB, and guesses in parallel must not take all of the memory. */
+/** Runs one step after another: each takes 128 MiB, and parallel guesses must not take all memory. */
 function inTurn<T>(queue: Step[], work: () => Promise<T>): Promise<T> {
   const done = new Promise<T>((resolve, reject) => {
     queue.push(() => work().then(resolve, reject));
@@ -78,7 +81,7 @@ function inTurn<T>(queue: Step[], work: () => Promise<T>): Promise<T> {
   return done;
 }
 
-/** Never rejects: the caller of a step gets its failure. */
+/** Never rejects: the caller of a step gets its error. */
 async function runAll(): Promise<void> {
   isRunning = true;
   for (let next = takeNext(); next !== undefined; next = takeNext()) await next();

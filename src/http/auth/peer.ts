@@ -2,19 +2,19 @@ import { isIP } from 'node:net';
 import { HttpRefusal } from '../protocol/failure.ts';
 import type { Principal } from './permission.ts';
 
-/** What only the server in front knows about a request. */
+/** Facts about a request that only the server in front knows. */
 export interface Peer {
-  /** Of the connection itself, not what a header says. */
+  /** The address of the connection itself, not of a header. */
   readonly remoteAddress?: string | undefined;
 }
 
-/** What proxies add when they are told to; many are not, so that nothing follows from its absence. */
+/** Headers that proxies add if they are configured to; many are not, so their absence proves nothing. */
 const PROXIED =
   /^(forwarded|via|x-real-ip|x-forwarded(-.*)?|x-original-.*|(.*-)?client-ip|.*connecting-ip|cf-.*|x-envoy-.*)$/;
 
 /**
- * Whether the request comes over the loopback interface, by a name of this machine (a page elsewhere may make a name of its own
- * lead here), and shows no trace of a proxy. That does not prove which caller asks: see `dangerouslyTrustLoopback`.
+ * Whether the request comes over the loopback interface, by a name of this machine (a page elsewhere may have a name that leads
+ * here), and shows no trace of a proxy. That does not prove the caller's identity: see `dangerouslyTrustLoopback`.
  */
 export function isLoopback(request: Request, { remoteAddress }: Peer): boolean {
   if (remoteAddress === undefined || !/^(127\.\d+\.\d+\.\d+|::1|::ffff:127\.\d+\.\d+\.\d+)$/.test(remoteAddress))
@@ -28,8 +28,8 @@ export function isThisMachine({ hostname }: URL): boolean {
 }
 
 /**
- * Who shares a limit: the address, of which a network of IPv6 is one, since a client with one address of it has 2^64. Undefined:
- * the server in front does not say, so that all are one.
+ * The callers that share a limit: those of one address. A network of IPv6 counts as one address, because a client in it has 2^64.
+ * If the server in front does not name the address, all callers share one limit.
  */
 export function networkOf({ remoteAddress }: Peer): string {
   if (remoteAddress === undefined) return 'unknown';
@@ -38,7 +38,7 @@ export function networkOf({ remoteAddress }: Peer): string {
   return mapped ?? `${firstWords(remoteAddress).join(':')}::/64`;
 }
 
-/** The first four of the eight words of an address of IPv6. */
+/** The first four of the eight words of an IPv6 address. */
 function firstWords(address: string): string[] {
   const [head = '', tail] = address.replace(/%.*$/, '').split('::');
   const words = (part: string | undefined): string[] => (part === undefined || part === '' ? [] : part.split(':'));
@@ -51,8 +51,8 @@ function firstWords(address: string): string[] {
 const SAFE = ['GET', 'HEAD', 'OPTIONS'];
 
 /**
- * Refuses what another site makes a browser send. Browsers say where a request comes from; what is not a browser shows its
- * credentials itself, which no other site can make it do.
+ * Refuses requests that another site makes a browser send. A browser says which site a request comes from. Any other client sends
+ * its credentials itself, and no other site can make it do so.
  * @throws HttpRefusal  cross_site
  */
 export function refuseOtherSites(request: Request, by: Principal['by'] | undefined): void {
@@ -75,7 +75,7 @@ function isSameHost(origin: string, request: Request): boolean {
   return host === new URL(request.url).host && (protocol === 'https:' || !isSecure(request));
 }
 
-/** Whether the browser sees this over TLS. The proxy's word for it decides only flags of the browser's own cookie. */
+/** Whether the browser uses TLS. The proxy's header decides only about flags of the browser's own cookie. */
 export function isSecure(request: Request): boolean {
   return request.url.startsWith('https:') || request.headers.get('x-forwarded-proto') === 'https';
 }

@@ -1,6 +1,6 @@
 import { isObject } from '../../base/options/shape.ts';
 
-/** Everything that can be allowed, one by one. Each is enforced by the server at the route that needs it. */
+/** All permissions. The server enforces each at the route that needs it. */
 export const PERMISSIONS = [
   'view',
   'payload:read',
@@ -46,7 +46,7 @@ export type Permission = (typeof PERMISSIONS)[number];
 export const ROLES = ['viewer', 'operator', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** What only looks: all that is left in read-only mode. */
+/** The permissions for reading: the only ones in read-only mode. */
 const LOOKING: readonly Permission[] = [
   'view',
   'payload:read',
@@ -85,12 +85,12 @@ const OF_ROLE: Readonly<Record<Role, readonly Permission[]>> = {
   admin: PERMISSIONS,
 };
 
-/** How somebody was recognised: what comes with every request of a browser by itself needs more care than a header. */
+/** How a caller was identified. Credentials that a browser sends with every request on its own need more care than a header. */
 export type IdentitySource = 'loopback' | 'token' | 'session' | 'jwt' | 'authorize';
 
 /** A caller, and its permissions. Only `principalOf()` makes one. */
 export interface Principal {
-  /** As the audit has it. */
+  /** The name in the audit. */
   readonly name: string;
   readonly role: Role | undefined;
   readonly permissions: ReadonlySet<Permission>;
@@ -100,9 +100,9 @@ export interface Principal {
 }
 
 export interface Identity {
-  /** 1 to 100 characters, as the audit has it. */
+  /** 1 to 100 characters; the name in the audit. */
   readonly name: string;
-  /** Either this or permissions. */
+  /** Pass either this or permissions. */
   readonly role?: Role | undefined;
   readonly permissions?: readonly Permission[] | undefined;
 }
@@ -114,8 +114,8 @@ export interface Recognition {
 }
 
 /**
- * The one gate: every caller comes through here, and its grant is checked whole, since it may be what a program of
- * the user's gave, or a token of somebody else's.
+ * The one gate: it makes every caller. It checks the whole grant, which may come from the user's program, or from a token of
+ * another party.
  * @returns undefined unless it is an object with a name and either a known role or known permissions
  */
 export function principalOf(grant: unknown, { by, isReadOnly, until }: Recognition): Principal | undefined {
@@ -129,12 +129,12 @@ export function principalOf(grant: unknown, { by, isReadOnly, until }: Recogniti
   return { name, role: isRole(role) ? role : undefined, permissions: new Set(left), by, until };
 }
 
-/** What a log and an audit can hold and show as it is. */
+/** Whether a log and an audit can store and show the name unchanged. */
 export function isName(name: string): boolean {
   return name.length >= 1 && name.length <= 100 && !/[\p{Cc}\p{Surrogate}]/u.test(name);
 }
 
-/** The least role that has a permission. */
+/** The lowest role that has a permission. */
 export function leastRole(permission: Permission): Role {
   return ROLES.find((role) => OF_ROLE[role].includes(permission)) ?? 'admin';
 }

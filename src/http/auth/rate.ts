@@ -1,6 +1,6 @@
 import { HttpRefusal } from '../protocol/failure.ts';
 
-/** How many requests somebody may make at once, and how many come back each second. */
+/** How many requests a caller may make at once, and how many more each second. */
 export interface Rate {
   readonly burst: number;
   readonly perSecond: number;
@@ -11,7 +11,9 @@ interface Bucket {
   at: number;
 }
 
-/** As many callers are remembered. The longest silent are forgotten first: their buckets are full again by then. */
+/**
+ * The most callers that are remembered. The caller that was silent longest is forgotten first: its bucket is full again by then.
+ */
 const MOST = 10_000;
 
 /** A bucket for each caller, in this process. */
@@ -23,7 +25,7 @@ export class RateLimiter {
     this.#rate = rate;
   }
 
-  /** @throws HttpRefusal  rate_limited, with when to come again */
+  /** @throws HttpRefusal  rate_limited, with the time for another attempt */
   take(who: string): void {
     const missing = this.#take(who);
     if (missing === 0) return;
@@ -34,12 +36,12 @@ export class RateLimiter {
     });
   }
 
-  /** The same for what is left out rather than refused. @returns whether there was one left */
+  /** The same, for work that is skipped and not refused. @returns whether the caller had a request left */
   tryTake(who: string): boolean {
     return this.#take(who) === 0;
   }
 
-  /** @returns how much is missing until there is one again; 0: it was taken */
+  /** @returns how much is missing until the next request; 0: a request was taken */
   #take(who: string): number {
     const { burst, perSecond } = this.#rate;
     const now = performance.now();
@@ -51,7 +53,9 @@ export class RateLimiter {
     return left >= 0 ? 0 : -left;
   }
 
-  /** The limit of a caller as headers: how many requests it allows, how many are left, and in how many seconds all are back. */
+  /**
+   * The limit of a caller as headers: how many requests it allows, how many are left, and after how many seconds all are back.
+   */
   headers(who: string): Readonly<Record<string, string>> {
     const { burst, perSecond } = this.#rate;
     const left = this.#buckets.get(who)?.left ?? burst;

@@ -1,16 +1,16 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { isSecure } from './peer.ts';
 
-/** Signs what browsers keep for us, so that nothing has to be kept here, and a browser cannot forge it. */
+/** Signs data that browsers keep for us. So the server need not keep it, and a browser cannot forge it. */
 export class Seal {
   readonly #secret: Buffer;
 
-  /** @param secret  undefined: a random one, so that what it signs ends with this process and holds for no other */
+  /** @param secret  undefined: a random one, so that its signatures end with this process and are valid for no other */
   constructor(secret: string | undefined) {
     this.#secret = secret === undefined ? randomBytes(32) : Buffer.from(secret);
   }
 
-  /** @param of  what it is for, and what it stands on: with another one it is not ours */
+  /** @param of  the purpose of the data, and the secrets behind it: with other ones, the seal is invalid */
   close(value: object, of: readonly string[]): string {
     const text = Buffer.from(JSON.stringify(value)).toString('base64url');
     return `${text}.${this.#sign(text, of)}`;
@@ -29,7 +29,7 @@ export class Seal {
   }
 }
 
-/** Its content, without a check of the signature: it proves nothing. */
+/** The content, without a check of the signature: it proves nothing. */
 export function peek(sealed: string): Readonly<Record<string, unknown>> {
   try {
     return Object(JSON.parse(Buffer.from(sealed.split('.')[0] ?? '', 'base64url').toString()));
@@ -38,7 +38,7 @@ export function peek(sealed: string): Readonly<Record<string, unknown>> {
   }
 }
 
-/** A cookie of ours in a request. */
+/** One of our cookies in a request. */
 export function readCookie(request: Request, name: string): string {
   const wanted = nameOf(request, name);
   const all = request.headers.get('cookie')?.split(';') ?? [];
@@ -57,7 +57,7 @@ export function writeCookie(request: Request, { name, value, path, seconds }: Co
   return `${nameOf(request, name)}=${value}; Path=${path || '/'}; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
 }
 
-/** Browsers keep cookies by host and not by port: two dashboards of one machine must not log each other's people out. */
+/** Browsers keep cookies by host and not by port: two dashboards on one machine must not log out each other's users. */
 function nameOf(request: Request, name: string): string {
   const { port } = new URL(request.url);
   return port === '' ? name : `${name}_${port}`;

@@ -2,15 +2,15 @@ import { randomBytes } from 'node:crypto';
 import type { EndedSessions } from './ended-sessions.ts';
 import { peek, readCookie, type Seal, writeCookie } from './seal.ts';
 
-/** Whom a session is of: a person with a password, somebody who has shown a token, or one of the identity provider's. */
+/** The owner of a session: a person with a password, a caller with a token, or a user of the identity provider. */
 export interface Login {
   readonly by: 'user' | 'token' | 'jwt';
   readonly name: string;
-  /** Of a token of the provider: what it said. */
+  /** For a token of the provider: its role. */
   readonly role?: string | undefined;
 }
 
-/** What a session stands on, such as the hash of a password. When that is changed or taken away, the session is over. */
+/** The credential behind a session, such as the hash of a password. If it is changed or removed, the session is over. */
 export interface Credential {
   readonly secret: string;
   readonly grant: unknown;
@@ -25,7 +25,10 @@ interface SessionBody extends Login {
 
 const NAME = 'pawl_session';
 
-/** Who has logged in, as a sealed cookie of the browser; of one that was ended before its time, that is kept. */
+/**
+ * Sessions of people who have logged in, as sealed cookies of their browsers. Only sessions that were ended before their time are
+ * stored.
+ */
 export class Sessions {
   readonly #seal: Seal;
   readonly #path: string;
@@ -39,7 +42,7 @@ export class Sessions {
     this.#ended = ended;
   }
 
-  /** @param secret  of the credential it stands on @param until  when that ends, if it does */
+  /** @param secret  of the credential behind the session @param until  the end of that credential, if it has one */
   issue(login: Login, secret: string, request: Request, until: number = Infinity): string {
     const ends = Math.min(Date.now() + this.#lifeMs, until);
     const body: SessionBody = { ...login, until: ends, id: randomBytes(12).toString('base64url') };
@@ -48,8 +51,8 @@ export class Sessions {
   }
 
   /**
-   * @param credentialsOf  what such a session may stand on now
-   * @returns the grant of the caller that shows this cookie; undefined: it is not ours, or over
+   * @param credentialsOf  returns the credentials that may be behind such a session now
+   * @returns the grant of the caller with this cookie; undefined: the cookie is not ours, or has ended
    */
   async read(
     request: Request,
@@ -63,7 +66,7 @@ export class Sessions {
     return { ...body, grant: found.grant };
   }
 
-  /** Ends the session of this request, wherever its cookie was copied to. @returns what makes the browser forget it */
+  /** Ends the session of this request, wherever its cookie was copied to. @returns a header that makes the browser forget it */
   async end(request: Request, credentialsOf: CredentialsOf): Promise<string> {
     const session = await this.read(request, credentialsOf);
     if (session !== undefined) await this.#ended.add(session.id, session.until);

@@ -1,18 +1,21 @@
-/** How long a stranger waits for a refusal when there were too many, at least, and as much more at random. */
+/**
+ * The least time that a stranger waits for a refusal after too many requests; a random time of up to the same length is added.
+ */
 const HOLD_MS = 1000;
-/** Refusals that are held at once. Each holds a connection, so beyond this they are answered at once. */
+/** The most refusals that are held at once. Each holds a connection, so further ones are sent at once. */
 const MOST_HELD = 500;
 
 /**
- * Holds the refusals of strangers who ask too often. A program that guesses tokens sends its next request when it has an answer: held
- * for a second, three hundred of them cost as much as one that is answered at once. Each is held for another time, since refusals that
- * are given together come back together, and a known caller would wait for all of them.
+ * Holds the refusals of strangers that send too many requests. A program that guesses tokens sends its next request when it has
+ * an answer. If refusals are held for a second, three hundred such programs cost as much as one with immediate answers. Each is
+ * held for a different time: if refusals were sent together, the next requests would come together, and a known caller would wait
+ * for all of them.
  */
 export class Tarpit {
   readonly #held = new Set<() => void>();
   #isStopped = false;
 
-  /** Returns after one to two seconds, or sooner: when too many are held already, and when the server stops. */
+  /** Returns after one to two seconds; sooner if too many are held already, or if the server stops. */
   async hold(): Promise<void> {
     if (this.#isStopped || this.#held.size >= MOST_HELD) return;
     await new Promise<void>((resolve) => {

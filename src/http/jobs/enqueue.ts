@@ -6,11 +6,11 @@ import { type AnyRoute, type Call, route } from '../protocol/route.ts';
 import { traceOf } from '../protocol/telemetry.ts';
 import type { Services } from '../services.ts';
 
-/** Jobs of one request: what takes a second. */
+/** The most jobs of one request, which take a second. */
 const MOST = 1000;
 const AFTER_FAILURE = ['run', 'error', 'cancel'] as const;
 
-/** A job as a request has it. */
+/** A job in the form of a request. */
 export interface JobBody {
   readonly kind: string;
   readonly payload: unknown;
@@ -103,7 +103,7 @@ async function enqueue(call: Call<{ queue: typeof jobFields.kind }, typeof waiti
   });
 }
 
-/** The same answer with the status that the job has when it is settled, or when that time is over. */
+/** The same answer, with the status of the job when it is settled, or when that time is over. */
 async function settled(
   { jobs, queues }: Services,
   answer: unknown,
@@ -116,7 +116,7 @@ async function settled(
   return { ...Object(answer), status: (await queues.reads.get(id)).status };
 }
 
-/** Where a job is to be looked at. */
+/** The address at which the job can be read. */
 export function locationOf({ settings }: Services, answer: unknown): Record<string, string> {
   return { location: `${settings.basePath}/api/v1/jobs/${String(Reflect.get(Object(answer), 'id'))}` };
 }
@@ -136,7 +136,7 @@ export async function check(
   await checkPayload(services, queue, { kind, payload, key });
 }
 
-/** By the schema of its kind, where this server was given the queue. @throws InvalidInput */
+/** Checks by the schema of its kind, if this server was given the queue. @throws InvalidInput */
 export async function checkPayload(
   { program }: Services,
   queue: string,
@@ -146,13 +146,13 @@ export async function checkPayload(
   try {
     await declared?.check(kind, payload, { key });
   } catch (cause) {
-    // The queue is there, as far as this server knows: what is wrong is in the request.
+    // As far as this server knows, the queue exists: the error is in the request.
     if (cause instanceof NotFound) throw new InvalidInput(cause.message, { field: 'kind', cause });
     throw cause;
   }
 }
 
-/** Says of which job of a list a refusal is. */
+/** Adds to a refusal which job of a list it is about. */
 export async function within(index: number | undefined, checking: Promise<void>): Promise<void> {
   try {
     await checking;
@@ -162,12 +162,12 @@ export async function within(index: number | undefined, checking: Promise<void>)
   }
 }
 
-/** What is said of a job next to its payload, as `pawl.enqueue()` takes it. */
+/** The fields of a job except its payload, in the form for `pawl.enqueue()`. */
 export function requestOf(
   queue: string | undefined,
   { payload: _payload, runAt, delay, expiresAt, unique, after, ...rest }: JobBody,
 ): object {
-  // A text: to the database "10m" could be months.
+  // As text: the database could read "10m" as months.
   const wait = delay === undefined ? {} : { delay: `${delay} milliseconds` };
   return {
     ...rest,

@@ -147,7 +147,7 @@ export const flowRoutes: readonly AnyRoute[] = [
   }),
 ];
 
-/** Each behind those that it comes after, as `pawl.http_flow()` takes them. */
+/** Each node after its parents, in the form for `pawl.http_flow()`. */
 function inOrder(nodes: readonly Node[], ids: RegExp | undefined): object[] {
   const arranged = arrangeNodes(
     nodes.map(({ name, after = [] }) => ({ name, after })),

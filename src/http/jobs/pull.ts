@@ -5,7 +5,7 @@ import { type AnyRoute, route } from '../protocol/route.ts';
 const handle = { handle: text({ max: 300, about: 'the handle that claiming gave' }) };
 const lease = duration({ min: '1s', max: '24h', default: '30s', about: 'how long it is yours unless you extend it' });
 
-/** Jobs that a program in another language runs: it claims them, and says what became of them. */
+/** Jobs for a program in another language: it claims them, and reports their outcomes. */
 export const pullRoutes: readonly AnyRoute[] = [
   route({
     method: 'POST',

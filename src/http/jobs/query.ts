@@ -11,7 +11,7 @@ interface JobFilters {
   readonly until: string | undefined;
 }
 
-/** The filters of a search as parameters of their own. */
+/** The filters of a search as separate parameters. */
 export const JOB_FILTERS: { readonly [N in keyof JobFilters]: Field<JobFilters[N]> } = {
   status: maybe(choice(JOB_STATUSES)),
   kind: maybe(text({ max: 100 })),
@@ -20,7 +20,7 @@ export const JOB_FILTERS: { readonly [N in keyof JobFilters]: Field<JobFilters[N
   until: maybe(timeOrAgo('enqueued before then: a time, or how long ago')),
 };
 
-/** A search and the filters next to it, as one search. */
+/** Combines a search and its filter parameters into one search. */
 export function queryOf({ q = '', status, kind, key, since, until }: JobFilters & { q: string | undefined }): string {
   const filters = Object.entries({ status, kind, key, since, until } as const).flatMap(([name, value]) =>
     value === undefined ? [] : [searchFilter(name as keyof JobFilters, value)],
@@ -28,7 +28,7 @@ export function queryOf({ q = '', status, kind, key, since, until }: JobFilters 
   return filters.length === 0 ? q : [q, ...filters].join(' ');
 }
 
-/** What refuses a query says so of the field that it came in. */
+/** Adds to the refusal of a query the field that contained it. */
 export async function ofQuery<T>(field: string, searching: Promise<T>): Promise<T> {
   try {
     return await searching;
@@ -39,7 +39,7 @@ export async function ofQuery<T>(field: string, searching: Promise<T>): Promise<
   }
 }
 
-/** For lists: without the fields that may be long or secret. */
+/** A job for lists: without fields that may be long or secret. */
 export function summary(record: JobRecord): object {
   const { payload: _payload, result: _result, meta: _meta, ...rest } = record;
   return { ...rest, progress: null, error: errorOf(record.error, record) };

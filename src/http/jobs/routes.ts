@@ -12,12 +12,12 @@ import { pullRoutes } from './pull.ts';
 import { JOB_FILTERS, ofQuery, queryOf, summary } from './query.ts';
 
 const job = { id: jobId('the id of a job') };
-/** A page that is short and has a next one is better than one that is waited for. */
+/** A short page with a next one is better than a page that takes long. */
 const PAGE_MS = 50;
 /** A search for one job. */
 const NAMED = /^\s*#?([1-9]\d{0,18})\s*$/;
 
-/** Jobs: find, look at, add, retry and cancel them. */
+/** Jobs: requests that find, read, add, retry and cancel them. */
 export const jobRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -43,7 +43,7 @@ export const jobRoutes: readonly AnyRoute[] = [
         const found = await queues.reads.get(named).catch(unlessMissing);
         if (found !== undefined && (queue === undefined || found.queue === queue))
           return { items: [summary(found)], after: null, indexBehind: 0 };
-        // A number may stand in a payload, too.
+        // A payload may contain a number, too.
         if (!redaction.maySearch(who)) return { items: [], after: null, indexBehind: 0 };
       }
       const { terms } = await ofQuery(

@@ -2,7 +2,7 @@ import { InvalidInput } from '../../base/errors.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { HttpRefusal } from './failure.ts';
 
-/** The body of a request: what it says, and to the letter. */
+/** The body of a request: parsed, and as it came. */
 export interface RequestBody {
   readonly given: object;
   readonly text: string;
@@ -11,8 +11,8 @@ export interface RequestBody {
 export const NO_BODY: RequestBody = { given: {}, text: '' };
 
 /**
- * Reads a body of JSON. Called when it is known who asks, and not before: a stranger's is never kept.
- * @param most  how many bytes at most @param isWanted  whether it may say anything
+ * Reads a body of JSON. Called only when the caller is identified: the body of a stranger is never stored.
+ * @param most  the largest number of bytes @param isWanted  whether the request may have a body
  * @throws HttpRefusal, InvalidInput
  */
 export async function readBody(request: Request, most: number, isWanted = true): Promise<RequestBody> {
@@ -34,7 +34,9 @@ export async function readBody(request: Request, most: number, isWanted = true):
   return { given, text };
 }
 
-/** One with a length is refused before anything of it is read, and no more than `most` is ever kept of another. */
+/**
+ * If its length is given, a large body is refused before anything is read. Of any other body, at most `most` bytes are stored.
+ */
 async function readText(request: Request, most: number): Promise<string> {
   const tooLong = (): HttpRefusal => new HttpRefusal('body_too_large', `the body is longer than ${most} bytes`);
   if (Number(request.headers.get('content-length') ?? 0) > most) throw tooLong();

@@ -3,12 +3,12 @@ import { show } from '../../base/options/refusal.ts';
 import { isStorable } from '../../base/storable.ts';
 import { isId } from './field.ts';
 
-/** Where the next page begins, as its user sees it: to be passed on, not to be understood. */
+/** The beginning of the next page, as an opaque text for users. */
 export function writeCursor(...parts: readonly string[]): string {
   return Buffer.from(JSON.stringify([1, ...parts])).toString('base64url');
 }
 
-/** @throws InvalidInput  it is none of ours, or one of another list */
+/** @throws InvalidInput  it is no cursor of ours, or the cursor of another list */
 export function readCursor(
   after: string | undefined,
   length: number,
@@ -29,12 +29,12 @@ export function readCursor(
 
 const LAST_ID = '9223372036854775807';
 
-/** Of a list by falling id. */
+/** The cursor of a list by falling id. */
 export function readIdCursor(after: string | undefined): string {
   return readCursor(after, 1, isId)?.[0] ?? LAST_ID;
 }
 
-/** One more row than asked for tells whether there is a next page. */
+/** One more row than requested shows whether there is a next page. */
 export function pageOf<T>(
   rows: readonly T[],
   limit: number,

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { ConnectionFailed, DatabaseError, InvalidInput, PawlError } from '../../base/errors.ts';
 import type { JsonSchema } from './field.ts';
 
-/** Refusals that only this surface knows, with their status. Those of the library keep their own codes. */
+/** Refusals that only this surface has, with their status. Errors of the library keep their own codes. */
 const STATUS = {
   unauthorized: 401,
   forbidden: 403,
@@ -23,7 +23,7 @@ const STATUS = {
 
 export type HttpCode = keyof typeof STATUS;
 
-/** Of an error of the library. What is missing here is the server's fault: 500. */
+/** The statuses for errors of the library. A missing one is the server's fault: 500. */
 const OF_LIBRARY: Readonly<Record<string, number>> = {
   invalid_input: 400,
   not_found: 404,
@@ -72,9 +72,9 @@ export interface ErrorBody {
     readonly code: string;
     readonly message: string;
     readonly field?: string;
-    /** Of `connection_failed`: whether something may have been written. */
+    /** For `connection_failed`: whether something may have been written. */
     readonly outcome?: string;
-    /** The same in the log, where a 500 tells more. */
+    /** The same id as in the log, which has more about a 500. */
     readonly requestId: string;
   };
 }
@@ -85,7 +85,7 @@ export interface Failure {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** What is answered for whatever was thrown. An error that is none of ours says nothing about itself to the outside. */
+/** The answer for any thrown value. If the error is none of ours, the answer says nothing about it. */
 export function failureOf(error: unknown, requestId: string): Failure {
   if (error instanceof HttpRefusal) {
     const { code, message, status, headers } = error;
@@ -108,8 +108,8 @@ export function failureOf(error: unknown, requestId: string): Failure {
 }
 
 /**
- * Whether the database refused a value: SQLSTATE class 22, "data exception". What is looked for at the door should have found it; what
- * that knows nothing of is the caller's mistake anyway.
+ * Whether the database refused a value: SQLSTATE class 22, "data exception". The checks of requests should have refused such a
+ * value; a value that they do not know is the caller's mistake anyway.
  */
 export function isOfValue(error: unknown): error is DatabaseError {
   return error instanceof DatabaseError && error.sqlState?.startsWith('22') === true;

@@ -6,23 +6,23 @@ import { requireJson } from '../../base/storable.ts';
 import { type Duration, parseDuration } from '../../base/time/duration.ts';
 import { DEEPEST, isDeeper } from '../redaction/depth.ts';
 
-/** JSON Schema 2020-12, as OpenAPI 3.1 has it. */
+/** JSON Schema 2020-12, the version of OpenAPI 3.1. */
 export type JsonSchema = Readonly<Record<string, unknown>> | boolean;
 
-/** One value of a request: how it is checked, and how the OpenAPI document describes it. Said once, so both agree. */
+/** One value of a request: its check, and its description in the OpenAPI document. They are declared once, so both agree. */
 export interface Field<T> {
   readonly check: Check<T>;
   readonly schema: JsonSchema;
   readonly isRequired: boolean;
-  /** Whether it may hold what programs store, so that the audit does not. */
+  /** True: it may contain values that programs store, so the audit does not store it. */
   readonly isValue?: boolean;
-  /** Makes of a text, in a path or a query, what a body would have had. */
+  /** Turns a text from a path or a query into the value that a body would have. */
   readonly fromText: (value: string) => unknown;
 }
 
 export type Fields = Readonly<Record<string, Field<unknown>>>;
 
-/** What a table of fields becomes when it has been checked. */
+/** The checked values of a table of fields. */
 export type Values<F extends Fields> = { readonly [K in keyof F]: F[K] extends Field<infer T> ? T : never };
 
 export interface TextField {
@@ -32,14 +32,14 @@ export interface TextField {
   readonly pattern?: readonly [RegExp, string];
 }
 
-/** A text, 1 to 1,000 characters unless told otherwise. */
+/** A text, by default of 1 to 1,000 characters. */
 export function text({ min = 1, max = 1000, about, pattern }: TextField = {}): Field<string> {
   const check = kinds.text({ min, max, ...(pattern === undefined ? {} : { pattern }) });
   const schema = { type: 'string', minLength: min, maxLength: max, ...(pattern && { pattern: pattern[0].source }) };
   return fieldOf(check, schema, about);
 }
 
-/** A name of digits, as jobs, actors and pages have them; a string, since it may go beyond 2^53. */
+/** An id of digits, as jobs, actors and pages have it; a string, because it may be larger than 2^53. */
 export function id(about: string): Field<string> {
   const words = 'an id, such as "42"';
   const check = kinds.custom(words, (value, place) => {
@@ -49,7 +49,7 @@ export function id(about: string): Field<string> {
   return fieldOf(check, { type: 'string', maxLength: 19, pattern: ID.source }, about);
 }
 
-/** The id of a job: on a table of DynamoDB with the queue in front of it, as ids are those of a queue there. */
+/** The id of a job. On a table of DynamoDB the queue comes before it, because each queue there has ids of its own. */
 export function jobId(about: string): Field<string> {
   const words = 'the id of a job, such as "42", or "mail:42" on DynamoDB';
   const check = kinds.custom(words, (value, place) => {
@@ -62,7 +62,7 @@ export function jobId(about: string): Field<string> {
 const JOB_ID = /^(.{1,100}:)?[1-9]\d{0,18}$/;
 const ID = /^[1-9]\d{0,18}$/;
 
-/** Whether it is a number that the database can have given to something. */
+/** Whether it is a number that the database can have used as an id. */
 export function isId(value: string): boolean {
   return ID.test(value) && BigInt(value) < 2n ** 63n;
 }
@@ -100,7 +100,9 @@ export function time(about?: string): Field<Date> {
   return fieldOf(check, { type: 'string', format: 'date-time' }, about);
 }
 
-/** A moment in ISO 8601, a date, or how long ago: `2h`. As it came: what it means is the search's to say. */
+/**
+ * A moment in ISO 8601, a date, or a duration back from now: `2h`. It is passed on unchanged, because the search interprets it.
+ */
 export function timeOrAgo(about?: string): Field<string> {
   const words = 'a time in ISO 8601 or how long ago, such as 2026-11-21T09:30:00Z or 2h';
   const check = kinds.custom(words, (value, place) => {
@@ -116,7 +118,7 @@ export function timeOrAgo(about?: string): Field<string> {
   return fieldOf(check, { type: 'string', maxLength: 40 }, about);
 }
 
-/** How long, as text with a unit or in milliseconds: `30s`. In milliseconds. */
+/** A duration, as text with a unit or in milliseconds: `30s`. The result is in milliseconds. */
 export function duration(range: { min: Duration; max: Duration; default?: Duration; about?: string }): Field<number> {
   const { about, ...rest } = range;
   const schema = { anyOf: [{ type: 'string', maxLength: 40 }, { type: 'number' }] };
@@ -126,7 +128,7 @@ export function duration(range: { min: Duration; max: Duration; default?: Durati
 
 const ISO = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/;
 
-/** Any JSON that can be stored and read again as it was, nested no deeper than 500 levels. */
+/** Any JSON that can be stored and read back unchanged, nested no deeper than 500 levels. */
 export function anything(about?: string): Field<unknown> {
   const read = (value: unknown, place: OptionPath): unknown => {
     if (isDeeper(value, DEEPEST)) {
@@ -147,12 +149,12 @@ export function listOf<T>(of: Field<T>, { max }: { max: number }, about?: string
   );
 }
 
-/** The same, but it may hold what programs store: the audit does not keep it. */
+/** The same field, but it may contain values that programs store: the audit does not store it. */
 export function unkept<T>(field: Field<T>): Field<T> {
   return { ...field, isValue: true };
 }
 
-/** The same, but it may be left out. */
+/** The same field, but it may be left out. */
 export function maybe<T>(field: Field<T>): Field<T | undefined> {
   return { ...field, check: kinds.optional(field.check), isRequired: false };
 }
@@ -169,7 +171,7 @@ export function readFields<F extends Fields>(what: string, given: object, fields
   return kinds.checkOptions(what, values, shape) as Values<F>;
 }
 
-/** As a JSON Schema of an object with nothing else in it. */
+/** The JSON Schema of an object with only these fields. */
 export function schemaOf(fields: Fields): JsonSchema {
   const all = Object.entries(fields);
   return {

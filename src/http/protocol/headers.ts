@@ -1,9 +1,9 @@
-/** Of whatever is no page: a browser that shows it anyway runs nothing of it. */
+/** The policy of all answers that are no page: a browser that shows one anyway runs nothing of it. */
 const NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /**
- * The policy of a page: nothing from anywhere else, nothing inline, in no frame; and of scripts only those that it names by
- * this nonce, and what they load. Not `'self'`, which everything is that anybody uploads here.
+ * The policy of a page: nothing from other sites, nothing inline, in no frame. Scripts must have this nonce, or be loaded by one
+ * that has. `'self'` would not do, because it includes every uploaded file.
  */
 export function policyOfPage(nonce: string): string {
   return [
@@ -29,14 +29,14 @@ const ALWAYS: Readonly<Record<string, string>> = {
   'x-frame-options': 'DENY',
 };
 
-/** The same answer, with these headers next to its own. */
+/** The same answer, with these headers in addition to its own. */
 export function withThese(response: Response, headers: Readonly<Record<string, string>>): Response {
   const all = new Headers(response.headers);
   for (const [name, value] of Object.entries(headers)) all.set(name, value);
   return new Response(response.body, { status: response.status, statusText: response.statusText, headers: all });
 }
 
-/** Adds what every answer has. One of the user's own, such as a redirect, keeps what it says itself. */
+/** Adds the headers of every answer. A response of the user's own, such as a redirect, keeps its own headers. */
 export function withHeaders(response: Response, requestId: string): Response {
   const headers = new Headers(response.headers);
   for (const [name, value] of Object.entries(ALWAYS)) if (!headers.has(name)) headers.set(name, value);

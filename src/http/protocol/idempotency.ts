@@ -1,18 +1,18 @@
 import { createHash } from 'node:crypto';
 import { InvalidInput } from '../../base/errors.ts';
 
-/** The name of the header, and of the field that an error speaks of. */
+/** The name of the header, and of the field in an error about it. */
 export const IDEMPOTENCY_KEY = 'Idempotency-Key';
 
-/** Under which key somebody asks, and what for. */
+/** The key of a request, and the request that it belongs to. */
 export interface Once {
   readonly who: string;
   readonly key: string | null;
-  /** Of the whole request: what is asked for again under a key must be the same. */
+  /** The digest of the whole request: a repeated request with a key must be the same. */
   readonly digest: string;
 }
 
-/** @throws InvalidInput  the key is none */
+/** @throws InvalidInput  the value is no key */
 export function onceOf(request: Request, who: string, body: string): Once {
   const key = request.headers.get(IDEMPOTENCY_KEY);
   if (key !== null && !/^[\x21-\x7e]{1,255}$/.test(key)) {

@@ -2,7 +2,7 @@ import { InvalidInput } from '../../base/errors.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { type Fields, readFields, type Values } from './field.ts';
 
-/** The parameters of a query, whatever they are called. @throws InvalidInput  one is given twice */
+/** The parameters of a query, whatever their names. @throws InvalidInput  one is given twice */
 export function readQuery(url: URL): Readonly<Record<string, string>> {
   const query = new Map<string, string>();
   for (const [name, value] of url.searchParams) {
@@ -13,8 +13,8 @@ export function readQuery(url: URL): Readonly<Record<string, string>> {
 }
 
 /**
- * The bodies of a list, each checked; undefined when it is none.
- * @throws InvalidInput  of which one and what: `2.kind`; or no list may be given
+ * The bodies of a list, each checked; undefined if the body is no list.
+ * @throws InvalidInput  names the body and its field: `2.kind`; or no list may be given
  */
 export function readList(
   what: string,

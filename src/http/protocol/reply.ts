@@ -1,4 +1,4 @@
-/** What a route answers, where that has a status or headers of its own. */
+/** An answer of a route with a status or headers of its own. */
 export class Reply {
   readonly value: unknown;
   readonly status: number | undefined;
@@ -12,7 +12,7 @@ export class Reply {
 }
 
 interface ReplyOptions {
-  /** That of the route unless it says else. */
+  /** Default: the status of the route. */
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
 }

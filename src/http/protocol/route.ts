@@ -6,71 +6,71 @@ import type { Fields, JsonSchema, Values } from './field.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
-/** One request, checked: what a route works with. */
+/** One checked request: the argument of a route. */
 export interface Call<P extends Fields = Fields, Q extends Fields = Fields, B extends Fields = Fields> {
   readonly params: Values<P>;
   readonly query: Values<Q>;
   readonly body: Values<B>;
-  /** The bodies, where it was a list of them; `body` is then the first. */
+  /** The bodies, if the request has a list of them; `body` is then the first. */
   readonly list: readonly Values<B>[] | undefined;
-  /** The body as it came, for what must be kept to the letter. */
+  /** The body as it came, for values that must be kept unchanged. */
   readonly text: string;
   readonly who: Principal;
   readonly request: Request;
-  /** Looks. */
+  /** For reading. */
   readonly services: Services;
-  /** Changes, each thing only if this caller may. */
+  /** For changes, each only if this caller may make it. */
   readonly effects: Effects;
-  /** Answers with server-sent events, which end with what let the caller in. @throws HttpRefusal  too many are open */
+  /** Answers with server-sent events, which end with the caller's permission. @throws HttpRefusal  too many are open */
   readonly stream: (watch: StreamWatch) => Response;
 }
 
-/** What one path and method do: the handler, the OpenAPI document and the audit are all made from this. */
+/** One path and method. The handler, the OpenAPI document and the audit are all made from it. */
 export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B extends Fields = Fields> {
   readonly method: Method;
   /** Under /api/v1, with parameters in braces. */
   readonly path: string;
-  /** Names it in the document, and its client in generated code. */
+  /** The name in the document, and of its method in generated code. */
   readonly id: string;
   readonly tag: string;
   readonly summary: string;
-  /** Undefined: open to anybody, and neither limited nor audited. */
+  /** Undefined: open to everybody, and neither limited nor audited. */
   readonly permission: Permission | undefined;
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;
-  /** The body may be a list of such objects, too, of up to so many. */
+  /** The body may also be a list of such objects, up to this number. */
   readonly list?: { readonly max: number };
-  /** An Idempotency-Key is taken: what is asked for again with the same one is not done again. */
+  /** The route accepts an Idempotency-Key: a repeated request with the same key is not carried out again. */
   readonly takesKey?: true;
-  /** The body is bytes, which the route reads itself, as they come and as far as it lets them. */
+  /** The body is bytes, which the route reads itself while they arrive, and as far as it accepts them. */
   readonly takesBytes?: true;
-  /** What comes back, as a JSON Schema or the name of one in schemas/; or bytes. */
+  /** The answer, as a JSON Schema or the name of one in schemas/; or bytes. */
   readonly answers: string | JsonSchema;
   readonly givesBytes?: true;
-  /** What comes back are server-sent events. */
+  /** The answer is a stream of server-sent events. */
   readonly givesStream?: true;
-  /** 200 unless it says else. */
+  /** Default 200. */
   readonly status?: number;
-  /** Other statuses of what was done, with the same answer. */
+  /** Other statuses of success, with the same answer. */
   readonly also?: readonly number[];
-  /** What it was done to, for the audit; what changes something has it. */
+  /** The subject of the change, for the audit; a route that changes something has it. */
   readonly target?: (call: {
     readonly params: Values<P>;
     readonly query: Values<Q>;
     readonly body: Values<B>;
   }) => string;
-  /** Not audited, though it is no GET: it changes nothing that anybody would look for. */
+  /** Not audited, although it is no GET: it changes nothing of interest. */
   readonly isQuiet?: true;
   /**
-   * Asked by many within this time, the database is asked once. Only for what is the same for all who have the permission, and for all
-   * of them who may search by words.
+   * If many callers send the request within this time, the database is asked once. Only for answers that are the same for all
+   * callers with the permission, and for all of them that may search by words.
    */
   readonly sharedMs?: number;
   readonly run: (call: Call<P, Q, B>) => unknown;
 }
 
-/** Any route, once its own types have been used to check what it does. */
+/** Any route, once its own types have been used to check its function. */
 export type AnyRoute = Route;
 
 /** Declares a route, with its types. */
@@ -82,5 +82,5 @@ export function route<
   return declared as unknown as AnyRoute;
 }
 
-/** What is said about the parameter `after` of every list. */
+/** The description of the parameter `after` of every list. */
 export const AFTER = 'where the page before ended: its "after"';

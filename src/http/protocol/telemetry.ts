@@ -1,6 +1,6 @@
 import { type Getter, inSpan, isTraceparent, SPAN_KIND, telemetry, writeTraceparent } from '../../base/telemetry.ts';
 
-/** A span by the conventions for HTTP servers around a request, a child of what the request says it belongs to. */
+/** Wraps a request in a span by the conventions for HTTP servers, a child of the trace that the request names. */
 export async function traceRequest(
   method: string,
   route: string,
@@ -29,7 +29,7 @@ export async function traceRequest(
   );
 }
 
-/** The trace that what is done now belongs to: that of the active span, or else the one that the request names. */
+/** The current trace: that of the active span, or else the one that the request names. */
 export function traceOf(headers: Headers): string | undefined {
   const span = telemetry.api?.trace.getActiveSpan();
   const active = span === undefined ? undefined : writeTraceparent(span.spanContext());

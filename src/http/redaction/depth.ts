@@ -1,7 +1,10 @@
-/** As deep as a body may be nested. What comes from elsewhere and is deeper is shown as far as this. */
+/** The deepest nesting of a body. A deeper value from elsewhere is shown up to this depth. */
 export const DEEPEST = 500;
 
-/** Whether a value has more than `most` levels of lists and objects. By a list and not by calls of itself: JSON.parse takes what no stack does. */
+/**
+ * Whether a value has more than `most` levels of lists and objects. With a list and not by recursion: JSON.parse accepts deeper
+ * nesting than the stack.
+ */
 export function isDeeper(value: unknown, most: number): boolean {
   let level: unknown[] = [value];
   for (let depth = 0; ; depth += 1) {

@@ -2,12 +2,12 @@ import { DEEPEST } from './depth.ts';
 import type { PropertyBudget } from './property-budget.ts';
 
 export const REDACTED = '[redacted]';
-/** A loop over plain items is so much faster than a test of the name of a property. */
+/** Items per property: a loop over plain items is this much faster than a test of a property's name. */
 const ITEMS_PER_PROPERTY = 16;
 
 /**
- * The value with everything under these keys, at any depth and in any case, replaced. What has nothing to hide is the value itself: most
- * payloads are, and a copy takes longer than the search.
+ * The value, with everything under these keys replaced, at any depth and in any case. A value with nothing to hide is returned
+ * itself: most payloads are such, and a copy takes longer than the search.
  * @param keys  in lower case
  * @throws TooLarge
  */

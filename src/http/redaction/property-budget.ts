@@ -1,7 +1,7 @@
-/** Thrown when an answer holds more than redaction looks at. */
+/** Thrown if an answer is larger than redaction can check. */
 export class TooLarge extends Error {}
 
-/** How many properties redaction may still look at for one answer. */
+/** How many properties redaction may still check for one answer. */
 export class PropertyBudget {
   #left: number;
 

@@ -7,16 +7,16 @@ import { hideKeys, REDACTED } from './hide-keys.ts';
 import { PropertyBudget, TooLarge } from './property-budget.ts';
 import { writeJson } from './write-json.ts';
 
-/** Stands for a value that is larger than what redaction looks at. */
+/** Replaces a value that is too large for redaction. */
 export const TOO_LARGE = '[too large to be shown on a server that hides values]';
 /**
- * As many properties are looked at for one answer. It takes 25 ms, about as long as to parse them: redaction runs on the thread that
- * answers all requests, and a large value must not hold it up.
+ * The most properties that are checked for one answer. That takes 25 ms, about as long as parsing them: redaction runs on the
+ * thread that answers all requests, and a large value must not block it.
  */
 const MOST_PROPERTIES = 200_000;
-/** A rule of the user's own gets a copy, and to copy a property takes four times as long as to look at it. */
+/** The user's own rule gets a copy, and copying a property takes four times as long as checking it. */
 const MOST_COPIED = MOST_PROPERTIES / 4;
-/** Characters of a text that take as long as one property. */
+/** The number of characters of a text that take as long as one property. */
 const CHARACTERS_PER_PROPERTY = 16;
 const NO_KEYS: ReadonlySet<string> = new Set();
 const TELL_MS = 60_000;
@@ -27,7 +27,10 @@ const NEEDS: Readonly<Record<HiddenKind, Permission>> = {
   words: 'payload:read',
 };
 
-/** The one door for values that users' programs wrote: it knows which caller may see which, and which are hidden from all. */
+/**
+ * The only writer of values that users' programs stored: it knows which caller may see which values, and which are hidden from
+ * all.
+ */
 export class Redaction {
   readonly #keys: ReadonlySet<string>;
   readonly #inText: RegExp | undefined;
@@ -42,12 +45,12 @@ export class Redaction {
     this.#inText = inTextOf(options.keys);
   }
 
-  /** False: every value is shown to the letter to callers with the permission. */
+  /** False: callers with the permission see every value unchanged. */
   get isNeeded(): boolean {
     return this.#keys.size > 0 || this.#options.payload !== undefined || this.#options.error !== undefined;
   }
 
-  /** An answer as JSON, with everything in it that is hidden as this caller may see it. */
+  /** An answer as JSON, with each hidden value in the form that this caller may see. */
   write(answer: unknown, who: Principal): string {
     const budget = this.#budget();
     return Hidden.showing(
@@ -56,13 +59,13 @@ export class Redaction {
     );
   }
 
-  /** One payload by itself, for a caller that may see it. */
+  /** A single payload, for a caller that may see it. */
   payload(value: unknown, of: ValueOrigin): unknown {
     return this.#payload(value, of, this.#budget());
   }
 
   /**
-   * A search by words finds out payloads and errors letter by letter, so its caller must be allowed to see all of them.
+   * A search by words can find out payloads and errors letter by letter, so its caller must be allowed to see all of them.
    * @throws HttpRefusal  forbidden
    */
   requireSearch(who: Principal): void {
@@ -74,7 +77,7 @@ export class Redaction {
       );
   }
 
-  /** The same, where words have other things to be found in, too. */
+  /** The same, for searches that also find words in other places. */
   maySearch({ permissions }: Principal): boolean {
     const mayRead = permissions.has('payload:read') && permissions.has('error:read');
     return mayRead && (!this.isNeeded || this.#options.search);
@@ -106,7 +109,7 @@ export class Redaction {
     return this.#keys.size === 0 ? value : hideKeys(value, this.#keys, budget);
   }
 
-  /** Values under hidden keys as they stand in texts: `"key": "value"`, `key=value`. A rule of one's own knows no texts. */
+  /** Hides values under hidden keys in texts: `"key": "value"`, `key=value`. A rule of the user's own does not handle texts. */
   #text(text: string, { of, instead }: Hidden, budget: PropertyBudget): unknown {
     const { payload: own, error: ownOfErrors } = this.#options;
     if (ownOfErrors !== undefined) return this.#safely(() => String(ownOfErrors(text, of)));
@@ -119,7 +122,7 @@ export class Redaction {
     });
   }
 
-  /** What a rule of the user's own cannot judge is not shown. */
+  /** A value that the user's own rule fails on is not shown. */
   #safely(judge: () => unknown): unknown {
     try {
       return judge();
@@ -129,7 +132,7 @@ export class Redaction {
     }
   }
 
-  /** Once a minute: an answer may hold a thousand such values. */
+  /** Once a minute: an answer may have a thousand such values. */
   #tell(error: unknown): void {
     if (performance.now() - this.#toldAt < TELL_MS) return;
     this.#toldAt = performance.now();

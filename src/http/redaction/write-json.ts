@@ -1,17 +1,17 @@
 import { DEEPEST } from './depth.ts';
 
-/** What stands for what is nested deeper. */
+/** Replaces deeper levels. */
 const TOO_DEEP = '[nested too deep to be shown; GET …/payload has it to the letter]';
 
 /**
- * A value as JSON. A bigint is written as a text. A value that is nested deeper than the stack is cut, since its writer, by a library or
- * by SQL, must not make it impossible to look at.
+ * A value as JSON. A bigint is written as a text. A value that is nested deeper than the stack is cut: a library or SQL may have
+ * written it, and it must still be possible to look at the rest.
  */
 export function writeJson(value: unknown): string {
   try {
     return JSON.stringify(value) ?? 'null';
   } catch {
-    // Either is rare, so nothing is looked for before.
+    // Both are rare, so nothing is searched before.
     return JSON.stringify(prepared(value, 0)) ?? 'null';
   }
 }
