@@ -196,7 +196,7 @@ export class Turn<F, S extends string, To extends string> extends TurnRequests<F
 
   /**
    * In your own transaction: fails unless this turn is still the current one, and keeps it so until that transaction ends. Call
-   * it last, and end the transaction soon, because the turn cannot commit before.
+   * it last, and end the transaction soon, because the turn commits only after it.
    * @throws LeaseLost  another worker has the actor @throws TimedOut, Stopped  the turn has to end, and will not be committed
    */
   async guard(tx: OpenTransaction): Promise<void> {
