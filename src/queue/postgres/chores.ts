@@ -24,7 +24,7 @@ export interface IndexStep {
   readonly quiet: boolean;
 }
 
-/** Statements for the chores that a keeper does now and then, in addition to the leases. */
+/** Statements for the occasional chores of a keeper, in addition to the leases. */
 export class PostgresQueueChores {
   readonly #engine: PostgresEngine;
   readonly #alone: Runner;
@@ -40,8 +40,8 @@ export class PostgresQueueChores {
   }
 
   /**
-   * Tells the ends of jobs that waited, until none is left. Usually it reads an empty table. If the process dies between, or an answer is
-   * lost, another worker tells them once more.
+   * Reports the ends of jobs that waited, until none is left. Usually it reads an empty table. If the process dies in between, or
+   * an answer is lost, another worker reports them once more.
    */
   async tellEnds(queue: number, tell: (jobs: readonly EndedJob[]) => void): Promise<void> {
     for (;;) {
@@ -61,12 +61,12 @@ export class PostgresQueueChores {
     return row?.rest ?? Infinity;
   }
 
-  /** Removes what processes that died while they waited for jobs have left. Usually it reads an empty table. */
+  /** Removes the rows of processes that died while they waited for jobs. Usually it reads an empty table. */
   async sweepWatches(): Promise<void> {
     await this.#alone.query(SWEEP_WATCHES);
   }
 
-  /** Indexes up to so many chunks of 256 jobs for the search by words. */
+  /** Indexes up to this many chunks of 256 jobs for the search by words. */
   async index(chunks: number): Promise<IndexStep> {
     const [row] = await this.#engine.query<{ answer: IndexStep }>(INDEX, [chunks], { deadlineMs: INDEX_MS });
     if (row === undefined) throw new Error('the database returned no row where there is always one');

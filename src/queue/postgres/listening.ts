@@ -4,9 +4,9 @@ import type { JobHandoff } from '../store.ts';
 export interface JobNewsHandlers {
   /** A job was enqueued. */
   readonly wake: () => void;
-  /** Notifications may have been lost. Without it, `wake`. */
+  /** Called when notifications may have been lost. Without it, `wake` is called. */
   readonly missed?: () => void;
-  /** A running job of this process is to be cancelled. */
+  /** Called when a running job of this process has to be cancelled. */
   readonly cancel: () => void;
   /** Jobs may have ended that others come after. */
   readonly look: () => void;
@@ -17,7 +17,7 @@ export interface HandoffHandlers {
   readonly onReconnect: () => void;
 }
 
-/** Calls back with what is said of the jobs of a queue. */
+/** Calls back with notifications about the jobs of a queue. */
 export function listenForJobs(engine: PostgresEngine, queue: number, handlers: JobNewsHandlers): Promise<Subscription> {
   const own = String(queue);
   const read = (payload: string): void => {

@@ -13,7 +13,7 @@ const EXTEND = statement('queue.extend', 'select pawl.queue_extend($1::json, $2:
 const RESCUE = statement('queue.rescue_for_pull', 'select r.jobs from pawl.queue_rescue($1::smallint, null) r');
 const SWEEP = statement('queue.sweep_for_pull', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
 
-/** What one statement has claimed, of which shard of how many. */
+/** The claim of one statement, its shard, and the number of shards. */
 export interface PullAnswer {
   readonly id: number;
   readonly shards: number;
@@ -24,11 +24,11 @@ export interface PullAnswer {
   /** The names of the queue's kinds, by id. */
   readonly kinds?: Readonly<Record<string, string>>;
   readonly answer?: ClaimAnswer;
-  /** A lease is over, or a job that is to be cancelled came back: the chores may change what there is. */
+  /** True: a lease has ended, or a job that has to be cancelled came back, so the chores may have work. */
   readonly hasLost: boolean;
 }
 
-/** A pulled unit, as the database knows it. */
+/** A pulled unit, in the form of the database. */
 export interface PulledKey {
   readonly shard: number;
   readonly worker: number;
@@ -74,10 +74,10 @@ export class PostgresQueuePull {
       pid,
       worker,
     }: Readonly<Record<'turn' | 'limit' | 'leaseMs' | 'pid', number>> & {
-      /** It is the turn of this shard, counted from the first one again after the last. */
+      /** The shard of this claim; after the last shard, the first one follows. */
       readonly turn: number;
       readonly host: string;
-      /** That of earlier shards of the same call. */
+      /** The worker of earlier shards of the same call. */
       readonly worker: number | null;
     },
   ): Promise<PullAnswer> {
@@ -90,7 +90,7 @@ export class PostgresQueuePull {
     return { ...pulled, ...where };
   }
 
-  /** @param result  JSON @returns undefined when an open transaction guards the unit: nothing was written @throws LeaseLost */
+  /** @param result  JSON @returns undefined if an open transaction guards the unit: nothing was written @throws LeaseLost */
   async settle(
     unit: PulledKey,
     outcome: PulledOutcome,
@@ -109,7 +109,7 @@ export class PostgresQueuePull {
     return only(row).answer;
   }
 
-  /** What workers do now and then: jobs of dead ones are given back, and those that are to be cancelled end. */
+  /** The occasional chores of workers: jobs of dead workers are given back, and jobs that have to be cancelled end. */
   async doChores(queue: number): Promise<void> {
     await this.#alone.query(RESCUE, [queue]);
     await this.#alone.query(SWEEP, [queue]);

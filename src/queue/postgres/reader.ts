@@ -62,9 +62,9 @@ const RESUME_PART = statement(
 const RESUME = statement('queue.resume', 'select pawl.queue_resume($1::text)');
 type ByHand = 'update' | 'cancel' | 'retry' | 'finish' | 'skip' | 'redrive' | 'erase' | 'move';
 
-/** What is changed by hand, as SQL has it: see sql/queue/operate/by_hand.sql. */
+/** Changes by hand, in the form of SQL: see sql/queue/operate/by_hand.sql. */
 const byHand = (what: ByHand): string => `select pawl.${what}($1::jsonb)::text as answer`;
-/** The same in a transaction of its own: what comes after the job is decided in it. */
+/** The same in a transaction of its own, which also decides about the jobs after it. */
 const byItself = (what: ByHand): string => `select pawl.queue_change('${what}', $1::jsonb, false)::text as answer`;
 const CHANGES: Readonly<Record<ByHand, Statement>> = {
   update: statement('queue.update', byHand('update')),
@@ -108,11 +108,11 @@ export interface RemainingWork {
   readonly delayed: boolean;
 }
 
-/** What a worker has given up that was released. */
+/** The result of releasing a worker. */
 export interface ReleasedWorker {
   /** How many jobs were given back. */
   readonly jobs: number;
-  /** How many it still has, since an open transaction holds them: they are given back when that has ended. */
+  /** How many jobs it still has, because open transactions hold them: they are given back when these have ended. */
   readonly left: number;
 }
 
@@ -130,7 +130,7 @@ export interface ChangedJob {
   readonly status: JobStatus;
 }
 
-/** What is done to many jobs; `reason` of a cancel, `to` and `toKind` of a move. */
+/** A change of many jobs; `reason` of a cancel, `to` and `toKind` of a move. */
 export interface ManyChange {
   readonly what: 'retry' | 'cancel' | 'erase' | 'move';
   readonly reason?: string | undefined;
@@ -138,7 +138,7 @@ export interface ManyChange {
   readonly toKind?: string | undefined;
 }
 
-/** What became of many jobs. */
+/** The outcome for many jobs. */
 export interface ManyChanged {
   readonly done: number;
   readonly refused: number;
@@ -239,7 +239,7 @@ export class PostgresQueueReader {
     await alone(this.engine).query(PAUSE_PART, [queue, kind, key, tag]);
   }
 
-  /** In pieces; what a process that dies leaves is brought back by the workers. @throws NotFound */
+  /** In pieces. If a process dies in between, the workers finish the rest. @throws NotFound */
   async resumePart(queue: string, { kind, key, tag }: Omit<PausedPart, 'since'>): Promise<void> {
     for (;;) {
       const [row] = await alone(this.engine).query<{ back: string | number }>(RESUME_PART, [queue, kind, key, tag]);
@@ -253,7 +253,7 @@ export class PostgresQueueReader {
     return only(row).released ?? 'busy';
   }
 
-  /** Each job for itself, in one transaction. `busy`: another one holds it. */
+  /** Each job by itself, in one transaction. `busy`: another transaction holds it. */
   async changeMany(
     queue: string | null,
     { what, reason, to, toKind }: ManyChange,

@@ -15,7 +15,7 @@ export const REGISTER: Statement = statement(
 const HERE = `case when $1::bigint / 65536 = 'pawl'::regnamespace::oid::bigint then ($1::bigint % 65536::bigint)::smallint else pawl.queue_refuse_schema() end`;
 /** As text, since the library of the caller's transaction might parse JSON in its own way. */
 export const ENQUEUE: Statement = statement('queue.enqueue', 'select pawl.enqueue($1::jsonb)::text as answer');
-/** With array_nulls off, a null in an array literal is the word NULL: a value that no job has stands for it. */
+/** If array_nulls is off, a null in an array literal is read as the word NULL: a value that no job has replaces it. */
 const ADD_CALL = `pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json,
   pg_catalog.array_replace($7::text[], '', null), pg_catalog.array_replace($8::timestamptz[], 'infinity', null), $9::json,
   pg_catalog.array_replace($10::double precision[], '-1', null))`;

@@ -32,7 +32,7 @@ import { Traces } from './traces.ts';
 import { addValues, jobsText, oneValues, settleValues } from './values.ts';
 import { PostgresWorkerStore } from './worker-store.ts';
 
-/** What pawl.enqueue() answers for one job. */
+/** The answer of pawl.enqueue() for one job. */
 interface EnqueueRow {
   readonly id: string;
   readonly status: JobStatus;

@@ -29,7 +29,7 @@ from pawl.queue_topic t
 order by t.name`,
 );
 
-/** A topic to which a queue is subscribed, or was once. */
+/** A topic to which a queue is or was subscribed. */
 export interface TopicRecord {
   readonly name: string;
   readonly subscriptions: readonly TopicSubscription[];
@@ -45,7 +45,7 @@ export interface TopicSubscription {
 export interface PublishedJob extends TopicSubscription {
   readonly id: string;
   readonly status: JobStatus;
-  /** True when a unique job of this key existed already; `id` and `status` are those of that job. */
+  /** True if a unique job of this key existed already; `id` and `status` are those of that job. */
   readonly duplicate: boolean;
 }
 

@@ -9,7 +9,7 @@ import * as sql from './statements.ts';
 /** The most jobs that one pruning removes: a few milliseconds, so that it never blocks others for long. */
 const PRUNE_AT_ONCE = 5000;
 
-/** The statements of a worker's life: its row, its leases, and what it does after others have died. */
+/** The statements of a worker's life: its row, its leases, and its chores after the death of others. */
 export abstract class PostgresWorkerStore {
   readonly engine: PostgresEngine;
   /** How long each statement may take; statements of a worker have a limit, those of a caller have none. */

@@ -34,7 +34,7 @@ where q.name = $1::text and j.id > $2::bigint and ($3::text is null or k.name = 
   and ($4::text is null or exists (select from pawl.queue_history(j.shard, j.id) h where h.to_status = $4::text))
 order by j.id`,
 );
-// Rounded up to whole milliseconds: a job is then due, and a tick keeps its time to the millisecond.
+// Rounded up to whole milliseconds, so that a job is then due, and a tick keeps its time to the millisecond.
 const NEXT = statement(
   'test_queue.next',
   `
@@ -88,11 +88,11 @@ interface ScheduleRow extends Record<string, unknown> {
   readonly wait: number;
 }
 
-/** The queue of a test, as the database has it. */
+/** The queue of a test, in the database. */
 export class PostgresTestQueue {
   readonly #engine: PostgresEngine;
   readonly #queue: string;
-  /** How much time has passed for schedules that no clock has seen: their patterns are reckoned with it. */
+  /** The time that has passed for schedules, although no clock shows it: their patterns are computed with it. */
   #passedMs = 0;
 
   constructor(engine: PostgresEngine, queue: string) {
@@ -105,24 +105,24 @@ export class PostgresTestQueue {
     return only(await this.#engine.query<{ id: string }>(NEWEST)).id;
   }
 
-  /** Whether a job runs, or could. */
+  /** Whether a job runs or could run. */
   async isRestless(): Promise<boolean> {
     return only(await this.#engine.query<{ restless: boolean }>(RESTLESS, [this.#queue])).restless;
   }
 
-  /** Jobs with a higher id, oldest first; with a status, those that were ever in it. */
+  /** Jobs with a higher id, oldest first; with a status, jobs that are or were in it. */
   async find(since: string, kind: string | null, status: JobStatus | null): Promise<string[]> {
     const rows = await this.#engine.query<{ id: string }>(FIND, [this.#queue, since, kind, status]);
     return rows.map(({ id }) => id);
   }
 
-  /** How long until the next delayed job is due; undefined when there is none. */
+  /** How long until the next delayed job is due; undefined if there is none. */
   async waitForJob(): Promise<number | undefined> {
     const { wait } = only(await this.#engine.query<{ wait: number | null }>(NEXT, [this.#queue]));
     return wait === null ? undefined : Math.max(0, wait);
   }
 
-  /** How long until the next delayed job is due, or the next tick of a schedule; undefined when there is neither. */
+  /** How long until the next delayed job or the next tick of a schedule is due; undefined if there is neither. */
   async wait(): Promise<number | undefined> {
     const job = await this.waitForJob();
     const ticks = (await this.#schedules()).map(({ wait }) => Math.max(0, wait));
@@ -130,14 +130,14 @@ export class PostgresTestQueue {
     return all.length === 0 ? undefined : Math.min(...all);
   }
 
-  /** Delayed jobs come so much nearer; schedules stay. */
+  /** Moves delayed jobs closer by this time; schedules stay. */
   async shiftJobs(ms: number): Promise<void> {
     await this.#engine.query(SHIFT_JOBS, [this.#queue, ms]);
   }
 
   /**
-   * Lets time pass: all that is to come is so much nearer. A tick that comes due is enqueued here, since a worker reckons the next
-   * one from a clock that has not moved.
+   * Lets time pass: moves all future times closer by this time. It enqueues the jobs of ticks that become due, because a worker
+   * would compute the next tick from a clock that has not moved.
    */
   async shift(ms: number): Promise<void> {
     const due = (await this.#schedules()).filter(({ wait }) => wait <= ms);
@@ -149,7 +149,7 @@ export class PostgresTestQueue {
     this.#passedMs += ms;
   }
 
-  /** Its job is told the time of the pattern, as if all the time had passed. */
+  /** The job gets the time of the pattern, as if all the time had passed. */
   #tick({ queue, name, cron, timezone, next }: ScheduleRow): object {
     const at = next + this.#passedMs;
     const [, following] = nextTicks(cron, timezone, new Date(at), 2);

@@ -16,16 +16,16 @@ import {
 import { PostgresTestQueue } from './postgres.ts';
 
 export interface TestQueueOptions<K extends Kinds> {
-  /** What the worker runs, as for `queue.work()`. Default: no worker, and jobs stay where your code has put them. */
+  /** The handlers of the worker, as for `queue.work()`. Default: no worker, and jobs stay where your code has put them. */
   readonly handlers?: Handlers<K> | undefined;
-  /** How it works, as for `queue.work()`. Default: `{ poll: '20ms', lease: '1m' }`. */
+  /** The options of the worker, as for `queue.work()`. Default: `{ poll: '20ms', lease: '1m' }`. */
   readonly work?: WorkOptions | undefined;
-  /** How long the queue may take to come to rest, and a job that is waited for to come. Default `'20s'`. */
+  /** The longest wait until no job runs or is due, and for a job. Default `'20s'`. */
   readonly patience?: Duration | undefined;
 }
 
 export interface WaitForJobOptions {
-  /** Only a job that this is true of. Default: any. */
+  /** Only a job for which this returns true. Default: any. */
   readonly where?: ((job: JobRecord) => boolean) | undefined;
   /** How long to wait. Default: the patience of the test queue. */
   readonly timeout?: Duration | undefined;
@@ -47,7 +47,7 @@ const LOOK_MS = 5;
 
 /**
  * A queue under test: your own, on its real database, with a real worker that runs your handlers, and with a clock that you move.
- * Only for a database for tests: moving the clock makes every delayed job and every schedule of the queue come sooner.
+ * Use it only on a database for tests: moving the clock brings every delayed job and every schedule of the queue forward.
  * @throws SchemaMismatch  the database has not been migrated @throws InvalidInput  as `queue.work()` does
  */
 export async function testQueue<K extends Kinds>(
@@ -80,11 +80,11 @@ interface TestQueueParts {
   readonly patience: number;
 }
 
-/** What {@link testQueue} gives; `await using test = await testQueue(…)` stops it by itself. */
+/** The result of {@link testQueue}; `await using test = await testQueue(…)` stops it at the end of the block. */
 export class TestQueue<K extends Kinds> implements AsyncDisposable {
   readonly #queue: Queue<K>;
   readonly #parts: TestQueueParts;
-  /** What the worker stumbled over last. */
+  /** The last error of the worker. */
   #trouble: unknown;
 
   /** @internal */
@@ -97,9 +97,9 @@ export class TestQueue<K extends Kinds> implements AsyncDisposable {
   }
 
   /**
-   * Waits until nothing runs and nothing is due. Jobs that are delayed, or wait for their next attempt, stay, and so do those behind
-   * them in their key.
-   * @throws TimedOut  says what is left
+   * Waits until no job runs and none is due. Delayed jobs, jobs that wait for their next attempt, and the jobs behind them in
+   * their keys stay.
+   * @throws TimedOut  lists the jobs that are left
    */
   async settle(): Promise<void> {
     const { database, worker, patience } = this.#parts;
@@ -112,7 +112,7 @@ export class TestQueue<K extends Kinds> implements AsyncDisposable {
   }
 
   /**
-   * Lets time pass, and runs what comes due meanwhile, in its order: delayed jobs, next attempts, and each tick of the queue's
+   * Lets time pass, and runs jobs as they become due, in their order: delayed jobs, next attempts, and each tick of the queue's
    * schedules. The clocks of the database and of this process stay as they are.
    * @throws TimedOut  as `settle()`
    */
@@ -130,8 +130,8 @@ export class TestQueue<K extends Kinds> implements AsyncDisposable {
   }
 
   /**
-   * Runs everything to its end, as if all the time had passed that delays and attempts take. Schedules, which never end, do not tick.
-   * @throws TimedOut  as `settle()`; also for jobs that make others without end
+   * Runs all jobs to their end, as if all the time of delays and attempts had passed. Schedules, which never end, do not tick.
+   * @throws TimedOut  as `settle()`; also for jobs that create others without end
    */
   async drain(): Promise<void> {
     const { database, patience } = this.#parts;
@@ -150,9 +150,9 @@ export class TestQueue<K extends Kinds> implements AsyncDisposable {
   }
 
   /**
-   * Waits for a job of this kind, enqueued since the test began, that is in this status or has been, and gives it as it is now: the
-   * oldest, if there are several. One that came there before the call counts.
-   * @throws TimedOut  says where the jobs of this kind are
+   * Waits for a job of this kind, enqueued since the test began, that is or was in this status, and returns it in its present
+   * state: the oldest, if there are several. A job that reached the status before the call counts.
+   * @throws TimedOut  lists the statuses of the jobs of this kind
    */
   async waitForJob(kind: keyof K & string, status: JobStatus, options: WaitForJobOptions = {}): Promise<JobRecord> {
     const given = checkOptions('waitForJob', { ...options, kind, status }, waitShape);
@@ -166,7 +166,7 @@ export class TestQueue<K extends Kinds> implements AsyncDisposable {
     }
   }
 
-  /** Stops the worker. Jobs that are left stay. */
+  /** Stops the worker. The remaining jobs stay. */
   async stop(): Promise<void> {
     await this.#parts.worker?.stop();
   }

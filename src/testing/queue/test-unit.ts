@@ -13,7 +13,7 @@ import {
   type UnitOwner,
 } from '../../queue/index.ts';
 
-/** What a test unit is, next to its payload. */
+/** The facts of a test unit, except its payload. */
 export interface TestUnitFacts {
   /** The queue's name. Default `'test'`. */
   readonly queue?: string | undefined;
@@ -21,27 +21,27 @@ export interface TestUnitFacts {
   readonly kind?: string | undefined;
   /** Default: none. */
   readonly key?: string | undefined;
-  /** Which attempt it is. Default 1. */
+  /** The number of the attempt. Default 1. */
   readonly attempt?: number | undefined;
   /** The fencing token. Default 1. */
   readonly token?: number | undefined;
-  /** The id of the first job; those behind it count on. Default 1. */
+  /** The id of the first job; later jobs have the following ids. Default 1. */
   readonly id?: number | undefined;
   /** Default: now, by the clock of this process. */
   readonly enqueuedAt?: Date | undefined;
-  /** The tick of a schedule that it is for. Default: none. */
+  /** The schedule and the tick of its job. Default: none. */
   readonly schedule?: ScheduledFor | undefined;
   /** The `meta` of its enqueue. Default: none. */
   readonly meta?: Readonly<Record<string, unknown>> | undefined;
   /** The jobs that it comes after, for `parents()`. Default: none. */
   readonly parents?: readonly ParentRecord[] | undefined;
-  /** The open transaction that holds it, as in a worker with `hold: 'transaction'`. Default: held by a lease. */
+  /** The open transaction that holds the unit, as in a worker with `hold: 'transaction'`. Default: a lease holds it. */
   readonly tx?: Transaction | undefined;
 }
 
 /**
- * What the unit is to be. The handler gets a payload as it is: no schema is asked, and nothing goes through JSON. A unit that
- * coalesces has `payloads`, one for each job, oldest first.
+ * The description of a test unit. The handler gets the payload unchanged: no schema checks it, and it does not pass through JSON.
+ * A unit that coalesces has `payloads`, one for each job, oldest first.
  */
 export type TestUnitOptions<P> = TestUnitFacts &
   (
@@ -49,7 +49,7 @@ export type TestUnitOptions<P> = TestUnitFacts &
     | { readonly payload?: undefined; readonly payloads: readonly P[] }
   );
 
-/** A progress that a handler noted. */
+/** A call of `progress()` by a handler. */
 export interface NotedProgress {
   readonly job: Job;
   readonly value: unknown;
@@ -82,11 +82,11 @@ const shape = {
 };
 
 /**
- * A unit for a unit test of a handler: what a worker would call it with, without a worker and without a database. It is the worker's
- * own class, so what it checks and throws is the real thing; what the handler says to it is noted instead of written.
+ * A unit for a unit test of a handler, as a worker would pass it, without a worker and without a database. It is the worker's own
+ * class, so its checks and errors are real. Calls of the handler are recorded and not written.
  *
- * Payload schemas, time limits, attempts and results are the worker's: test those with {@link testQueue}.
- * @throws InvalidInput  an option cannot be
+ * The worker applies payload schemas, time limits, attempts and results: test those with {@link testQueue}.
+ * @throws InvalidInput  an option is impossible
  */
 export function testUnit<P>(options: TestUnitOptions<P>): TestUnit<P> {
   const { queue, kind, key, attempt, token, id, enqueuedAt, schedule, meta, tx } = checkOptions(
@@ -121,31 +121,31 @@ export class TestUnit<P = unknown> extends Unit<P> {
     this.#notes = notes;
   }
 
-  /** What the handler gave to `progress()`, oldest first, as a reader of the job would see it. */
+  /** The arguments of `progress()`, oldest first, in the form that a reader of the job would get. */
   get noted(): readonly NotedProgress[] {
     return this.#notes.noted;
   }
 
-  /** The transactions that it gave to `guard()`, oldest first; refused ones are not among them. */
+  /** The transactions that were passed to `guard()`, oldest first, without refused ones. */
   get guarded(): readonly unknown[] {
     return this.#notes.guarded;
   }
 
-  /** The jobs that it gave up on by `fail()`, with the error of each. */
+  /** The jobs that the handler failed by `fail()`, with the error of each. */
   get failures(): ReadonlyMap<Job, unknown> {
     return new Map(this.failed);
   }
 
   /**
-   * Aborts `signal` with this reason, as a worker does: `new Cancelled('…')` for a job that was cancelled, `LeaseLost`, `TimedOut`,
-   * `Stopped`. After a lease was lost, or the time ran out, `progress()` and `guard()` throw `LeaseLost`. Only the first call counts.
+   * Aborts `signal` with this reason, as a worker does: `new Cancelled('…')` for a cancelled job, `LeaseLost`, `TimedOut`,
+   * `Stopped`. After a lost lease or a timeout, `progress()` and `guard()` throw `LeaseLost`. Only the first call counts.
    */
   override abort(reason: Error): void {
     super.abort(reason);
   }
 }
 
-/** Stands where the unit's worker would: notes what the handler says, and refuses what that one refuses. */
+/** Takes the place of the unit's worker: records the calls of the handler, and refuses the calls that a worker refuses. */
 class Notes implements UnitOwner {
   readonly queueName: string;
   readonly noted: NotedProgress[] = [];

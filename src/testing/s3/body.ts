@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 import { S3Refusal } from './refusal.ts';
 import { header } from './signature.ts';
 
-/** The body of a request: without the framing of aws-chunked, and as its checksums say. @throws S3Refusal */
+/** The body of a request: without the framing of aws-chunked, and checked by its checksums. @throws S3Refusal */
 export async function readBody(request: IncomingMessage, isChecked: boolean): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
@@ -50,7 +50,7 @@ const SUMS: Readonly<Record<string, (body: Buffer) => string>> = {
   'x-amz-checksum-crc32': crc32Of,
 };
 
-/** As S3 writes it. */
+/** In the form of S3. */
 export function crc32Of(body: Buffer): string {
   const sum = Buffer.alloc(4);
   sum.writeUInt32BE(crc32(body));
@@ -60,7 +60,7 @@ export function crc32Of(body: Buffer): string {
 function checkSums(body: Buffer, payload: string, given: Readonly<Record<string, string>>): void {
   const sha256 = given['x-amz-checksum-sha256'];
   const isSigned = /^[0-9a-f]{64}$/.test(payload);
-  // Reckoned once for both: it is the most expensive of all.
+  // Computed once for both, because it is the most expensive of all.
   const hash = isSigned || sha256 !== undefined ? createHash('sha256').update(body).digest() : undefined;
   if (isSigned && payload !== hash?.toString('hex')) {
     throw new S3Refusal(400, 'XAmzContentSHA256Mismatch', 'the body is not the one that was signed');

@@ -7,30 +7,30 @@ import type { S3Object } from './objects.ts';
 import { S3Refusal } from './refusal.ts';
 import { type S3Answer, type S3Request, S3Service } from './service.ts';
 
-/** How a store can be weak. */
+/** Weaknesses of a store. */
 export interface FaultyStoreOptions {
   /** Default `pawl-test`. */
   readonly bucket?: string | undefined;
-  /** Does not look at If-None-Match and If-Match, as some stores do. Default false. */
+  /** True: it ignores If-None-Match and If-Match, as some stores do. Default false. */
   readonly ignoreConditions?: boolean | undefined;
-  /** Does not look at checksums. Default false. */
+  /** True: it ignores checksums. Default false. */
   readonly ignoreChecksums?: boolean | undefined;
 }
 
 /**
- * What can go wrong with a request.
+ * A fault of a request.
  *
- * - `lose_answer`: it is carried out, and the connection cut before the answer
- * - `cut`: the connection is cut before it is carried out
- * - `delay`: it is carried out later, `ms` after it came, though the caller may not be waiting for the answer by then
- * - `hang`: it is never answered
+ * - `lose_answer`: the request is carried out, and the connection is cut before the answer
+ * - `cut`: the connection is cut before the request is carried out
+ * - `delay`: the request is carried out `ms` after it came, even if the caller does not wait for the answer any more
+ * - `hang`: the request is never answered
  * - `unavailable`: 503 SlowDown
  * - `conflict`: 409, another request is under way
  * - `error_in_200`: 200, and an error in the body
- * - `short`: the body ends before its length is reached; `short_body`: it has another length, and says so
- * - `flip`: one bit of the body is another one
- * - `gzip`: the body comes compressed, as a proxy may do it
- * - `trickle`: a byte every `ms`
+ * - `short`: the body ends before its length is reached; `short_body`: the body has another length, and its header says so
+ * - `flip`: one bit of the body is flipped
+ * - `gzip`: the body is compressed, as by a proxy
+ * - `trickle`: one byte every `ms`
  */
 export type StoreFault =
   | 'lose_answer'
@@ -46,15 +46,15 @@ export type StoreFault =
   | 'gzip'
   | 'trickle';
 
-/** Which requests a fault meets. */
+/** The requests that get a fault. */
 export interface FaultOptions {
-  /** S3's name: `PutObject`. Default: any. */
+  /** The name of S3's operation: `PutObject`. Default: any. */
   readonly operation?: string | undefined;
-  /** A part of the key. Default: any. */
+  /** A part of the key of the request. Default: any. */
   readonly key?: string | undefined;
-  /** How often. Default: until it is lifted. */
+  /** How often the fault occurs. Default: until it is lifted. */
   readonly times?: number | undefined;
-  /** Of `delay` and `trickle`. Default 1000. */
+  /** The time for `delay` and `trickle`. Default 1000. */
   readonly ms?: number | undefined;
 }
 
@@ -82,8 +82,8 @@ interface ActiveFault {
 }
 
 /**
- * Starts a store that speaks S3, in this process and in memory, for tests of programs that use one: it checks signatures, conditions
- * and checksums as S3 does, knows uploads in parts, and fails as a test tells it to.
+ * Starts a store that speaks S3, in this process and in memory, for tests of programs that use one. It checks signatures,
+ * conditions and checksums as S3 does, has uploads in parts, and fails as a test requests.
  * `s3({ ...store.connection, prefix: 'x' })` is a content store on it.
  */
 export async function faultyStore(options?: FaultyStoreOptions): Promise<FaultyStore> {
@@ -109,14 +109,14 @@ export async function faultyStore(options?: FaultyStoreOptions): Promise<FaultyS
 
 /** A running store; made by {@link faultyStore}. */
 export class FaultyStore implements AsyncDisposable {
-  /** What a client needs to know. */
+  /** The options of a client for this store. */
   readonly connection: {
     readonly bucket: string;
     readonly endpoint: string;
     readonly region: string;
     readonly credentials: { readonly accessKeyId: string; readonly secretAccessKey: string };
   };
-  /** Every request that came, by its operation and key. */
+  /** Every request so far, with its operation and key. */
   readonly log: { readonly operation: string; readonly key: string }[] = [];
   readonly #server: Server;
   readonly #service: S3Service;
@@ -133,12 +133,12 @@ export class FaultyStore implements AsyncDisposable {
     server.keepAliveTimeout = 60_000;
   }
 
-  /** What lies in the bucket, to be looked at and to be tampered with. */
+  /** The objects in the bucket, for reading and for tampering. */
   get objects(): Map<string, S3Object> {
     return this.#service.objects.all;
   }
 
-  /** Puts an object there as no client would. */
+  /** Stores an object, bypassing all checks. */
   put(key: string, body: Buffer): void {
     this.#service.objects.put(key, body);
   }
@@ -155,7 +155,7 @@ export class FaultyStore implements AsyncDisposable {
     });
   }
 
-  /** Lets requests fail from now on. @returns lifts the fault */
+  /** Makes requests fail from now on. @returns a function that lifts the fault */
   fault(fault: StoreFault, options?: FaultOptions): () => void {
     const { times, ...which } = checkOptions('fault', options, {
       operation: text({ default: '' }),

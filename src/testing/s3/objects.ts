@@ -9,7 +9,7 @@ export interface S3Object {
   readonly modifiedAt: Date;
 }
 
-/** What a write depends on: the headers of that name. */
+/** The conditions of a write: the headers of that name. */
 export interface Conditions {
   readonly ifMatch: string | undefined;
   readonly ifNoneMatch: string | undefined;

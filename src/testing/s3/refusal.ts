@@ -1,6 +1,6 @@
 import { escapeHtml } from '../../base/escape-html.ts';
 
-/** An answer of the store that says no, with S3's own code. */
+/** A refusal by the store, with S3's own code. */
 export class S3Refusal extends Error {
   override readonly name = 'S3Refusal';
   readonly status: number;

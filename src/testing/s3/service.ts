@@ -5,7 +5,7 @@ import { type Conditions, S3Objects } from './objects.ts';
 import { S3Refusal } from './refusal.ts';
 import { checkSignature, header, type Keys } from './signature.ts';
 
-/** A request, with what it asks for. */
+/** A parsed request. */
 export interface S3Request {
   readonly operation: string;
   readonly key: string;
@@ -13,7 +13,7 @@ export interface S3Request {
   readonly message: IncomingMessage;
 }
 
-/** What is answered. */
+/** An answer. */
 export interface S3Answer {
   readonly status: number;
   readonly headers: Record<string, string>;
@@ -23,9 +23,9 @@ export interface S3Answer {
 export interface S3ServiceOptions {
   readonly bucket: string;
   readonly keys: Keys;
-  /** A store that does not look at If-None-Match and If-Match. */
+  /** True: the store ignores If-None-Match and If-Match. */
   readonly ignoreConditions: boolean;
-  /** A store that does not look at checksums. */
+  /** True: the store ignores checksums. */
   readonly ignoreChecksums: boolean;
 }
 
@@ -38,7 +38,7 @@ export class S3Service {
     this.#options = options;
   }
 
-  /** What a request is, by its method, path and parameters. */
+  /** Parses a request by its method, path and parameters. */
   read(message: IncomingMessage): S3Request {
     const url = new URL(message.url ?? '/', 'http://store');
     const [, bucket = '', ...rest] = url.pathname.split('/');
@@ -53,7 +53,7 @@ export class S3Service {
     };
   }
 
-  /** The body is read here, so that a client that breaks off in the middle of it has asked for nothing. @throws S3Refusal */
+  /** Reads the whole body first, so that a request which breaks off in the middle has no effect. @throws S3Refusal */
   async body({ message }: S3Request): Promise<Buffer> {
     checkSignature(message, this.#options.keys);
     return readBody(message, !this.#options.ignoreChecksums);

@@ -2,7 +2,7 @@ import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { S3Refusal } from './refusal.ts';
 
-/** Who may speak to the store. */
+/** The credentials of the store's clients. */
 export interface Keys {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;

@@ -2,11 +2,11 @@ import { type PostgresEngine, statement } from '../../../engine/postgres/index.t
 
 /** Problems in the queues of a database, present or coming. Healthy when all lists are empty. */
 export interface QueueHealth {
-  /** Workers whose lease ran out and whose jobs no other worker has rescued yet. */
+  /** Workers whose lease has ended and whose jobs no other worker has rescued yet. */
   readonly lostWorkers: readonly LostWorker[];
   /** Keys that count as busy although no worker has a job of theirs, or that wait behind a job that does not exist. */
   readonly strandedKeys: readonly { readonly queue: string; readonly key: string }[];
-  /** Keys that stand still behind a job that ended in error (`keyOnError: 'block'`): 100 at most, the oldest first. */
+  /** Keys that are stopped behind a job that ended in error (`keyOnError: 'block'`): 100 at most, the oldest first. */
   readonly blockedKeys: readonly BlockedKey[];
   /** Queues with ready jobs and without a live worker. */
   readonly unattended: readonly string[];
@@ -78,7 +78,7 @@ select pg_catalog.json_build_object(
   { prepare: false },
 );
 
-/** As the database gives it: JSON has no times. */
+/** In the form of the database: JSON has no times. */
 interface HealthJson extends Omit<QueueHealth, 'lostWorkers' | 'blockedKeys'> {
   readonly blockedKeys: readonly (Omit<BlockedKey, 'since'> & { readonly since: string })[];
   readonly lostWorkers: readonly (Omit<LostWorker, 'lostAt'> & { readonly lostAt: string })[];

@@ -100,7 +100,7 @@ export interface JobStanding {
   readonly progressAt: Date | null;
 }
 
-/** A job that another one has to do with. */
+/** A related job. */
 export interface RelatedJob {
   readonly id: string;
   readonly queue: string;
@@ -108,13 +108,13 @@ export interface RelatedJob {
   readonly status: JobStatus;
 }
 
-/** What a job has to do with others; fifty of each at most. */
+/** The relations of a job to others; fifty of each kind at most. */
 export interface JobRelations {
   /** The jobs that it comes after. */
   readonly parents: readonly RelatedJob[];
   /** Jobs that come after it, and wait for it. */
   readonly children: readonly RelatedJob[];
-  /** What becomes of it if one of its parents ended in error, or was cancelled; null without parents. */
+  /** What happens to the job if one of its parents ended in error, or was cancelled; null without parents. */
   readonly afterError: string | null;
   readonly afterCancel: string | null;
   /** Batches that it comes after. */

@@ -8,21 +8,21 @@ const STEP = statement(
 );
 const END = statement('queue.remove_end', 'select pawl.queue_remove_end($1::smallint, $2::boolean) as answer');
 
-/** A queue that is to be removed, and what lives in it. */
+/** A queue to remove, and what is active in it. */
 export interface RemovalBegun {
   readonly queue: number;
   readonly workers: readonly string[];
   readonly batches: readonly string[];
 }
 
-/** What one step has removed. */
+/** The result of one step. */
 export interface RemovalStep {
   readonly cancelled: number;
   readonly jobs: number;
   readonly moves: number;
 }
 
-/** What the last step has removed. */
+/** The result of the last step. */
 export interface RemovalEnded {
   readonly schedules: number;
   readonly subscriptions: number;

@@ -70,7 +70,7 @@ const TICK = statement('queue.tick', 'select pawl.queue_tick($1::json) as jobs')
 
 /** A job that a schedule enqueued. */
 export interface ScheduleRun {
-  /** The tick; where it was run by hand, the time of that. */
+  /** The tick; if the schedule was run by hand, the time of that run. */
   readonly at: Date;
   readonly job: string;
   /** Null: the job was removed with the history of its queue. */
@@ -100,7 +100,7 @@ export class PostgresQueueSchedules {
     await this.#runner.query(SET_ALL, [JSON.stringify(set)]);
   }
 
-  /** @returns whether there was one */
+  /** @returns whether there was such a schedule */
   async remove(queue: string, name: string): Promise<boolean> {
     return (await this.#runner.query(REMOVE, [queue, name])).length > 0;
   }
@@ -114,7 +114,7 @@ export class PostgresQueueSchedules {
     return row;
   }
 
-  /** Enqueues the job of a schedule now. @returns undefined when there is no such schedule @throws NotFound  no such queue */
+  /** Enqueues the job of a schedule now. @returns undefined if there is no such schedule @throws NotFound  no such queue */
   async run(queue: string, name: string): Promise<EnqueueResult | undefined> {
     const [row] = await this.#runner.query<{ answer: EnqueueResult | null }>(RUN, [queue, name]);
     return only(row).answer ?? undefined;
@@ -125,7 +125,7 @@ export class PostgresQueueSchedules {
     return this.#runner.query<ScheduleRun>(RUNS, [queue, name, limit]);
   }
 
-  /** @returns whether there is one @throws NotFound  no such queue */
+  /** @returns whether there is such a schedule @throws NotFound  no such queue */
   async pause(queue: string, name: string): Promise<boolean> {
     return (await this.#runner.query(PAUSE, [queue, name])).length > 0;
   }
@@ -140,7 +140,7 @@ export class PostgresQueueSchedules {
     return only(row).answer;
   }
 
-  /** Enqueues and sets the next tick, in one transaction. @returns how many jobs; null when another process was quicker */
+  /** Enqueues and sets the next tick, in one transaction. @returns how many jobs; null if another process was quicker */
   async tick(tick: Tick): Promise<number | null> {
     const [row] = await this.#runner.query<{ jobs: number | null }>(TICK, [JSON.stringify(tick)]);
     return only(row).jobs;

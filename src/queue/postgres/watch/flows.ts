@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LockNotAvailable } from '../../../base/errors.ts';
 import { type PostgresEngine, type Statement, statement } from '../../../engine/postgres/index.ts';
 
-/** What those without the declaration of a queue send, in one transaction. */
+/** The statements of callers without the declaration of a queue, in one transaction. */
 export const ENQUEUE: Statement = statement('queue.enqueue_by_hand', 'select pawl.enqueue($1::jsonb) as answer');
 export const BATCH_JOIN: Statement = statement('queue.batch_join', 'select pawl.queue_batch_join($1::bigint)');
 export const BATCH_MEMBERS: Statement = statement(
@@ -34,7 +34,7 @@ where w.sort = 'batch' and ($1::text is null or w.queue = pawl.queue_id($1::text
 order by w.id desc limit $3::int`,
 );
 
-/** How far a batch is, as the database tells it. */
+/** The progress of a batch, in the form of the database. */
 export interface BatchRow {
   readonly queue: string;
   readonly total: number;
@@ -69,8 +69,8 @@ export class PostgresQueueFlows {
   }
 
   /**
-   * Asks for the latch of the batch again and again. Behind a request that waits, those who want to share the latch wait, too: a
-   * transaction that adds to the batch and stays open would keep its jobs from being settled.
+   * Tries the latch of the batch again and again. If it waited, others that want to share the latch would wait behind it: a
+   * transaction that adds to the batch and stays open would prevent the settlement of its jobs.
    * @throws NotFound
    */
   async seal(batch: string, signal?: AbortSignal): Promise<void> {

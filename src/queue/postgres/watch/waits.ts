@@ -11,7 +11,7 @@ const NEWEST: Statement = statement('queue.newest', 'select pawl.queue_newest($1
 /** No statement of a wait is expensive; a poll repeats those that fail. */
 const ANSWER_MS = 10_000;
 
-/** What a process asks for: jobs from now on, jobs that it has been waiting for, and jobs that it waits for no more. */
+/** A request of a process: new jobs to wait for, jobs that it waits for already, and jobs that it waits for no more. */
 export interface WaitRequest {
   readonly added: readonly string[];
   readonly polled: readonly string[];
@@ -40,7 +40,7 @@ export class PostgresQueueWaits {
     return row?.answer ?? [];
   }
 
-  /** Removes everything that the process has left in the database. */
+  /** Removes all rows of the process from the database. */
   async end(channel: string): Promise<void> {
     await this.#engine.query(END, [channel], { deadlineMs: ANSWER_MS });
   }

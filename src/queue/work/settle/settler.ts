@@ -40,13 +40,13 @@ const BACKOFF = { kind: 'exponential', min: 50, max: 2000, factor: 2, jitter: 0.
 const UNANSWERED = 3;
 
 /**
- * Writes outcomes, many at a time, one statement after another: outcomes that arrive during a statement go with the next one.
- * A single job is written at once; under load the batches grow by themselves. A claim whose jobs are all complete costs the
- * database one deleted and one inserted row, however many jobs it has.
+ * Writes outcomes, many at a time, one statement after another: outcomes that arrive during a statement go with the next one. A
+ * single job is written at once; under load the batches grow. A claim whose jobs are all complete costs the database one deleted
+ * and one inserted row, however many jobs it has.
  *
- * Every statement is conditional on the claim, so that it can be repeated after a lost answer. A failed statement is halved
- * until the outcome that cannot be written is alone; see `#isolate`. No statement waits for a transaction of a handler that
- * guards its unit: the outcome of that unit is postponed until the transaction has ended.
+ * Every statement is conditional on the claim, so that it can be repeated after a lost answer. A failed statement is halved until
+ * the outcome that cannot be written is alone; see `#isolate`. No statement waits for a transaction of a handler that guards its
+ * unit: the outcome of that unit is postponed until the transaction has ended.
  */
 export class Settler {
   readonly #options: SettlerOptions;

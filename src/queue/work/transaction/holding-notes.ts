@@ -10,9 +10,9 @@ export interface HoldingNotesOptions {
 }
 
 /**
- * Records the jobs of open transactions for the rescue, since other processes cannot see these claims. A job is recorded once
- * it has run for a moment; after a worker of the queue has died lately, before it begins, at the price of a heartbeat, since a job that
- * kills its process within a moment, or in the first step of its handler, would do so for ever.
+ * Records the jobs of open transactions for the rescue, because other processes cannot see these claims. A job is recorded once
+ * it has run for a moment. If a worker of the queue has died lately, a job is recorded before it begins, at the cost of a
+ * heartbeat. Otherwise a job that kills its process within a moment, or in the first step of its handler, would do so for ever.
  */
 export class HoldingNotes {
   readonly #options: HoldingNotesOptions;
@@ -37,7 +37,10 @@ export class HoldingNotes {
     this.#isWary = isWary;
   }
 
-  /** Called before a handler begins. @returns when its job is recorded; undefined where that is not waited for */
+  /**
+   * Called before a handler begins.
+   * @returns a promise that resolves when its job is recorded; undefined if the handler need not wait
+   */
   recordStart(): Promise<void> | undefined {
     return this.#isWary ? this.#note() : undefined;
   }

@@ -27,7 +27,9 @@ export interface LaneParts {
   /** Closed when the worker stops. */
   readonly sleepers: Sleepers;
   readonly beatNow: () => Promise<void>;
-  /** Called when the lane has found nothing, and has nothing to commit. @returns what to call when it looks again */
+  /**
+   * Called when the lane has found nothing, and has nothing to commit. @returns a function to call when the lane searches again
+   */
   readonly onRest: () => () => void;
   readonly onError: (error: unknown) => void;
 }
@@ -68,7 +70,7 @@ export class LaneLoop {
     if (lane !== undefined) connections.close(lane.session);
   }
 
-  /** Claims and runs, and rests when nothing is left. */
+  /** Claims and runs, and rests when no work is left. */
   async #work(lane: Lane): Promise<void> {
     const { registration, runner, sleepers } = this.#parts;
     this.#pending = CLOSED;
