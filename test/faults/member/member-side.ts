@@ -35,7 +35,10 @@ export function note<E extends object>(event: E): void {
 /** Says that this process is ready, then does what it is told; `stop` ends what it runs. */
 export function ready(stop: () => Promise<void>): void {
   console.log(JSON.stringify({ ready: true }));
-  createInterface({ input: process.stdin }).on('line', (line) => {
+  const orders = createInterface({ input: process.stdin });
+  // Its schedule was interrupted: nothing of it works on.
+  orders.on('close', () => process.exit(1));
+  orders.on('line', (line) => {
     const order: Order = JSON.parse(line);
     if ('stepClock' in order) steppedMs += order.stepClock;
     else if ('block' in order) block(order.block);
