@@ -89,7 +89,7 @@ begin
 end $$;
 
 -- A search by words, kind and time alone: the newest ids one by one, then the chunks that may fit. If only complete jobs are wanted, it skips ids
--- without a settled job: it would walk through a million waiting jobs a thousand at a time, each step longer than the budget of a page.
+-- without a settled job: otherwise it would walk through a million waiting jobs a thousand at a time, each step longer than the budget of a page.
 create or replace function pawl.queue_search_all(p_query pawl.queue_query, p_before bigint, p_limit int, p_end timestamptz, out ids bigint[], out horizon bigint)
 language plpgsql stable
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$

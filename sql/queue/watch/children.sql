@@ -51,7 +51,7 @@ language sql /* planner: loop */ as $$
     select distinct d.tid from unnest(p_ids) s (span) cross join lateral (
       select d.ctid as tid from pawl.queue_delayed d
       where d.shard = p_shard and d.id < upper(s.span) and d.id + d.n > lower(s.span) and d.run_at = pawl.queue_never()
-        -- From the run on that has the first of them, or from that job on if there is no such run.
+        -- Begins with the run that has the first of these jobs, or with that job if there is no such run.
         and d.id >= coalesce((
           select b.id from pawl.queue_delayed b where b.shard = p_shard and b.id <= lower(s.span) and b.id > lower(s.span) - 256
           order by b.id desc limit 1), lower(s.span)) offset 0) d

@@ -384,8 +384,8 @@ begin
 end $$;
 
 -- As queue_ended, for one job that completes in a transaction of its own, as each job with hold 'transaction' does. It has one setting: more would
--- cost more than the probe. It answers the id, so that it can be among the values of the receipt. Among the columns that that statement returns, it
--- cost 20 us more, since Postgres keeps a returned row before it sends it.
+-- cost more than the probe. It answers the id, so that it can be among the values of the receipt. As a column that the statement returns, it cost 20 us
+-- more, since Postgres keeps a returned row before it sends it.
 create or replace function pawl.queue_ended_alone(p_shard smallint, p_id bigint, p_queue smallint) returns bigint
 language plpgsql set enable_seqscan = off as $$
 begin

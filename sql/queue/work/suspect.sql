@@ -101,7 +101,7 @@ begin
     join pawl.queue_ready r on r.shard = j.shard and r.queue = j.queue and r.priority = j.priority and r.id = j.id and r.n = 1
     join pawl.queue_definition q on q.id = r.queue join pawl.queue_kind kd on kd.id = r.kind
     cross join lateral (select coalesce((j.options ->> 'attempts')::smallint, kd.attempts, q.attempts) as attempts) a
-    -- A job of a key without an attempt left waits for its end. Dead workers that ran it in between spend no attempt that it does not have.
+    -- A job of a key that has no attempt left waits for its end. Dead workers that ran it in between spend no attempt that it does not have.
     where r.key is null or r.attempt < a.attempts
   ), free as materialized (
     -- The jobs of a key never move without the key's lock.
@@ -112,7 +112,7 @@ begin
     update pawl.queue_worker w set holding = array(select t.id from there t where t.id not in (select m.id from mine m))
     where w.id = p_worker
   ), charged as (
-    -- The worker that next claims a job of a key without an attempt left ends it.
+    -- If a job of a key has no attempt left, the worker that claims it next ends it.
     update pawl.queue_ready r set attempt = case when r.lost >= 4 then greatest(m.attempt, m.attempts) else m.attempt end, lost = r.lost + 1 from mine m where r.ctid = m.tid and not m.spent
   ), gone as (
     delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.spent

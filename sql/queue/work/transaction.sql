@@ -94,7 +94,7 @@ begin
   select r.key is not null as keyed into v_first from pawl.queue_ready r
   where r.shard = p_shard and r.queue = p_queue and (r.priority, r.id) > (p_priority, p_after) and r.id <> all (v_suspects)
   order by r.priority, r.id limit 1;
-  -- 2. A job of that sort, or one of the other sort if none of the first can be claimed. If a block does not claim what it has locked, it undoes
+  -- 2. A job of the first row's sort, or one of the other sort if none of these can be claimed. If a block does not claim what it has locked, it undoes
   -- its locks.
   for v_step in 1..2 loop
     exit when v_first.keyed is null;

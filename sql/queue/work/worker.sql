@@ -42,7 +42,7 @@ begin
     end;
     perform pawl.queue_require_drained(v_queue);
   end if;
-  -- Once jobs may have groups, a declaration without a limit makes their number unlimited. It does not end groups.
+  -- If jobs may have had groups, a declaration without a limit does not make this null: waiting jobs of groups are then admitted without a limit.
   if v_per_group is null and v_queue.per_group is not null then
     v_per_group := pawl.queue_unlimited();
   end if;
