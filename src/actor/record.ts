@@ -50,7 +50,7 @@ export interface ActorRecord extends ActorSummary {
   readonly statePausedAt: Date | null;
   /** Why no turn may begin, if a worker found that no program can run the actor. */
   readonly held: string | null;
-  /** Turns in a row whose process died or was stopped. At two, the actor runs alone; at three, it is held. */
+  /** Turns in a row whose process died or hung. At two, the actor runs alone; at three, it is held. */
   readonly lost: number;
   /** Milliseconds until the actor is due; negative if it has been due for that long. */
   readonly dueInMs: number | null;

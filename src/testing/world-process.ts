@@ -7,7 +7,7 @@ import type { PostgresWorld } from './postgres.ts';
 
 const LOOK_MS = 10;
 /**
- * A process dies only when the world ends it, and then at once; the lease is long so that a database that stops for seconds ends
+ * A process dies only when the world ends it, and then at once; the lease is long so that a database that hangs for seconds ends
  * none.
  */
 const LEASE = '1m';

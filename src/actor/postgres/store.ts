@@ -150,7 +150,7 @@ export class PostgresActorStore {
 
   /**
    * One transaction for a turn with effects.
-   * @param idleMs  after this time a stopped process loses the transaction, because the transaction holds the row
+   * @param idleMs  after this time a process that hangs loses the transaction, because the transaction holds the row
    * @param hasOthers  whether it contains statements that are not ours, and may take long
    */
   transaction<T>(fn: (tx: Transaction) => Promise<T>, idleMs: number, hasOthers: boolean): Promise<T> {

@@ -1,11 +1,11 @@
 /**
- * For this long, an actor that was lost twice has the process for itself: if its turn kills or stops the process, it does so
+ * For this long, an actor that was lost twice has the process for itself: if its turn kills or blocks the process, it does so
  * soon.
  */
 const EXCLUSIVE_MS = 60_000;
 
 /**
- * The actors that, as far as this worker knows, lost their process twice in a row: it died or was stopped. They run one at a
+ * The actors that, as far as this worker knows, lost their process twice in a row: it died or hung. They run one at a
  * time, and alone, so that a crash affects no other actor. If the process dies a third time, the actor is the cause.
  */
 export class Isolation {

@@ -183,7 +183,7 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
   #add(claims: readonly ActorClaim[]): void {
     this.#held.add(claims);
     if (this.hasLease) this.#loop.add(claims);
-    // The process was stopped meanwhile. The database gives the claims back if they are still this worker's.
+    // The process hung meanwhile. The database gives the claims back if they are still this worker's.
     else this.release(claims, 'stopped');
   }
 

@@ -12,7 +12,7 @@ export interface NotifySwitchOptions {
 /**
  * Decides whether producers should notify a worker. Under load no worker needs to be woken, and NOTIFY is not free: it serialises
  * every commit that sends one. If a worker sleeps without notifications, its jobs begin late; if a busy worker gets
- * notifications, that only costs more. So after each "off", "on" is written before the worker sleeps, and the heartbeats repeat
+ * notifications, that only costs more. So "on" is written only when every earlier "off" has its answer, and the heartbeats repeat
  * it while the switch is on. Only the switch writes "off", and repeats it every few seconds.
  */
 export class NotifySwitch {

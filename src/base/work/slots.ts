@@ -93,7 +93,7 @@ export class Slots<Unit> {
       runner.slotsTaken < concurrency &&
       (this.#following.length > 0 || this.#left > 0) &&
       !isStopping() &&
-      // If this process was stopped for too long, another worker owns its claims by now, and the next renewal will say so.
+      // If this process hung for too long, another worker owns its claims by now, and the next renewal will say so.
       runner.hasLease
     ) {
       const unit = this.#following.pop() ?? this.#list[this.#begun++];

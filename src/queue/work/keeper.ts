@@ -243,7 +243,7 @@ export class Keeper {
   }
 
   /**
-   * The workers of this process, whatever their lease: if the process was stopped since its last heartbeat, all their leases may
+   * The workers of this process, whatever their lease: if the process hung since its last heartbeat, all their leases may
    * be over.
    */
   #living(queue: number): number[] {
