@@ -1,8 +1,8 @@
--- Bulk actions: a process that serves HTTP takes an action under a lease and works it off; when that process dies, another one goes
--- on where it ended.
+-- Bulk actions: a process that serves HTTP takes an action under a lease and changes its jobs. If that process dies, another process
+-- continues the action.
 
--- Changes one job of a bulk action and writes down what became of it. Answers the outcome; or "settled" when it has one
--- already; "busy" when somebody is at the job just now, come back; "lost" when the action is not the caller's any more.
+-- Changes one job of a bulk action and writes the job's outcome. Answers the outcome; "settled" if the job has an outcome already;
+-- "busy" if another transaction has the job, so the caller tries again later; "lost" if the caller no longer holds the action.
 create or replace function pawl.http_bulk_change(p_bulk bigint, p_n int, p_holder uuid) returns text
 language plpgsql as $$
 declare

@@ -1,9 +1,9 @@
--- What is drawn over time, by queue and kind, and what ended in error, in groups. Read from what queues keep anyway: nothing is
--- written for it. Of every queue and bucket a few settlements are looked at, and of each a few of its jobs; what they show is scaled
--- to the bucket. So the cost is bounded by queues and buckets, and not by jobs.
+-- The charts over time, by queue and kind, and the groups of jobs in error. Both read tables that queues keep anyway; nothing is written
+-- for them. A chart reads a few settlements of each queue and bucket, and a few jobs of each settlement. It scales these samples to the
+-- bucket. So the number of queues and buckets bounds the cost of a chart, and the number of jobs does not.
 
--- One row for each queue and kind that had something to do from p_from to p_until, the busiest first. Without p_queue at most p_most
--- queues are read, those that settled most, as far as 1,000 settlements tell; in each row `others` says how many were left out.
+-- One row for each queue and kind that ended or retried jobs from p_from to p_until, the busiest first. Without p_queue, it reads at most
+-- p_most queues: those with the most settlements and moves, each counted to 1,000. In each row `others` is the number of queues left out.
 create or replace function pawl.http_charts(p_queue text, p_from timestamptz, p_until timestamptz, p_step interval, p_most int)
 returns table (
   queue text, kind text, complete double precision, errors double precision, retries double precision, times double precision[],
@@ -26,19 +26,19 @@ begin
   if v_queues is null then
     return;
   end if;
-  -- Some 4,000 settlements in all; eight of a bucket still tell a rate.
+  -- Some 4,000 settlements in all, but at least eight of each bucket, which suffice for a rate.
   v_each := least(60, greatest(8, 4000 / (ceil(extract(epoch from p_until - p_from) / extract(epoch from p_step))::int * cardinality(v_queues))));
   return query
   with bucket as materialized (
     select b.at, least(b.at + p_step, p_until) as past from generate_series(p_from, p_until - interval '1 microsecond', p_step) b (at)
   ), settled as materialized (
     select q.id as queue, b.at, s.shard, s.claimed_at, s.picked, extract(epoch from s.settled_at - s.claimed_at) * 1000 as run_ms,
-      -- Of a bucket that has more than were read: as many again as the time that is left has room for.
+      -- If a bucket has more settlements than were read, their rate is assumed for the rest of the bucket.
       s.jobs / greatest(1, cardinality(s.picked)) * case when s.seen < v_each then 1
         else extract(epoch from b.past - b.at) / greatest(0.001, extract(epoch from s.last_at - b.at)) end as n
     from unnest(v_queues) q (id) cross join bucket b cross join lateral (
       select y.*, count(*) over () as seen, max(y.settled_at) over () as last_at,
-        -- From anywhere in each step of a span: jobs of kinds that come in turns would else all be of one.
+        -- A random job of each step of a span: if kinds alternate, fixed steps would pick jobs of one kind only.
         array(select i + floor(random() * least(y.step, upper(u.span) - i))::bigint from unnest(y.ids) u (span)
           cross join lateral generate_series(lower(u.span), upper(u.span) - 1, y.step) i limit 4) as picked
       from (
@@ -92,9 +92,9 @@ begin
   order by l.complete + l.errors + l.retries desc, d.name, k.name;
 end $$;
 
--- Jobs that stand in error now, in groups of one queue, kind and shape of error, the largest first. Of each queue the newest p_most
--- are read, and of all together; `read` and `whole` of every row say how many these were, and whether there are no more. A shape takes
--- 18 µs, so equal errors have it made once.
+-- The jobs that are in error now, in groups of one queue, kind and shape of error, the largest group first. It reads the newest p_most
+-- jobs of each queue, and keeps the newest p_most of all. In each row, `read` is the number of these jobs since p_since, and `whole` says
+-- whether no job was left out. To make a shape takes 18 µs, so jobs with equal errors share one.
 create or replace function pawl.http_errors(p_queue text, p_kind text, p_since timestamptz, p_most int, p_groups int)
 returns table (
   queue text, kind text, shape text, error text, n bigint, first_at timestamptz, last_at timestamptz, jobs text[], read bigint, whole boolean)
@@ -129,8 +129,8 @@ begin
   limit p_groups;
 end $$;
 
--- What makes errors alike: the first line, without what differs from one to the next. What is quoted comes first: there may be
--- anything in it.
+-- The shape of an error: its first line, with … in place of quoted texts, ids and numbers, so that similar errors have one shape. Quoted
+-- texts are replaced first, because they may contain ids and numbers.
 create or replace function pawl.http_error_shape(p_error text) returns text
 language sql immutable parallel safe as $$
   select regexp_replace(regexp_replace(regexp_replace(left(split_part(p_error, e'\n', 1), 500),

@@ -1,8 +1,8 @@
--- Enqueueing over HTTP. A caller whose answer was lost asks again with the same key, and gets the answer of the first time; a job
--- that is run again with another payload is a new one, and says whence it is.
+-- Enqueueing over HTTP. If an answer is lost, the caller repeats the request with the same key and gets the first answer. To run a job
+-- again with another payload makes a new job, which names the old one.
 
--- Adds a job, or a list of jobs, all or none. p_raw is the body as it came, of which only the payload is taken, to the letter; p_jobs
--- is what was made of the rest of it.
+-- Adds a job, or a list of jobs, all or none. p_raw is the body as it arrived; only its payloads are used, to the letter. p_jobs has the
+-- rest of the body, parsed.
 create or replace function pawl.http_enqueue(p_who text, p_key text, p_digest text, p_raw jsonb, p_jobs jsonb, p_trace text) returns jsonb
 language plpgsql as $$
 declare
@@ -28,8 +28,8 @@ begin
   return pawl.http_once_end(p_who, p_key, v_answer);
 end $$;
 
--- The answer of the first time under this key. Null when it is the first time: then every other caller waits here until the
--- transaction ends. p_key null: no key was given.
+-- The answer to the first request with this key. Null if this request is the first: then each other request with this key waits here
+-- until the transaction ends. If the request has no key, p_key is null, and so is the answer.
 create or replace function pawl.http_once_begin(p_who text, p_key text, p_digest text) returns jsonb
 language plpgsql as $$
 declare
@@ -40,7 +40,7 @@ begin
     return null;
   end if;
   loop
-    -- Waits for a caller that asks under the same key at the same time.
+    -- Waits for the open transaction of another request with the same key.
     insert into pawl.http_once (who, key, digest) values (p_who, p_key, p_digest) on conflict do nothing;
     if found then
       delete from pawl.http_once o where o.ctid = any (array(
@@ -48,7 +48,7 @@ begin
       return null;
     end if;
     select o.* into v_once from pawl.http_once o where o.who = p_who and o.key = p_key;
-    exit when found;  -- else it has just been removed
+    exit when found;  -- else another transaction has just removed the row
   end loop;
   if v_once.digest <> p_digest then
     raise exception 'the idempotency key "%" was used for another request on %; take a new key for each request', p_key, v_once.at
@@ -66,7 +66,7 @@ begin
   return p_answer;
 end $$;
 
--- Marks an answer, or each of a list, as that of an earlier time.
+-- Marks an answer, or each answer of a list, as a duplicate: it belongs to an earlier request.
 create or replace function pawl.http_replayed(p_answer jsonb) returns jsonb
 language sql immutable as $$
   select case jsonb_typeof(p_answer)
@@ -74,7 +74,7 @@ language sql immutable as $$
     else p_answer || '{"duplicate": true}' end
 $$;
 
--- A new job like one that has ended, of the same queue, kind, key and priority, with the payload of p_raw.
+-- Enqueues a new job of the queue, kind, key, priority and options of a job that has ended, with the payload of p_raw.
 create or replace function pawl.http_rerun(p_who text, p_key text, p_digest text, p_job bigint, p_raw jsonb, p_trace text) returns jsonb
 language plpgsql as $$
 declare

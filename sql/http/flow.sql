@@ -1,7 +1,8 @@
--- Flows, batches and topics over HTTP: what they add goes through pawl.enqueue(), in one transaction, once for each Idempotency-Key.
+-- Flows, batches and topics over HTTP. Each call enqueues its jobs in one transaction, and once for each Idempotency-Key.
 
--- Adds a graph of jobs, all or none. p_raw: the body, a list of nodes, of which the payloads are taken to the letter. p_nodes: [{n: the place in
--- p_raw, name, request, after: [names], jobs: [id], batches: [id]}], each behind those that it comes after. Answers {ids: {name: id}, duplicate}.
+-- Adds a graph of jobs, all or none. p_raw is the body, a list of nodes; only their payloads are used, to the letter. p_nodes is a list of
+-- {n: the place in p_raw, name, request, after: [names], jobs: [id], batches: [id]}. A node must follow the nodes that it names in `after`.
+-- Answers {ids: {name: id}, duplicate}.
 create or replace function pawl.http_flow(p_who text, p_key text, p_digest text, p_raw jsonb, p_nodes jsonb, p_trace text) returns jsonb
 language plpgsql as $$
 declare
@@ -24,7 +25,7 @@ begin
   return pawl.http_once_end(p_who, p_key, jsonb_build_object('ids', v_ids, 'duplicate', false));
 end $$;
 
--- Makes an open batch, as queue_batch_make does.
+-- Makes an open batch by queue_batch_make, once for each Idempotency-Key.
 create or replace function pawl.http_new_batch(p_who text, p_key text, p_digest text, p_raw jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -36,7 +37,7 @@ begin
   return pawl.http_once_end(p_who, p_key, jsonb_build_object('id', pawl.queue_batch_make(p_raw)::text, 'duplicate', false));
 end $$;
 
--- Adds a job, or a list of jobs, to an open batch: as http_enqueue does. A unique job that was there already does not become a member.
+-- Adds a job, or a list of jobs, to an open batch, and answers as http_enqueue does. A unique job that existed before does not become a member.
 create or replace function pawl.http_add_to_batch(
   p_who text, p_key text, p_digest text, p_batch bigint, p_raw jsonb, p_jobs jsonb, p_trace text
 ) returns jsonb

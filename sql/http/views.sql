@@ -1,4 +1,4 @@
--- What people did through the HTTP API. The view is the contract; the table below it is not.
+-- The audit: what people did through the HTTP API. The view is a public contract. The table that it reads is not.
 
 create or replace view pawl.audit as
 select a.id, a.at, a.ended_at, a.who, a.remote, a.user_agent, a.action, a.target, a.details, a.status,
