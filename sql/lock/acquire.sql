@@ -142,7 +142,7 @@ begin
       end if;
       p_ticket := null;
     elsif v_place < v_now + p_waiter_ms * interval '0.8 ms' then
-      -- Renewed with two thirds left at the latest.
+      -- Each attempt of a waiter comes by here: a place that was renewed just before is not written again.
       v_place := v_now + p_waiter_ms * interval '1 ms';
       update pawl.lock_waiter w set expires_at = v_place where w.nonce = p_nonce;
     end if;

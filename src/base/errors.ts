@@ -157,7 +157,10 @@ export interface DeadlockStep {
   readonly pid: number;
 }
 
-/** An operator cancelled the work. This is the reason of `unit.signal`, and the error of a wait for the job. */
+/**
+ * The work was cancelled: by hand, by its handler, since it expired, or with a job that it comes after. This is the reason of
+ * `unit.signal`, and the error of a wait for the job.
+ */
 export class Cancelled extends PawlError {
   readonly code = 'cancelled';
 }
