@@ -109,20 +109,30 @@ end $$;
 create or replace function pawl.actor_absorb(p_types smallint[], p_limit int) returns text
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
+  v_rows bigint;
   v_actors bigint[];
-  v_seen bigint[];
+  v_seen bigint[] := '{}';
+  v_locked bigint[] := '{}';
 begin
-  select array_agg(distinct x.actor) into v_actors
-  from unnest(p_types) t (type)
-  cross join lateral (select i.actor from pawl.actor_inbox i where i.type = t.type order by i.id limit p_limit) x;
-  if v_actors is null then
+  -- Of an actor whose row stays locked more may have come than is read at once: what came for others is behind that.
+  loop
+    select array_agg(distinct x.actor), max(x.nth) into v_actors, v_rows
+    from unnest(p_types) t (type)
+    cross join lateral (
+      select i.actor, row_number() over () as nth from (
+        select i.actor from pawl.actor_inbox i where i.type = t.type and i.actor <> all (v_locked) order by i.id limit p_limit) i) x;
+    exit when v_actors is null;
+    v_seen := pawl.actor_absorb_of(v_actors);
+    if cardinality(v_seen) < cardinality(v_actors) then
+      -- Of actors that are no more.
+      delete from pawl.actor_inbox i where i.actor = any (v_actors)
+        and not exists (select 1 from pawl.actor_instance a where a.id = i.actor);
+    end if;
+    exit when v_seen <> '{}' or v_rows < p_limit;
+    v_locked := v_locked || v_actors;
+  end loop;
+  if v_actors is null and v_locked = '{}' then
     return 'none';
-  end if;
-  v_seen := pawl.actor_absorb_of(v_actors);
-  if cardinality(v_seen) < cardinality(v_actors) then
-    -- The rows of actors that no longer exist.
-    delete from pawl.actor_inbox i where i.actor = any (v_actors)
-      and not exists (select 1 from pawl.actor_instance a where a.id = i.actor);
   end if;
   return case
     when not exists (select 1 from unnest(p_types) t (type) cross join lateral (select 1 from pawl.actor_inbox i where i.type = t.type limit 1) x) then 'none'

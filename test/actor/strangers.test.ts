@@ -160,6 +160,33 @@ describe('a transaction that a user leaves open', () => {
     expect(await scene.actors.getPage(hidden.id)).toMatchObject({ suppressed: false });
   });
 
+  // Invariants A9, A10.
+  test('and has an actor locked for which more comes than is read at once keeps no other of its type from being woken', async () => {
+    const Stranger = make({});
+    const scene = await openScene([Stranger]);
+    const [busy, other] = [
+      await scene.actors.create(Stranger, { does: 'stays' }),
+      await scene.actors.create(Stranger, { does: 'stays' }),
+    ];
+    await scene.run();
+    for (const one of [busy, other]) await scene.actors.waitFor(one, { status: 'hibernating' });
+    const end = await leaveOpen(scene, async (tx) => {
+      await tx.client.query({
+        text: 'select 1 from pawl.actor_instance where id = $1 for no key update',
+        values: [busy.id],
+      });
+    });
+    const turns = async ({ id }: { id: string }): Promise<number> => (await scene.actors.get(id)).epoch;
+    const [before, ofBusy] = [await turns(other), await turns(busy)];
+    const note = JSON.stringify({ actor: busy.id, name: 'note' });
+    await scene.query('select count(pawl.actor_send($1::jsonb)) from generate_series(1, 2500)', [note]);
+    await scene.actors.send(other, 'note');
+    await until('the other one has run', async () => (await turns(other)) > before);
+    expect(await turns(busy)).toBe(ofBusy);
+    await end();
+    await until('it has run, too', async () => (await turns(busy)) > ofBusy);
+  });
+
   test('that creates, raises, sends and bears children keeps no other waiting; a turn that wants its key fails, and others of its kind go on', async () => {
     const Stranger = make({
       bears: async (a) => void (await a.create(Stranger, { does: 'nothing' }, { key: 'taken' })),
