@@ -254,18 +254,24 @@ begin
   return array(select a.ctid from pawl.actor_instance a where a.ctid = any (p_tids) and a.worker is null and a.held is null);
 end $$;
 
--- Makes actors whose rows are locked the worker's. Answers them in the order in which they became due, and not in that of their rows on disk: actors that
--- wait for a free slot begin in that order. If an actor has a tx_worker, that transaction is gone, and wrote nothing: the turn is lost. If it had been lost
--- before, too, it is not taken, but left to be claimed alone.
+-- Makes actors the worker's, whose rows are locked. Gives them in the order in which they became due, and not in that of their rows on
+-- disk: those that wait for a free slot begin in that order. Of those with a tx_worker, the transaction is gone, and wrote nothing:
+-- that turn is lost, as a rescue would say it. What was lost before as well is not taken, but left to be claimed alone.
 create or replace function pawl.actor_take(p_worker bigint, p_tids tid[], p_now timestamptz) returns text
 language sql
 set enable_seqscan = off set enable_mergejoin = off set jit = off as $$
-  with taken as (
+  with lost as (
+    insert into pawl.actor_transition (at, actor, epoch, worker, attempt, type, from_state, to_state, reason, error)
+    select p_now, a.id, a.epoch, a.tx_worker, a.attempt, a.type, a.state, a.state, 'worker lost', 'the worker was lost during the turn'
+    from pawl.actor_instance a where a.ctid = any (p_tids) and a.tx_worker is not null
+  ), taken as (
     update pawl.actor_instance a set
       worker = case when a.tx_worker is null or a.lost = 0 then p_worker end,
       held = case when a.tx_worker is null or a.lost = 0 then a.held else pawl.actor_isolation_reason(a.lost + 1) end,
       lost = case when a.tx_worker is null then a.lost else a.lost + 1 end,
-      epoch = a.epoch + 1, tx_worker = null, claimed_at = p_now, attempt = a.attempt + 1, signal_at = null,
+      error = case when a.tx_worker is null then a.error else 'the worker was lost during the turn' end,
+      epoch = a.epoch + 1, tx_worker = null, claimed_at = p_now, signal_at = null,
+      attempt = a.attempt + case when a.tx_worker is null or a.lost = 0 then 1 else 0 end,
       retry_at = p_now + pawl.actor_backoff(t.backoff, a.attempt + 1) * interval '1 millisecond'
     from pawl.actor_type t
     where a.ctid = any (p_tids) and t.id = a.type

@@ -186,9 +186,20 @@ describe('an actor that is lost with its process', () => {
       expect(Object.values(await rows.losses()).map(([n]) => n)).toEqual([lost, lost, lost]);
       if (lost === 1) await scene.one(`select pawl.actor_give_back_except($1, '{}')`, [worker]);
     }
+    // A turn that was not begun is no try.
+    expect(await scene.query('select distinct attempt, error from pawl.actor_instance')).toEqual([
+      { attempt: 2, error: 'the worker was lost during the turn' },
+    ]);
     const [alone] = await rows.claim(worker, 'alone');
     if (alone === undefined) throw new Error('nothing was claimed');
     expect(ids).toContain(alone[0]);
+    const told = await scene.actors.history(alone[0]);
+    expect(told.map(({ reason, attempt }) => `${reason} ${attempt}`)).toEqual([
+      'created 0',
+      'worker lost 1',
+      'worker lost 2',
+    ]);
+    expect((await scene.actors.get(alone[0])).attempt).toBe(3);
   });
 });
 
