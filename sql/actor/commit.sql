@@ -146,8 +146,9 @@ begin
   end if;
 end $$;
 
--- In the caller's transaction: fails unless the turn {actor, epoch, worker} is still this worker's, and keeps it so until that transaction ends. With
--- "nowait" it also fails unless the row is free within 100 ms: a worker that absorbs locks the row for a moment.
+-- {actor, epoch, worker}: in the caller's transaction: fails unless the turn is still this worker's, and keeps it so until
+-- that ends; or, with "nowait", unless the row is free soon: a worker that absorbs locks it for a moment. With "nowait" it is the
+-- transaction in which the turn runs, and can be found by its worker.
 create or replace function pawl.actor_guard(p_turn json) returns void
 language plpgsql as $$
 declare
@@ -159,14 +160,13 @@ begin
     for v_try in 1..20 loop
       perform 1 from pawl.actor_instance a
       where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.tx_worker) for no key update skip locked;
-      if found then
-        return;
-      end if;
+      exit when found;
       exit when not exists (select 1 from pawl.actor_instance a where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.tx_worker));
       perform pg_sleep(0.005);
     end loop;
     perform 1 from pawl.actor_instance a
     where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.tx_worker) for no key update nowait;
+    perform pg_advisory_xact_lock_shared(pawl.actor_transactions_key(v_worker)) where found;
   else
     perform 1 from pawl.actor_instance a
     where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.tx_worker) for no key update;

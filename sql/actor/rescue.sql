@@ -31,8 +31,9 @@ begin
         lost = case when v_suspected and a.lost = 0 then 0 else a.lost + 1 end,
         held = case when a.lost > 0 then pawl.actor_isolation_reason(a.lost + 1) end,
         wake_at = case
-          when v_suspected and a.lost = 0 then a.wake_at
-          when a.signal_at is null then a.retry_at
+          -- Never later than from here on: the clock may have been set back since the claim.
+          when v_suspected and a.lost = 0 then least(a.wake_at, v_now)
+          when a.signal_at is null then least(a.retry_at, v_now + (a.retry_at - a.claimed_at))
           else least(a.retry_at, v_now)
         end
       where a.ctid = any (array(select l.tid from lost l)) returning a.*
@@ -54,45 +55,59 @@ end $$;
 create or replace function pawl.actor_end_worker(p_worker bigint) returns boolean
 language plpgsql as $$
 begin
-  update pawl.actor_worker w set expires_at = clock_timestamp(), wants_notify = false, types = '{}', knows = '{}' where w.id = p_worker;
-  -- A claim that was given up may still be under way: it keeps the worker's row until it commits, and only the next statement sees it.
+  update pawl.actor_worker w set expires_at = clock_timestamp(), latest_at = greatest(w.latest_at, w.expires_at), wants_notify = false, types = '{}', knows = '{}' where w.id = p_worker;
+  -- A claim that was given up may still be under way: it keeps the row until it commits, and is seen by the next statement alone.
   perform 1 from pawl.actor_worker w where w.id = p_worker for update;
   delete from pawl.actor_worker w where w.id = p_worker and cardinality(pawl.actor_running(p_worker)) = 0;
   return found;
 end $$;
 
--- The actors that a worker runs: all of them are due, or were paused since.
+-- The actors that a worker runs: all of them are due, or were paused since. Where the database's clock was set back while the worker
+-- lived, they may be due by the older time alone.
 create or replace function pawl.actor_running(p_worker bigint) returns tid[]
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
   select array(
     select d.tid from pawl.actor_type t cross join lateral (
       select a.ctid as tid, a.worker from pawl.actor_instance a
-      where a.type = t.id and a.wake_at <= (select clock_timestamp()) and a.wake_at is not null and a.paused_at is null and a.held is null
+      where a.type = t.id
+        and a.wake_at <= (select greatest(clock_timestamp(), (
+          select w.latest_at from pawl.actor_worker w where w.id = p_worker and w.latest_at > clock_timestamp() + w.lease)))
+        and a.wake_at is not null and a.paused_at is null and a.held is null
       union all
       select a.ctid, a.worker from pawl.actor_instance a
       where a.type = t.id and (a.paused_at is not null or a.held is not null)) d
     where d.worker = p_worker)
 $$;
 
--- Ends the open transactions of bodies with hold: 'transaction' whose worker is gone: its process stands still, or its network is silent. These
--- transactions wait for the process to go on, and no other worker can run their actors, so the database ends them. A row that is locked for a statement
--- is not idle.
+-- Bodies with hold: 'transaction' of a worker that is gone, whose transactions are still open: its process stands still, or its
+-- network is silent. They wait for it to go on, and no other worker can run their actors: the database ends them. A row that is
+-- locked for a statement is not idle. They are known by the lock that they have taken together: the row says who locks it only as
+-- long as that is one alone, and a client that gives the actor a child locks it as well.
 create or replace function pawl.actor_end_transactions(p_worker bigint) returns void
 language plpgsql
 set enable_seqscan = off as $$
+declare
+  v_key bigint := pawl.actor_transactions_key(p_worker);
 begin
   perform pg_terminate_backend(s.pid)
-  from pawl.actor_instance a
-  join pg_locks l on l.locktype = 'transactionid' and l.granted and l.transactionid = a.xmax
+  from pg_locks l
   join pg_stat_activity s on s.pid = l.pid and s.datname = current_database() and s.state like 'idle in transaction%'
-  where a.tx_worker = p_worker;
+  where l.locktype = 'advisory' and l.granted and l.objsubid = 1 and l.database = s.datid
+    and (l.classid::bigint << 32) + l.objid::bigint = v_key
+    and exists (select 1 from pawl.actor_instance a where a.tx_worker = p_worker);
 exception when insufficient_privilege then
   -- The transaction of another role stays: it ends when its body's time is up.
   null;
 end $$;
 
--- For a claim whose answer was lost: gives back, uncharged, the worker's actors except p_known.
+-- The advisory lock that all transactions of a worker share in which bodies run.
+create or replace function pawl.actor_transactions_key(p_worker bigint) returns bigint
+language sql immutable as $$
+  select hashtextextended('actor ' || p_worker, 1885435756)
+$$;
+
+-- A claim's answer was lost: gives back, uncharged, the worker's actors except p_known.
 create or replace function pawl.actor_give_back_except(p_worker bigint, p_known bigint[]) returns integer
 language sql
 set enable_seqscan = off as $$

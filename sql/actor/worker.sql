@@ -123,7 +123,7 @@ declare
 begin
   with renewed as (
     update pawl.actor_worker w set
-      beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, wants_notify = w.wants_notify or b.wants
+      beat_at = clock_timestamp(), expires_at = clock_timestamp() + w.lease, latest_at = greatest(w.latest_at, w.expires_at), wants_notify = w.wants_notify or b.wants
     from unnest(p_workers, p_wants) b (id, wants) where w.id = b.id returning w.id
   )
   select array_agg(r.id) into v_alive from renewed r;

@@ -178,6 +178,7 @@ create table pawl.actor_worker (
   started_at    timestamptz not null default clock_timestamp(),
   beat_at       timestamptz not null default clock_timestamp(),
   expires_at    timestamptz not null,
+  latest_at     timestamptz,           -- the latest that expires_at was before: more than a lease ahead, the clock was set back
   wants_notify  boolean not null,
   host          text not null,
   types         smallint[] not null,
