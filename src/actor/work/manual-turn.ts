@@ -1,9 +1,10 @@
-import { Conflict, LeaseLost } from '../../base/errors.ts';
+import { Conflict, ConnectionFailed, LeaseLost } from '../../base/errors.ts';
+import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { ActorRecord } from '../record.ts';
-import type { ActorClaim } from '../store.ts';
+import type { ActorClaim, CommitAnswer } from '../store.ts';
 import type { TurnOwner } from '../turn/turn-requests.ts';
-import type { LeaseHolder, TurnWriter, WorkPorts } from './ports.ts';
+import type { LeaseHolder, WorkPorts } from './ports.ts';
 import { startTurn } from './run/attempt.ts';
 import { asOrphaning, asRefused, type TurnResult } from './run/turn-result.ts';
 import { RowLocked } from './settler.ts';
@@ -28,6 +29,8 @@ export interface ManualTurnRequest extends WorkPorts {
 
 /** A turn by hand has the lease of a dispatcher, but claims no other actor, and is not woken. */
 const LEASE_MS = 20_000;
+/** Between two tries of a commit whose answer was lost. */
+const RETRY_MS = 200;
 
 /** Runs one turn of one actor, now. @returns undefined if another process runs one @throws NotFound, Conflict, LeaseLost */
 export async function runManualTurn(given: ManualTurnRequest): Promise<WorkedTurn | undefined> {
@@ -73,31 +76,72 @@ async function runTurn(
     void kept.whenLost.then((reason) => running.lose(reason));
   });
   if (finished.isLost) throw finished.error;
-  const committed = finished.isWritten === true ? finished : await commit(writer, worker, finished);
+  const isKept = (): boolean => keeper.hasLease && !kept.isLost;
+  const committed = finished.isWritten === true ? finished : await commit({ store, writer, worker, isKept }, finished);
   const { settled, error } = committed;
   return { kind: settled.kind, from: settled.from, to: settled.to ?? settled.from, error };
 }
 
+interface Committing extends Pick<WorkPorts, 'store' | 'writer'> {
+  readonly worker: number;
+  /** Whether the turn is still this process's, as far as it knows. */
+  readonly isKept: () => boolean;
+}
+
 /** If its effects are refused, the turn has failed, and is written as a failed one. */
-async function commit(writer: TurnWriter, worker: number, finished: TurnResult): Promise<TurnResult> {
+async function commit(by: Committing, finished: TurnResult): Promise<TurnResult> {
   try {
-    const answer = await writer.commit(worker, finished, LEASE_MS);
+    const answer = await write(by, finished);
     return answer.refused.length > 0 ? asOrphaning(finished) : finished;
   } catch (error) {
-    if (error instanceof LeaseLost || error instanceof RowLocked || finished.settled.kind === 'failed') throw error;
+    const isOver = error instanceof LeaseLost || error instanceof RowLocked || isPassing(by, error);
+    if (isOver || finished.settled.kind === 'failed') throw error;
     const failed = asRefused(finished, error);
-    await writer.commit(worker, failed, LEASE_MS);
+    await write(by, failed);
     return failed;
   }
+}
+
+/**
+ * Tries for a lease, until the answer is known.
+ * @throws ConnectionFailed  an answer was lost, and whether the turn was written is not known: by now it is this turn's no more
+ */
+async function write(by: Committing, result: TurnResult): Promise<CommitAnswer> {
+  // What the body's own transaction came to is not known either.
+  let doubt = unknownOutcome(result.error);
+  const begun = moment();
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await by.writer.commit(by.worker, result, LEASE_MS);
+    } catch (error) {
+      if (error instanceof LeaseLost) throw doubt ?? error;
+      if (!isPassing(by, error)) throw error;
+      doubt ??= unknownOutcome(error);
+      if (!by.isKept() || waitedFor(begun) > LEASE_MS) throw doubt ?? error;
+      await sleep(RETRY_MS * Math.min(tries, 10));
+    }
+  }
+}
+
+function isPassing({ store }: Pick<Committing, 'store'>, error: unknown): boolean {
+  return error instanceof ConnectionFailed || store.engine.isTransient(error);
+}
+
+function unknownOutcome(error: unknown): ConnectionFailed | undefined {
+  return error instanceof ConnectionFailed && error.outcome === 'unknown' ? error : undefined;
 }
 
 class ManualWorker implements LeaseHolder {
   readonly workerId: number;
   readonly wantsNotify = false;
+  isLost = false;
   lost!: (reason: LeaseLost) => void;
   /** Resolves also if the lease was lost before the turn began. */
   readonly whenLost: Promise<LeaseLost> = new Promise((resolve) => {
-    this.lost = resolve;
+    this.lost = (reason) => {
+      this.isLost = true;
+      resolve(reason);
+    };
   });
 
   constructor(workerId: number) {
