@@ -124,7 +124,7 @@ begin
     exit when v_actors is null;
     v_seen := pawl.actor_absorb_of(v_actors);
     if cardinality(v_seen) < cardinality(v_actors) then
-      -- Of actors that are no more.
+      -- The rows of actors that no longer exist.
       delete from pawl.actor_inbox i where i.actor = any (v_actors)
         and not exists (select 1 from pawl.actor_instance a where a.id = i.actor);
     end if;
@@ -254,9 +254,9 @@ begin
   return array(select a.ctid from pawl.actor_instance a where a.ctid = any (p_tids) and a.worker is null and a.held is null);
 end $$;
 
--- Makes actors the worker's, whose rows are locked. Gives them in the order in which they became due, and not in that of their rows on
--- disk: those that wait for a free slot begin in that order. Of those with a tx_worker, the transaction is gone, and wrote nothing:
--- that turn is lost, as a rescue would say it. What was lost before as well is not taken, but left to be claimed alone.
+-- Makes actors whose rows are locked the worker's. Answers them in the order in which they became due, and not in that of their rows on disk: actors that
+-- wait for a free slot begin in that order. If an actor has a tx_worker, that transaction is gone, and wrote nothing: the turn is lost, and the history
+-- says so. If it had been lost before, too, it is not taken, but left to be claimed alone.
 create or replace function pawl.actor_take(p_worker bigint, p_tids tid[], p_now timestamptz) returns text
 language sql
 set enable_seqscan = off set enable_mergejoin = off set jit = off as $$

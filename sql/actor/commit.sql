@@ -146,9 +146,9 @@ begin
   end if;
 end $$;
 
--- {actor, epoch, worker}: in the caller's transaction: fails unless the turn is still this worker's, and keeps it so until
--- that ends; or, with "nowait", unless the row is free soon: a worker that absorbs locks it for a moment. With "nowait" it is the
--- transaction in which the turn runs, and can be found by its worker.
+-- In the caller's transaction: fails unless the turn {actor, epoch, worker} is still this worker's, and keeps it so until that transaction ends. With
+-- "nowait" it also fails unless the row is free within 100 ms: a worker that absorbs locks the row for a moment. "nowait" is for the transaction in which
+-- the turn runs, and marks it as one of this worker's.
 create or replace function pawl.actor_guard(p_turn json) returns void
 language plpgsql as $$
 declare

@@ -56,7 +56,7 @@ create or replace function pawl.actor_end_worker(p_worker bigint) returns boolea
 language plpgsql as $$
 begin
   update pawl.actor_worker w set expires_at = clock_timestamp(), latest_at = greatest(w.latest_at, w.expires_at), wants_notify = false, types = '{}', knows = '{}' where w.id = p_worker;
-  -- A claim that was given up may still be under way: it keeps the row until it commits, and is seen by the next statement alone.
+  -- A claim that was given up may still be under way: it keeps the worker's row until it commits, and only the next statement sees it.
   perform 1 from pawl.actor_worker w where w.id = p_worker for update;
   delete from pawl.actor_worker w where w.id = p_worker and cardinality(pawl.actor_running(p_worker)) = 0;
   return found;
@@ -80,10 +80,10 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
     where d.worker = p_worker)
 $$;
 
--- Bodies with hold: 'transaction' of a worker that is gone, whose transactions are still open: its process stands still, or its
--- network is silent. They wait for it to go on, and no other worker can run their actors: the database ends them. A row that is
--- locked for a statement is not idle. They are known by the lock that they have taken together: the row says who locks it only as
--- long as that is one alone, and a client that gives the actor a child locks it as well.
+-- Ends the open transactions of bodies with hold: 'transaction' whose worker is gone: its process stands still, or its network is silent. These
+-- transactions wait for the process to go on, and no other worker can run their actors, so the database ends them. A row that is locked for a statement
+-- is not idle. They are found by the advisory lock that they share: the row of an actor names the transaction that locks it only while that is the
+-- only one, and a client that gives the actor a child locks it, too.
 create or replace function pawl.actor_end_transactions(p_worker bigint) returns void
 language plpgsql
 set enable_seqscan = off as $$
@@ -107,7 +107,7 @@ language sql immutable as $$
   select hashtextextended('actor ' || p_worker, 1885435756)
 $$;
 
--- A claim's answer was lost: gives back, uncharged, the worker's actors except p_known.
+-- For a claim whose answer was lost: gives back, uncharged, the worker's actors except p_known.
 create or replace function pawl.actor_give_back_except(p_worker bigint, p_known bigint[]) returns integer
 language sql
 set enable_seqscan = off as $$

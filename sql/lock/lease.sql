@@ -94,13 +94,18 @@ end $$;
 
 -- Removes rows that are no longer needed, a bounded number: holders and waiters that died over a minute ago, slots free for an hour, history before
 -- p_keep, and rows of oncePer, which stay for the longest of their periods, and after that as long as history. Passes over a name whose latch is taken:
--- it takes several latches, in no order, so it must not wait for any.
+-- it takes several latches, in no order, so it must not wait for any. Like every decision under a latch it needs read committed, and a commit that is on
+-- disk before a waiter learns of its grant.
 create or replace function pawl.lock_sweep(p_keep interval) returns int
 language plpgsql as $$
 declare
   v_name record;
   v_count int := 0;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'locks are decided under read committed, not %', current_setting('transaction_isolation')
+      using errcode = 'PW005';
+  end if;
   for v_name in
     select g.space, g.name from pawl.lock_grant g where g.expires_at < clock_timestamp() - interval '1 minute'
     union
@@ -108,6 +113,7 @@ begin
     limit 100
   loop
     continue when not pg_try_advisory_xact_lock(hashtextextended(v_name.name, hashtextextended(v_name.space, 1885435756)));
+    perform pawl.lock_flush();
     perform pawl.lock_evict(v_name.space, v_name.name);
     perform pawl.lock_grant_next(v_name.space, v_name.name, '');
     v_count := v_count + 1;

@@ -770,6 +770,23 @@ describe('connections', () => {
     await after.release();
   });
 
+  test('what a sweep decides is decided under read committed, and on disk before a waiter learns of it', async () => {
+    const name = fresh();
+    const lock = await ours().acquire(name, { lease: '10m' });
+    await client.query(`update pawl.lock_grant set expires_at = expires_at - interval '12 minutes' where name = $1`, [
+      name,
+    ]);
+    await client.query('begin isolation level repeatable read');
+    await expect(client.query(`select pawl.lock_sweep('1 hour')`)).rejects.toMatchObject({ code: 'PW005' });
+    await client.query('rollback');
+    await client.query('begin; set local synchronous_commit = off');
+    await client.query(`select pawl.lock_sweep('1 hour')`);
+    expect((await client.query('show synchronous_commit')).rows).toEqual([{ synchronous_commit: 'on' }]);
+    await client.query('commit');
+    expect(await rowsOf('lock_grant', name)).toBe(0);
+    await lock.release().catch(() => {});
+  });
+
   test('the row of oncePer is removed when its longest period and the history after it are over', async () => {
     const name = fresh();
     const locks = ours();

@@ -184,7 +184,7 @@ export class PostgresLockStore implements LockStore {
   }
 
   async sweep(keepMs: number): Promise<void> {
-    await this.#engine.query(sql.SWEEP, [keepMs]);
+    await this.#calls.decide(sql.SWEEP, [keepMs], OPERATOR);
   }
 
   async notices(to: NoticeHandlers): Promise<NoticeStream> {
