@@ -19,6 +19,7 @@ import type { WakeRow } from './heads/wake.ts';
 import { actorKey, HEAD, headOf, INBOX, inboxOf, lineFrom, lineOf, sortKey } from './rows.ts';
 
 const AT_ONCE = 1000;
+const DROPS_AT_ONCE = 20;
 
 /** A row of a line, and where it is. */
 export interface LineRow extends WakeRow {
@@ -78,6 +79,15 @@ export class ActorRows extends TableRows<DynamoEngine> {
 
   async drop(key: Key): Promise<void> {
     await this.engine.remove(key, {}, this.limits);
+  }
+
+  /** Removes many rows, few at a time: a client has some fifty connections, and heartbeats need one. */
+  async dropAll(keys: readonly Key[]): Promise<void> {
+    const due = keys.values();
+    const drop = async (): Promise<void> => {
+      for (const key of due) await this.drop(key);
+    };
+    await Promise.all(Array.from({ length: Math.min(DROPS_AT_ONCE, keys.length) }, drop));
   }
 
   /** Removes a row, unless it was written anew since it was read. */

@@ -1,5 +1,8 @@
+import { UpdateItemCommand } from '@aws-sdk/client-dynamodb';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type DynamoClient, type DynamoEngine, dynamodb } from '../../../src/engine/dynamodb/index.ts';
+import { writeSpans } from '../../../src/queue/dynamodb/heads/spans.ts';
+import { shardKey } from '../../../src/queue/dynamodb/rows.ts';
 import { createQueue, type DynamoQueue, type Unit } from '../../../src/queue/index.ts';
 import { dynamoClient, sharedDynamo } from '../../support/dynamodb.ts';
 import { eventually, until } from '../../support/eventually.ts';
@@ -228,4 +231,44 @@ describe.skipIf(local.kind === 'dynalite')('requests', () => {
     for (const once of ['done', 'inner', 'saves 123']) expect(ran.filter((one) => one === once)).toEqual([once]);
     expect(ran).not.toContain('never');
   });
+});
+
+// Invariant Q1.
+test('a shard whose row names as many jobs as it has room for takes no more from its line until those are through', async () => {
+  const name = fresh();
+  let looks = 0;
+  const watched = faultyClient(client, ({ sk, operation }) => {
+    if (operation === 'GetItem' && sk === 'head') looks += 1;
+    return 'pass';
+  });
+  const queue = createQueue(dynamodb(watched, { table: TABLE }), name, { kinds: KINDS, shards: 1 });
+  await queue.enqueue('job', { name: 'early' });
+  const ran = await workHere(queue);
+  await until('the first one has run', () => ran.includes('early'));
+  // Retries that are due tomorrow, as thousands of single failures leave them.
+  const waiting = Array.from({ length: 12_000 }, (_, n) => ({
+    piece: 4 * n + 1,
+    index: 7,
+    n: 1,
+    attempts: 3,
+    dueAt: Date.now() + 86_400_000,
+  }));
+  const key = { pk: { S: shardKey(name, 0) }, sk: { S: 'head' } };
+  const change = (UpdateExpression: string, rest: object = {}): Promise<unknown> =>
+    client.send(
+      new UpdateItemCommand({
+        TableName: TABLE,
+        Key: key,
+        UpdateExpression,
+        ExpressionAttributeNames: { '#b': 'b:1.1' },
+        ...rest,
+      }),
+    );
+  await change('SET #b = :b', { ExpressionAttributeValues: { ':b': { S: writeSpans(waiting) } } });
+  await queue.enqueue('job', { name: 'late' });
+  const before = looks;
+  await until('the worker has looked for it', () => looks > before + 5);
+  expect(ran).toEqual(['early']);
+  await change('REMOVE #b');
+  await until('it has run', () => ran.includes('late'));
 });

@@ -133,7 +133,7 @@ export interface ClaimWish {
   readonly now: number;
   /** The wait as if the turn had failed. */
   readonly retryMs: number;
-  /** As it was read after the head. */
+  /** As it was read after the head; no more than `absorbable()` gives. */
   readonly inbox: readonly InboxRow[];
   /** Names of the signals that were read before the head: another worker that finds one of them leaves no mark. */
   readonly answered: readonly string[];

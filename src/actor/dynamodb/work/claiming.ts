@@ -9,6 +9,7 @@ import {
   wakeFields,
   wakeKey,
 } from '../database.ts';
+import { absorbable } from '../heads/absorbable.ts';
 import {
   type ActorHead,
   absorbedFrom,
@@ -48,7 +49,7 @@ export interface HeldTurn {
   readonly isLate: boolean;
   /** Numbers of the messages it was given whose senders wait for an answer. */
   readonly asked: Set<number>;
-  /** It was not given all of these that there are. */
+  /** It was not given all of these that there are, or not all that was raised: another turn follows at once. */
   isCut: boolean;
 }
 
@@ -234,7 +235,8 @@ export class Claiming {
     await this.#removeGone(actor, head);
     const retryMs = backoffOf(type, head.attempt + 1);
     const answered = candidate.rows.flatMap(({ kind, name }) => (kind === 'time' ? [] : name));
-    const claim = claimed(head, { worker, now, retryMs, inbox: seen.inbox, answered });
+    const inbox = absorbable(head, seen.inbox, answered);
+    const claim = claimed(head, { worker, now, retryMs, inbox: inbox.rows, answered });
     const { isDone, fields } = await this.#rows.change(headOf(actor), claim.change);
     const after = readHead(fields);
     if (!isDone && !(after.worker === worker && after.epoch === claim.epoch)) {
@@ -256,11 +258,16 @@ export class Claiming {
       deadlineAt,
       isLate,
       asked: new Set<number>(),
-      isCut: false,
+      isCut: inbox.isCut,
     };
     this.#held.set(actor, { epoch, worker, attempt, visit, semaphores, lost, type, ...given });
-    for (const row of candidate.rows) this.#later(this.#rows.drop(row.key));
-    for (const { name } of seen.inbox) this.#later(this.#rows.drop(inboxOf(actor, name)));
+    const dropped = this.#rows.dropAll([
+      ...candidate.rows.map(({ key }) => key),
+      ...inbox.rows.map(({ name }) => inboxOf(actor, name)),
+    ]);
+    // Of a crowd the next turn would find as many again.
+    if (inbox.isCut) await dropped.catch(() => {});
+    else this.#later(dropped);
     return toClaim(actor, after, claim, now);
   }
 
@@ -276,7 +283,7 @@ export class Claiming {
     const left = there.map((item) =>
       Number(String(item['sk'] !== undefined && 'S' in item['sk'] ? item['sk'].S : '').slice(2)),
     );
-    await Promise.all(left.filter((id) => gone.includes(id)).map((id) => this.#rows.drop(messageOf(actor, id))));
+    await this.#rows.dropAll(left.filter((id) => gone.includes(id)).map((id) => messageOf(actor, id)));
   }
 
   /** One actor by hand, due or not, paused or not. */

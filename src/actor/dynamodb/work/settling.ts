@@ -161,7 +161,8 @@ export class Settling {
     if (outcome.kind !== 'done') return outcome;
     if (effects !== undefined && hasPages(effects)) this.#pages.noteNotices();
     for (const tag of resolvedBy(turn, held, now)) this.#later(this.#pages.resolve(tag));
-    for (const message of effects?.received ?? []) this.#later(this.#rows.drop(messageOf(id, Number(message))));
+    const received = [...(effects?.received ?? [])].map((message) => messageOf(id, Number(message)));
+    this.#later(this.#rows.dropAll(received));
     for (const message of effects?.replies.keys() ?? []) this.#onAnswer(id, Number(message));
     return outcome;
   }

@@ -7,6 +7,20 @@ import { plain, runsOf, type Span, type Stretch, writeSpans } from './spans.ts';
 /** More of them would make the head large, and every write more expensive: then the line waits for the first of them. */
 export const MOST_MISSING = 50;
 
+/**
+ * What a head names at most before its line waits: the jobs of its claims, which may come to wait for a retry one by one, and what was given
+ * back. An entry has up to 40 bytes, a row 400 KB; the rest is for delayed jobs that are moved here when they are due.
+ */
+export const MOST_NAMED = 9000;
+/** What was given back is named by its runs; it may be claimed until its jobs, named one by one, are so many more. */
+const SPARE = 500;
+
+/** How much a head names that becomes less without the line. Each claim, and what was given back at one time, has a name of its own. */
+export function namedBy({ claims, back }: Pick<ShardHead, 'claims' | 'back'>): number {
+  const claimed = claims.reduce((sum, { spans }) => spans.reduce((jobs, { n }) => jobs + n, sum + 1), 0);
+  return back.reduce((sum, { spans }) => sum + spans.length + 1, claimed);
+}
+
 /** A piece as a claim has read it. */
 export interface SeenPiece {
   readonly piece: number;
@@ -47,21 +61,31 @@ export function claimDecided(head: ShardHead, wish: ClaimWish, seen: LineView): 
   const expect: Record<string, string | number | null> = { [F.fence]: head.fields[F.fence] ?? null };
   const spans: Span[] = [];
   let room = wish.limit;
-  const take = (span: Span): Span | undefined => {
-    const n = Math.min(room, span.n);
+  let named = namedBy(head);
+  const takeUpTo = (most: number, span: Span): Span | undefined => {
+    const n = Math.min(room, most, span.n);
     if (n > 0) spans.push({ ...span, n });
     room -= n;
+    named += n;
     return n === span.n ? undefined : { ...span, index: span.index + n, n: span.n - n };
+  };
+  const roomForLine = (): number => Math.min(room, Math.max(0, MOST_NAMED - named));
+  const take = (span: Span): Span | undefined => takeUpTo(roomForLine(), span);
+  // One at least: else nothing would ever become less.
+  const takeBack = (span: Span): Span | undefined => {
+    const left = takeUpTo(Math.max(1, MOST_NAMED + SPARE - named), span);
+    if (left === undefined) named -= 1;
+    return left;
   };
   for (const { name, spans: returned } of head.back) {
     const isDue = ({ dueAt }: Span): boolean => dueAt <= wish.now;
     if (room <= 0 || !returned.some(isDue)) continue;
     expect[name] = head.fields[name] ?? null;
-    const left = returned.flatMap((span) => (isDue(span) ? (take({ ...span, dueAt: 0 }) ?? []) : span));
+    const left = returned.flatMap((span) => (isDue(span) ? (takeBack({ ...span, dueAt: 0 }) ?? []) : span));
     set[name] = left.length === 0 ? null : writeSpans(left);
   }
-  const found = takeFound(head, seen, take, () => room);
-  const line = takeLine(head, seen, take, () => room);
+  const found = takeFound(head, seen, take, roomForLine);
+  const line = takeLine(head, seen, take, roomForLine);
   const missing = [...found, ...line.missing];
   if (missing.join() !== head.missing.join()) set[F.missing] = missing.length === 0 ? null : JSON.stringify(missing);
   if (line.next !== head.next[seen.band]) set[F.next(seen.band)] = line.next;

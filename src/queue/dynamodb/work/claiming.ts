@@ -8,7 +8,7 @@ import { isAnyBatchOpen } from '../batch/head.ts';
 import type { BatchWatch } from '../batch/watch.ts';
 import type { QueueRows } from '../database.ts';
 import { isAnyWaiting } from '../enqueue/after.ts';
-import { claimDecided, type LineView, type SeenPiece } from '../heads/claim.ts';
+import { claimDecided, type LineView, MOST_NAMED, namedBy, type SeenPiece } from '../heads/claim.ts';
 import { noneEnded, withoutOldMinutes } from '../heads/ended.ts';
 import {
   backName,
@@ -112,15 +112,17 @@ export class Claimer {
       rows.clear();
       await this.#giveBackOrphans(shard, head);
       const expired = await this.#expiries.endDue(shard, head);
-      const due = await this.#delays.moveDue(shard, head);
       const isWatched = isAnyWaiting(head.fields) || isAnyBatchOpen(head.fields);
-      const isReleased = isWatched && (await this.#lookForOthers(shard, head));
+      // What is moved into the head stays where it is while that has no room.
+      const isFull = namedBy(head) >= MOST_NAMED;
+      const due = isFull ? { isMoved: false, nextAt: Infinity } : await this.#delays.moveDue(shard, head);
+      const isReleased = isWatched && !isFull && (await this.#lookForOthers(shard, head));
       if (expired.isMoved || due.isMoved || isReleased) head = await this.#rows.head(shard);
       if (head.isPaused) return { answer: { ...EMPTY, paused: true } };
       const seen = await this.#look(shard, head, limit, rows);
       const now = this.#rows.engine.now();
       const decision = claimDecided(head, { ...wish, now }, seen);
-      const nextAt = Math.min(due.nextAt, expired.nextAt, isWatched ? now + WAITING_MS : Infinity);
+      const nextAt = Math.min(due.nextAt, expired.nextAt, isWatched || isFull ? now + WAITING_MS : Infinity);
       if (decision === undefined) return { answer: { ...EMPTY, due: dueIn(head, nextAt, now) } };
       const change = withoutOldMinutes(decision.change, head.fields, now);
       const outcome = await this.#rows.change(headOf(this.#rows.shard(shard)), change);
