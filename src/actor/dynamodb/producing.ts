@@ -71,10 +71,13 @@ export class Producing {
   async births(parent: number, children: Effects['children']): Promise<PartialWrite[]> {
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
     const parts: PartialWrite[] = [];
+    const born = new Map<string, number>();
     for (const { id, type: name, version, key, fields } of children) {
       requireFits('fields', fields);
       const type = await this.#types.named(name);
-      const known = key === undefined ? undefined : await this.find(type.id, key);
+      const twin = key === undefined ? undefined : born.get(`${type.id} ${key}`);
+      const known = twin ?? (key === undefined ? undefined : await this.find(type.id, key));
+      born.set(`${type.id} ${key}`, id);
       // It may be the child itself: an earlier try of the commit has come through.
       if (known !== undefined && known !== id) throw childIsThere(name, key, known, parent);
       parts.push(...newActor({ id, type, wish: { type: name, version, key, parent }, fields, now }));
