@@ -54,16 +54,16 @@ begin
   return true;
 end $$;
 
--- The state of a question: {"state": "waiting", "answered" with "answer", "unanswered": a turn has read it and given no answer, "final": the actor is
--- final, or "over": its time is over}. It only reads: if it removed a question that no longer waits, the answer would be lost with the connection that was
--- to bring it. The sender removes the question once it has the answer.
+-- The state of a question: {"state": "waiting", "answered" with "answer", "unanswered": a turn has read it and given no answer, "late": the same, and its
+-- time is over, "final": the actor is final, or "over": its time is over}. It only reads: if it removed a question that no longer waits, the answer would
+-- be lost with the connection that was to bring it. The sender removes the question once it has the answer.
 create or replace function pawl.actor_look_for_answer(p_message bigint) returns json
 language plpgsql stable as $$
 declare
   v_question record;
 begin
   -- In one snapshot, since a turn removes the message and gives the answer in one transaction.
-  select q.actor, q.answered_at, q.answer, m.id as message, a.finished_at into v_question
+  select q.actor, q.answered_at, q.answer, q.expires_at, m.id as message, a.finished_at into v_question
   from pawl.actor_question q
   left join pawl.actor_message m on m.actor = q.actor and m.id = q.message
   left join pawl.actor_instance a on a.id = q.actor
@@ -75,6 +75,7 @@ begin
   end if;
   return json_build_object('answer', v_question.answer, 'state', case
     when v_question.answered_at is not null then 'answered'
+    when v_question.message is null and v_question.expires_at <= clock_timestamp() then 'late'
     when v_question.message is null then 'unanswered'
     else 'final' end);
 end $$;
@@ -84,10 +85,14 @@ create or replace function pawl.actor_end_question(p_message bigint) returns boo
 language plpgsql as $$
 declare
   v_actor bigint;
+  v_is_unread boolean;
 begin
-  delete from pawl.actor_question q where q.message = p_message returning q.actor into v_actor;
+  select q.actor into v_actor from pawl.actor_question q where q.message = p_message;
+  -- A turn that has read the message takes its lock before that of the question, too: in another order each would wait for the other.
   delete from pawl.actor_message m where m.actor = v_actor and m.id = p_message;
-  return found;
+  v_is_unread := found;
+  delete from pawl.actor_question q where q.message = p_message;
+  return v_is_unread;
 end $$;
 
 -- Removes questions that their senders should have ended over a minute ago: those processes are gone.

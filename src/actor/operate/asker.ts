@@ -76,6 +76,8 @@ export class Asker {
             throw new Conflict(`${what} was read by a turn that gave no answer; in its body: message.reply(value)`);
           case 'final':
             throw new Conflict(`the actor is final, and has not answered ${what}`);
+          case 'late':
+            throw new TimedOut(`no answer came in time to ${what}; a turn has read it, and may have done what it asks`);
           case 'over':
             throw new TimedOut(`no answer came in time to ${what}`);
           case 'waiting':

@@ -30,7 +30,7 @@ const FORGET_MS = 100;
 
 /** The state of a question. `unanswered`: a turn has read it, and given no answer. `over`: its time is over. */
 export type QuestionState =
-  | { readonly state: 'waiting' | 'unanswered' | 'final' | 'over' }
+  | { readonly state: 'waiting' | 'unanswered' | 'final' | 'late' | 'over' }
   | { readonly state: 'answered'; readonly answer: unknown };
 
 /** A question without its payload. */

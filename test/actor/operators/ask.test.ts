@@ -9,6 +9,7 @@ import {
   type Turn,
 } from '../../../src/actor/index.ts';
 import { Conflict, InvalidInput, NotFound, TimedOut } from '../../../src/base/errors.ts';
+import { faults } from '../../../src/base/fault.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
@@ -50,6 +51,55 @@ describe('actors.ask()', () => {
     const answers = await Promise.all(Array.from({ length: 50 }, (_, n) => admin.ask(scene.id, 'double', n)));
     expect(answers).toEqual(Array.from({ length: 50 }, (_, n) => 2 * n));
     await until('nothing is left', () => isEmpty(scene));
+  });
+
+  // Invariant A31.
+  test('gives up on a question while the turn that has read it is committed, and neither ends the other', async () => {
+    let goOn = (): void => {};
+    const held = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    // The message is removed, and the answer is not written.
+    onTestFinished(faults.arm('actor.between_effects', () => held, { occurrence: 2 }));
+    const scene = await open(doubles);
+    await scene.run();
+    const asking = scene.actors.ask(scene.id, 'double', 1, { wait: '500ms' }).catch((error: unknown) => error);
+    await until('it waits for the turn', () =>
+      scene.one(`select count(*) = 1 from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%actor_end_question%'`),
+    );
+    goOn();
+    expect(await asking).toBeInstanceOf(TimedOut);
+    await until('the turn is committed', async () => (await scene.actors.get(scene.id)).status === 'hibernating');
+    expect(await scene.actors.get(scene.id)).toMatchObject({ attempt: 0, error: null });
+  });
+
+  test('learns that its time is over when the answer came too late, and not that there is none', async () => {
+    let goOn = (): void => {};
+    const held = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    let isRead = false;
+    const scene = await open(async (a) => {
+      for (const message of await a.receive('late')) {
+        isRead = true;
+        await held;
+        message.reply(1);
+      }
+      return a.hibernate();
+    });
+    await scene.run();
+    // As a process asks that stands still after that.
+    const { message } = JSON.parse(
+      await scene.one<string>('select pawl.actor_ask($1)', [
+        JSON.stringify([{ actor: Number(scene.id), name: 'late', channel: 'none', wait: 1000 }, null]),
+      ]),
+    ) as { message: string };
+    await until('it is read', () => isRead);
+    await until('its time is over', () => scene.one('select expires_at < clock_timestamp() from pawl.actor_question'));
+    goOn();
+    await until('the turn is committed', async () => (await scene.actors.get(scene.id)).status === 'hibernating');
+    expect(await scene.one('select pawl.actor_look_for_answer($1)', [message])).toMatchObject({ state: 'late' });
   });
 
   // Invariant A31.
