@@ -217,7 +217,8 @@ export class ActorWorker implements LeaseHolder, ClaimSource<ActorClaim, ClaimAn
       stage,
       (result) => {
         if (generation !== this.#loop.generation) return;
-        this.running.delete(claim.id);
+        // If the actor was moved, a later turn of it may be running here.
+        if (this.#held.epochs.get(claim.id) === claim.epoch) this.running.delete(claim.id);
         this.#finish(result);
       },
       (turn, body) => this.#parts.writer.hold(turn, body, state.timeoutMs),
