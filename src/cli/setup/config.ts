@@ -142,11 +142,24 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
 }
 
 function unreadable(file: string, error: unknown): Failure {
-  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
-  const next =
-    code === 'ERR_UNKNOWN_FILE_EXTENSION'
-      ? 'write it as .mjs, or run with NODE_OPTIONS="--import tsx"'
-      : `correct the file; node ${basename(file)} shows the error by itself`;
+  const next = needsTsx(file, error)
+    ? 'write it as .mjs, or run with NODE_OPTIONS="--import tsx"'
+    : `correct the file; node ${basename(file)} shows the error by itself`;
   const why = error instanceof Error ? (error.stack ?? error.message) : String(error);
   return new Failure(`the config file ${file} cannot be loaded: ${why}`, { exit: EXIT.usage, next });
+}
+
+/**
+ * Whether it is the kind of TypeScript that this Node does not read: Node 20 reads none, and later ones only remove types. An enum,
+ * and an import of `./queue` or `./queue.js` that means `queue.ts`, need more.
+ */
+function needsTsx(file: string, error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code: unknown = Reflect.get(error, 'code');
+  if (code === 'ERR_UNKNOWN_FILE_EXTENSION' || code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX') return true;
+  return (
+    code === 'ERR_MODULE_NOT_FOUND' &&
+    /^\.[cm]?ts$/.test(extname(file)) &&
+    error.message.startsWith('Cannot find module')
+  );
 }

@@ -90,6 +90,26 @@ test('a config file without workers is a wrong usage that shows a right one', as
   expect((await pawl(['worker'], { cwd: folder })).code).toBe(2);
 });
 
+test('a config file in TypeScript that this Node does not read is told what does', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-cli-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
+  writeFileSync(join(folder, 'queue.ts'), 'export const workers = [];');
+  const texts = ["import './queue.js';", "import './queue';", 'enum Kind { mail }'];
+  for (const [index, text] of texts.entries()) {
+    const file = join(folder, `${index}.ts`);
+    writeFileSync(file, text);
+    const { code, stderr } = await pawl(['worker', '--config', file], { url: 'postgres://localhost/none' });
+    expect(code).toBe(2);
+    expect(stderr).toContain('--import tsx');
+  }
+  writeFileSync(join(folder, 'missing.mjs'), "import './queue.js';");
+  const { stderr } = await pawl(['worker', '--config', join(folder, 'missing.mjs')], {
+    url: 'postgres://localhost/none',
+  });
+  expect(stderr).toContain('node missing.mjs shows the error');
+});
+
 test('started by npm, which passes no SIGTERM on, it says how to start it instead', async () => {
   expect(behindNpm({ npm_lifecycle_script: 'vitest run' })).toBeUndefined();
   expect(behindNpm({ npm_lifecycle_script: 'exec pawl worker --config workers.mjs' })).toBeUndefined();
