@@ -1,10 +1,12 @@
 // The first hour of somebody who has only the package: packs it, installs it with npm in an empty folder, compiles against it with
 // TypeScript and no other package, runs the first programs of the README as JavaScript and as TypeScript, and then `npx pawl dev`. Next
 // to that: pnpm installs it, the oldest compilers accept it, Next builds and serves the app of docs/deployment.md, Deno and Bun run the
-// README's programs; each where the registry has it. Needs the registry, and `npm run build` before.
+// README's programs; each where the registry has it. With PAWL_LONG=1, jobs are enqueued in transactions of prisma, typeorm and mikro-orm,
+// too. Needs the registry, and `npm run build` before.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { compileInstalled, compilePrograms, compileWithOldest } from './walk/compile.mjs';
+import { walkWithLibraries } from './walk/libraries.mjs';
 import { walkWithNext } from './walk/next.mjs';
 import { walkWithRuntimes } from './walk/runtimes.mjs';
 import { devDependencies, emptyFolder, folder, install, isOffered, pack, run, step } from './walk/step.mjs';
@@ -20,6 +22,8 @@ try {
     walkWithNext(packed),
     // One after the other: they are short, and the way with npm is the longest.
     compileWithOldest(packed).then(() => walkWithRuntimes(packed)),
+    // To install them takes long.
+    process.env['PAWL_LONG'] === '1' && walkWithLibraries(packed),
   ]);
   for (const end of ends) if (end.status === 'rejected') throw end.reason;
 } finally {
