@@ -104,7 +104,7 @@ describe('the checks would notice', () => {
     [
       'a rescue that forgets what came meanwhile',
       'actor_rescue',
-      /when a\.signal_at is null then a\.retry_at/,
+      /when a\.signal_at is null then least\(a\.retry_at, v_now \+ \(a\.retry_at - a\.claimed_at\)\)/,
       'when true then null',
     ],
     [
