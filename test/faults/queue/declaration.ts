@@ -86,7 +86,7 @@ const OLDER: Kinds = { create: { timeout: timeoutOf('create') } };
 /** Whose handler is called for several of them at once. */
 const BATCHED: Kinds = { batched: { batch: { size: BATCH_SIZE, wait: 50 }, timeout: timeoutOf('batched') } };
 
-/** How many jobs of a tenant run at a time. */
+/** How many jobs of a tenant run at a time, unless a plan says more. */
 export const PER_TENANT = 2;
 
 /** In some plans, how many jobs of a tenant begin in a time. */
@@ -100,6 +100,8 @@ export interface DeclarationParts {
   /** Whether a handler is called for several jobs at once: only where all hold by leases. */
   readonly hasBatches: boolean;
   readonly hasRate: boolean;
+  /** How many jobs of a tenant run at a time. */
+  readonly perTenant: number;
 }
 
 export function declaration({
@@ -108,6 +110,7 @@ export function declaration({
   isRelated,
   hasBatches,
   hasRate,
+  perTenant,
 }: DeclarationParts): QueueOptions<Kinds> {
   const kinds = {
     ...KINDS,
@@ -115,7 +118,7 @@ export function declaration({
     ...(hasBatches ? BATCHED : {}),
     ...(version === 1 ? OLDER : NEWER),
   };
-  const concurrency = { perGroup: PER_TENANT };
+  const concurrency = { perGroup: perTenant };
   const rate = hasRate ? { perGroup: { limit: RATE.limit, per: RATE.perMs } } : {};
   return { kinds, shards, concurrency, rate, retry: { attempts: ATTEMPTS.plain, backoff: { kind: 'fixed', min: 50 } } };
 }

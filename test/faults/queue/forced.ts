@@ -1,5 +1,5 @@
 import type { Fault } from '../fault.ts';
-import type { KindName, Orders } from './declaration.ts';
+import { type KindName, type Orders, PER_TENANT } from './declaration.ts';
 import type { Hand } from './hands/hand.ts';
 import { type Enqueue, type Group, type Hold, type NewJob, newest, type Operation, type QueuePlan } from './plan.ts';
 import type { PlantName } from './plants.ts';
@@ -11,6 +11,7 @@ interface Scene {
   readonly hold?: Hold;
   readonly concurrency?: number;
   readonly prefetch?: number;
+  readonly perTenant?: number;
 }
 
 const LEASE_MS = 1500;
@@ -110,7 +111,10 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     operations: [several(6, (nth) => ({ ...job('plain', null, { ms: 800 + 400 * nth }), tenant: 't1' }))],
   }),
   'a rate has room for all': () => ({
-    operations: [several(120, () => ({ ...job('plain', null), tenant: 't1' }))],
+    operations: [several(120, () => ({ ...job('plain', null, { ms: 200 }), tenant: 't1' }))],
+    // All at once: on a slow machine two places run fewer jobs than the rate allows.
+    perTenant: 120,
+    concurrency: 60,
   }),
   'two are outstanding': () => ({ operations: each(3, () => job('only', 'k', { ms: 500 })) }),
   'two wait': () => ({
@@ -196,7 +200,14 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
 /** The schedule that shows a plant; without the plant, it is one like any other. */
 export function planForced(name: PlantName): QueuePlan {
   numbers = 0;
-  const { operations, faults = [], hold = 'lease', concurrency = 3, prefetch = 0 } = SCENES[name]();
+  const {
+    operations,
+    faults = [],
+    hold = 'lease',
+    concurrency = 3,
+    prefetch = 0,
+    perTenant = PER_TENANT,
+  } = SCENES[name]();
   const worker = { hold, concurrency, prefetch, version: 2 };
   return {
     seed: 0,
@@ -208,6 +219,7 @@ export function planForced(name: PlantName): QueuePlan {
     isRelated: true,
     hasBatches: hold === 'lease',
     hasRate: name === 'a rate has room for all',
+    perTenant,
     hasLedger: name === 'a key goes on past an error',
     workers: [worker, worker],
     producers: [operations],

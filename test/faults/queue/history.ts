@@ -173,6 +173,8 @@ export interface QueueHistory {
   readonly clockErrorMs: number;
   /** Whether tenants have the rate of the declaration. */
   readonly hasRate: boolean;
+  /** How many jobs of a tenant run at a time. */
+  readonly perTenant: number;
   /** What was seen from outside and may not be: broken invariants, jobs that were not done in time, locks that are left. */
   readonly complaints: readonly Complaint[];
 }

@@ -1,7 +1,7 @@
 import { Draw } from '../../support/random.ts';
 import { drawFaults, type FaultName, USUAL } from '../fault.ts';
 import type { Plan } from '../plan.ts';
-import { APART, type KindName, type Manner, type Orders } from './declaration.ts';
+import { APART, type KindName, type Manner, type Orders, PER_TENANT } from './declaration.ts';
 import { type ByHand, HandDraw } from './hands/hand.ts';
 import { namesLetter } from './letters.ts';
 
@@ -90,6 +90,8 @@ export interface QueuePlan extends Plan {
   readonly hasBatches: boolean;
   /** Whether tenants have a rate: only where all hold by leases, since a transaction that is rolled back takes what it has begun with it. */
   readonly hasRate: boolean;
+  /** How many jobs of a tenant run at a time. */
+  readonly perTenant: number;
   /** Whether there is another queue, whose keys stop at an error. */
   readonly hasLedger: boolean;
   readonly workers: readonly WorkerPlan[];
@@ -143,7 +145,7 @@ export function planQueue(seed: number): QueuePlan {
     ...(hasRate ? ['rates'] : []),
   ].join(', ');
   const hasOwnServer = faults.some((fault) => fault.do === ('restart' satisfies FaultName));
-  const declared = { shards, isRelated, hasBatches, hasRate, hasLedger };
+  const declared = { shards, isRelated, hasBatches, hasRate, perTenant: PER_TENANT, hasLedger };
   return { seed, title, faults, hasOwnServer, leaseMs, ...declared, workers, producers };
 }
 

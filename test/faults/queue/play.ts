@@ -48,14 +48,15 @@ export async function playQueue(plan: QueuePlan, stage: Stage): Promise<QueueHis
     ...(await readTables(stage.eye, offset)),
     clockErrorMs: Math.abs(after - before) + 5,
     hasRate: plan.hasRate,
+    perTenant: plan.perTenant,
     complaints,
   };
 }
 
 /** All at once; which member a fault hits is the order of this list. */
 async function startMembers(plan: QueuePlan, stage: Stage): Promise<{ workers: Member[]; producers: Member[] }> {
-  const { shards, leaseMs, isRelated, hasBatches, hasRate, hasLedger } = plan;
-  const env = { PLAN: JSON.stringify({ shards, leaseMs, isRelated, hasBatches, hasRate, hasLedger }) };
+  const { shards, leaseMs, isRelated, hasBatches, hasRate, perTenant, hasLedger } = plan;
+  const env = { PLAN: JSON.stringify({ shards, leaseMs, isRelated, hasBatches, hasRate, perTenant, hasLedger }) };
   const workers = plan.workers.map((worker, index) => ({
     script: 'faults/queue/worker.child.ts',
     name: `worker-${index}`,

@@ -1,10 +1,11 @@
 import type { Violation } from '../../plan.ts';
-import { PER_TENANT, RATE } from '../declaration.ts';
+import { RATE } from '../declaration.ts';
 import type { Job, Run } from '../history.ts';
 import { groupBy, type Observation } from './observation.ts';
 
 /** Of a tenant no more jobs run at a time than the queue says. */
 export function checkTenants(seen: Observation): Violation[] {
+  const { perTenant } = seen.history;
   const byTenant = groupBy(seen.history.runs, ({ ids }) => {
     const tenant = seen.job(ids[0] ?? '')?.tenant;
     return tenant === null || tenant === undefined ? [] : [tenant];
@@ -13,9 +14,9 @@ export function checkTenants(seen: Observation): Violation[] {
     const spans = runs.flatMap((run) => spanOf(run, seen));
     for (const { from } of spans) {
       const together = spans.filter((other) => other.from <= from && from < other.until);
-      if (together.length <= PER_TENANT) continue;
+      if (together.length <= perTenant) continue;
       const ids = together.flatMap(({ run }) => run.ids);
-      return [seen.violation(`of a tenant ${PER_TENANT} run at a time`, `tenant ${tenant}`, ids)];
+      return [seen.violation(`of a tenant ${perTenant} run at a time`, `tenant ${tenant}`, ids)];
     }
     return [];
   });

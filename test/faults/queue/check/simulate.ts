@@ -1,5 +1,5 @@
 import { Draw } from '../../../support/random.ts';
-import { APART, ATTEMPTS, type KindName } from '../declaration.ts';
+import { APART, ATTEMPTS, type KindName, PER_TENANT } from '../declaration.ts';
 import type { Effect, Job, Move, QueueHistory, Request, Run } from '../history.ts';
 import type { Hold } from '../plan.ts';
 import { HAND_BUGS, withHands } from './legal/by-hand.ts';
@@ -181,6 +181,7 @@ class Simulator {
       effects: this.#effects.map((effect) => ({ ...effect, committedAt: moved(effect.committedAt) })),
       clockErrorMs,
       hasRate: false,
+      perTenant: PER_TENANT,
       complaints: [],
     };
   }
