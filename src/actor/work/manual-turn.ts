@@ -94,7 +94,7 @@ async function commit(by: Committing, finished: TurnResult): Promise<TurnResult>
     const answer = await write(by, finished);
     return answer.refused.length > 0 ? asOrphaning(finished) : finished;
   } catch (error) {
-    const isOver = error instanceof LeaseLost || error instanceof RowLocked || isPassing(by, error);
+    const isOver = error instanceof LeaseLost || error instanceof RowLocked || by.store.engine.isTransient(error);
     if (isOver || finished.settled.kind === 'failed') throw error;
     const failed = asRefused(finished, error);
     await write(by, failed);
@@ -115,16 +115,12 @@ async function write(by: Committing, result: TurnResult): Promise<CommitAnswer> 
       return await by.writer.commit(by.worker, result, LEASE_MS);
     } catch (error) {
       if (error instanceof LeaseLost) throw doubt ?? error;
-      if (!isPassing(by, error)) throw error;
+      if (!by.store.engine.isTransient(error)) throw error;
       doubt ??= unknownOutcome(error);
       if (!by.isKept() || waitedFor(begun) > LEASE_MS) throw doubt ?? error;
       await sleep(RETRY_MS * Math.min(tries, 10));
     }
   }
-}
-
-function isPassing({ store }: Pick<Committing, 'store'>, error: unknown): boolean {
-  return error instanceof ConnectionFailed || store.engine.isTransient(error);
 }
 
 function unknownOutcome(error: unknown): ConnectionFailed | undefined {

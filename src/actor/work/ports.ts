@@ -39,6 +39,7 @@ export interface TurnStore
     readonly isStopped: boolean;
     readonly options: { readonly logger: Logger };
     address(): Promise<string>;
+    /** True of each ConnectionFailed, and of what else may succeed a moment later. */
     isTransient(error: unknown): boolean;
   };
 }

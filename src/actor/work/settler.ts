@@ -1,4 +1,4 @@
-import { ConnectionFailed, LeaseLost, LockNotAvailable } from '../../base/errors.ts';
+import { LeaseLost, LockNotAvailable } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import type { Offer } from '../../base/handoff/handoff.ts';
 import { probe } from '../../base/probe.ts';
@@ -116,7 +116,7 @@ export class Settler {
       } catch (error) {
         if (life.aborted) return;
         this.#options.onError(error);
-        if (!this.#options.store.engine.isTransient(error) && !(error instanceof ConnectionFailed)) {
+        if (!this.#options.store.engine.isTransient(error)) {
           return this.#isolate(worker, batch, error, life);
         }
         await sleep(RETRY_MS * Math.min(tries, 10), life);
@@ -188,9 +188,9 @@ export class Settler {
           else this.#options.onStale([turn.settled]);
           return;
         }
-        const isConnection = this.#options.store.engine.isTransient(error) || error instanceof ConnectionFailed;
+        const isPassing = this.#options.store.engine.isTransient(error);
         this.#options.onError(error);
-        if (!isConnection) return this.#commit(turn.worker, [asRefused(turn, error)], life);
+        if (!isPassing) return this.#commit(turn.worker, [asRefused(turn, error)], life);
         await sleep(RETRY_MS * Math.min(tries, 10), life);
       }
     }

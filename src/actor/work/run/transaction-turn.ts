@@ -1,4 +1,4 @@
-import { ConnectionFailed, LeaseLost } from '../../../base/errors.ts';
+import { LeaseLost } from '../../../base/errors.ts';
 import { aborted } from '../../../base/time/clock.ts';
 import { GRACE_MS } from '../../../base/work/deadlines.ts';
 import type { Transaction } from '../../../engine/postgres/index.ts';
@@ -38,7 +38,7 @@ async function writeUnderLock(
     if (refused.length > 0) throw asOrphaning(came).error;
     return came;
   } catch (error) {
-    const isOver = error instanceof LeaseLost || error instanceof ConnectionFailed || store.engine.isTransient(error);
+    const isOver = error instanceof LeaseLost || store.engine.isTransient(error);
     if (isOver || came.settled.kind === 'failed') throw error;
     await store.undo(tx);
     const refused = asRefused(came, error);
