@@ -1,5 +1,5 @@
-// Libraries whose transactions the documents say Pawl joins, and that no test has, since they are too large to be installed for one: the
-// newest of each enqueues in a transaction that commits, in one that rolls back, and outside of one.
+// Libraries whose transactions Pawl joins, as the documents say. They are too large to be installed for the tests. The newest version of
+// each enqueues in a transaction that commits, in one that rolls back, and outside of a transaction; and guards by a lock that is lost.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { devDependencies, emptyFolder, install, isOffered, run, step } from './step.mjs';

@@ -114,7 +114,8 @@ declare
   v_seen bigint[] := '{}';
   v_locked bigint[] := '{}';
 begin
-  -- Of an actor whose row stays locked more may have come than is read at once: what came for others is behind that.
+  -- The inbox may hold more for one locked actor than one read takes. Then the next read leaves that actor out, and finds the rows of others
+  -- behind it.
   loop
     select array_agg(distinct x.actor), max(x.nth) into v_actors, v_rows
     from unnest(p_types) t (type)

@@ -31,7 +31,7 @@ begin
         lost = case when v_suspected and a.lost = 0 then 0 else a.lost + 1 end,
         held = case when a.lost > 0 then pawl.actor_isolation_reason(a.lost + 1) end,
         wake_at = case
-          -- Never later than from here on: the clock may have been set back since the claim.
+          -- If the clock was set back since the claim, the written times are too far ahead: the wait counts from now instead.
           when v_suspected and a.lost = 0 then least(a.wake_at, v_now)
           when a.signal_at is null then least(a.retry_at, v_now + (a.retry_at - a.claimed_at))
           else least(a.retry_at, v_now)

@@ -122,7 +122,7 @@ export class AcquireAttempt {
     return (await this.#call.parts.heads.write(changes, this.#call.limits())) ? token : undefined;
   }
 
-  /** Of a crowd of dead holders, removes as many as one write can, as a release of them would. */
+  /** If there are more dead holders than the grant's own write can remove, removes some of them, as their releases would. */
   async #evictedSome(views: readonly HeadView[], at: number): Promise<boolean> {
     for (const { pk, head, stale } of views) {
       const which = firstToEnd(head, ({ nonce }) => stale.has(nonce));

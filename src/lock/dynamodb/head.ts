@@ -143,12 +143,12 @@ export function granted(
 }
 
 /**
- * How many holders one write removes at most. It names each of them, and a condition has 4 KB and 300 operators: of 120 dead readers it
- * was refused as too long.
+ * How many holders one write removes at most. The condition of the write names each of them, and DynamoDB allows a condition 4 KB and
+ * 300 operators: it refused a condition with 120 dead readers.
  */
 export const MOST_ENDED = 50;
 
-/** Of many holders that are to be removed, those that go with the next write; undefined when one write removes them all. */
+/** If one write cannot remove all these holders: which of them the next write removes. Undefined if one write removes them all. */
 export function firstToEnd(
   head: Head,
   which: (holder: HeadHolder) => boolean,

@@ -159,7 +159,7 @@ export class DynamoLockStore implements LockStore {
     );
   }
 
-  /** Of all that hold it now, as many with each write as that can name; readers that come in between keep it. */
+  /** Breaks the locks of all present holders, in as many writes as they need. Readers that come between two writes keep theirs. */
   async break(space: string, name: string, reason: string): Promise<readonly BrokenHolder[]> {
     const pk = lockKey(space, name);
     const broken: HeadHolder[] = [];

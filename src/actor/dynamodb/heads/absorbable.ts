@@ -1,13 +1,13 @@
 import type { ActorHead, InboxRow } from './head.ts';
 
-/** How many bytes of names one claim adds to a head: a thousand rows of an inbox. The head has 400 KB, most of which may be fields. */
+/** How many bytes of names one claim adds to a head: those of a thousand rows of an inbox. A head has 400 KB, which fields may nearly fill. */
 const MOST_BYTES = 14_000;
-/** The same with the names that an earlier claim has left there, since their rows are not removed yet. */
+/** How many bytes of names a head holds at most, with those of earlier claims whose rows are not removed yet. */
 const MOST_BYTES_IN_ALL = 3 * MOST_BYTES;
 
 /**
- * Those rows of an inbox that the next claim takes: what the head names already, what woke the actor, and as many of the others as there is
- * room for. What woke it is named by the claim in any case, and what is named counts as taken.
+ * The rows of an inbox that the next claim takes: the rows that the head names already, the rows that woke the actor, and as many others
+ * as the head has room for. The claim names the rows that woke the actor in any case, and a named row counts as taken.
  */
 export function absorbable(
   { absorbed }: Pick<ActorHead, 'absorbed'>,
@@ -22,7 +22,7 @@ export function absorbable(
   return end === -1 ? { rows: inbox, isCut: false } : { rows: [...first, ...others.slice(0, end)], isCut: true };
 }
 
-/** With quotes and a comma. */
+/** The size of these names in the head, with quotes and a comma each. */
 function bytesOf(rows: readonly InboxRow[]): number {
   return rows.reduce((sum, { name }) => sum + name.length + 3, 0);
 }

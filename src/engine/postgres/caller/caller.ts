@@ -108,8 +108,8 @@ function driverError(error: unknown): unknown {
 }
 
 /**
- * prisma tells the SQLSTATE in a record of its driver adapter. With its own engine, which is what version 6 and those before have
- * unless they are told otherwise, it tells it in `meta` itself.
+ * prisma has the SQLSTATE in a record of its driver adapter. With its own engine, the default up to version 6, prisma has it in `meta`
+ * itself.
  */
 function prismaError(error: unknown): Error | undefined {
   const meta = field(error, 'meta');

@@ -8,14 +8,14 @@ import { plain, runsOf, type Span, type Stretch, writeSpans } from './spans.ts';
 export const MOST_MISSING = 50;
 
 /**
- * What a head names at most before its line waits: the jobs of its claims, which may come to wait for a retry one by one, and what was given
- * back. An entry has up to 40 bytes, a row 400 KB; the rest is for delayed jobs that are moved here when they are due.
+ * How many jobs a head names before its line waits: the jobs of its claims, each of which may come back for a retry of its own, and the jobs
+ * that were given back. An entry has up to 40 bytes, and a row 400 KB. The rest of the row is for delayed jobs, which are moved here when due.
  */
 export const MOST_NAMED = 9000;
-/** What was given back is named by its runs; it may be claimed until its jobs, named one by one, are so many more. */
+/** Jobs that were given back are named by runs. They may be claimed until their jobs, named one by one, exceed MOST_NAMED by this. */
 const SPARE = 500;
 
-/** How much a head names that becomes less without the line. Each claim, and what was given back at one time, has a name of its own. */
+/** How many names a head holds, except those of its line. Each claim has one name of its own, and so has each set of jobs given back at one time. */
 export function namedBy({ claims, back }: Pick<ShardHead, 'claims' | 'back'>): number {
   const claimed = claims.reduce((sum, { spans }) => spans.reduce((jobs, { n }) => jobs + n, sum + 1), 0);
   return back.reduce((sum, { spans }) => sum + spans.length + 1, claimed);
@@ -71,7 +71,7 @@ export function claimDecided(head: ShardHead, wish: ClaimWish, seen: LineView): 
   };
   const roomForLine = (): number => Math.min(room, Math.max(0, MOST_NAMED - named));
   const take = (span: Span): Span | undefined => takeUpTo(roomForLine(), span);
-  // One at least: else nothing would ever become less.
+  // At least one job, since otherwise the head would never become smaller.
   const takeBack = (span: Span): Span | undefined => {
     const left = takeUpTo(Math.max(1, MOST_NAMED + SPARE - named), span);
     if (left === undefined) named -= 1;
