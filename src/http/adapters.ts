@@ -11,7 +11,7 @@ export interface HttpHandler {
   /** The path of its mount point, without a slash at the end. */
   readonly basePath: string;
   /**
-   * Ends all streams. Requests that are under way are finished, and bulk actions are left to another process. Safe to call twice.
+   * Ends all streams, finishes the requests that are under way, and leaves bulk actions to another process. Safe to call twice.
    */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -34,7 +34,7 @@ export function nodeListener(handler: HttpHandler): NodeListener {
   );
   return (request: MountedRequest, response) => {
     if (request.originalUrl !== undefined) request.url = request.originalUrl;
-    // It answers whatever happens, and never rejects.
+    // The listener answers every request, also after an error, and never rejects.
     void listener(request, response);
   };
 }

@@ -257,7 +257,7 @@ export class HttpApp {
     const { who, request, list, query } = call;
     const body: object = list === undefined ? call.body : { jobs: list.length };
     const fields = { ...route.query, ...route.body };
-    // A value that may be the user's is not stored here once more, for a year, under other rules.
+    // The audit leaves out values that may be the user's: it would keep a second copy of them for a year, under other rules.
     const kept = Object.entries({ ...query, ...body }).filter(([name]) => fields[name]?.isValue !== true);
     return {
       who,
@@ -285,7 +285,7 @@ export class HttpApp {
       await this.#services.store.live.ping();
       return Response.json({ status: 'ok' });
     } catch {
-      // The log has the reason: this address is open to everybody.
+      // Only the log has the reason, because this path answers every caller.
       return Response.json({ status: 'the database does not answer' }, { status: 503 });
     }
   }

@@ -5,7 +5,7 @@ export interface DevStage extends Partial<Program> {
   readonly controls: readonly DevControl[];
 }
 
-/** An accident that `pawl dev` can cause, so that one sees its consequences. */
+/** An accident that `pawl dev` can cause, so that a person sees its consequences. */
 export interface DevControl {
   readonly id: string;
   /** The text of its button. */

@@ -88,8 +88,8 @@ export interface AuthOptions {
   readonly session?: Duration | undefined;
   /**
    * Every caller whose connection comes from the loopback interface gets this role, without credentials. That is every user and
-   * every program of this machine, and **everybody at all** if a reverse proxy, `ssh -R` or `kubectl port-forward` runs on it:
-   * nginx with its defaults cannot be told from a browser here. Default: no right at all.
+   * every program of this machine, and **every caller at all** if a reverse proxy, `ssh -R` or `kubectl port-forward` runs on it:
+   * this server cannot distinguish nginx with its defaults from a browser. Default: no right at all.
    */
   readonly dangerouslyTrustLoopback?: Role | undefined;
 }
@@ -130,7 +130,7 @@ export interface HttpOptions {
   readonly links?: readonly LinkOptions[] | undefined;
   /** How long one statement of a request may take. Default `'5s'`. */
   readonly statementTimeout?: Duration | undefined;
-  /** How often the database is read for the live picture while somebody watches. Default `'2s'`. */
+  /** How often the database is read for the live picture while a client watches. Default `'2s'`. */
   readonly live?: Duration | undefined;
   /** The longest body. Default 1 MiB. */
   readonly bodyLimit?: number | undefined;

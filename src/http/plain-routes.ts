@@ -18,7 +18,7 @@ interface GuardedRoute {
 interface OpenRoute {
   readonly method: 'GET' | 'POST';
   readonly path: string;
-  /** Undefined: the route is open to everybody. */
+  /** Undefined: every caller may use the route. */
   readonly permission: undefined;
   readonly run: (work: PlainWork, call: PlainCall) => Response | Promise<Response>;
 }

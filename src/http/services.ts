@@ -89,7 +89,7 @@ export class Services {
     return new Effects(this.#writers, who);
   }
 
-  /** The declared queues, read a moment ago; read again if one of these names is missing. */
+  /** The declared queues, as they were read a moment ago. If one of these names is missing, they are read again. */
   async records(names: readonly string[]): Promise<QueueRecord[]> {
     if (this.#records !== undefined && performance.now() - this.#records.at < RECORDS_MS) {
       const known = new Set((await this.#records.list.catch(() => [])).map(({ name }) => name));

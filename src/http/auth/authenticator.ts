@@ -135,7 +135,7 @@ export class Authenticator {
     );
   }
 
-  /** The tokens that the session may belong to: names need not differ. */
+  /** The credentials that the session may belong to: several tokens may have the same name. */
   #credentialsOf({ by, name, role }: Login): readonly Credential[] {
     const { users = [], tokens = [] } = this.#auth ?? {};
     const isHis = (one: { readonly name: string }): boolean => one.name === name;

@@ -1,7 +1,7 @@
 import type { JwtSettings } from '../options.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
 
-/** The parts of a token that are used here. The provider has signed it, and it has not ended. */
+/** The claims that are used here, of a token that the provider has signed and that has not ended. */
 export interface Claims {
   readonly name: string;
   /** The value of the claim, whatever it is. */
@@ -39,7 +39,7 @@ export class JwtVerifier {
   }
 }
 
-/** An unknown key may be new since the last request to the provider; the next request follows only after a pause. */
+/** The key is unknown, but it may be newer than the last request to the provider. The next request follows only after a pause. */
 class KeysTooYoung extends Error {}
 
 async function makeVerify(settings: JwtSettings): Promise<Verify> {

@@ -32,7 +32,7 @@ export class LoginDesk {
     this.#audit = audit;
   }
 
-  /** The answer for the login page, before it is shown. */
+  /** Which credentials the login page can offer. */
   ways(): Response {
     return Response.json(this.#auth.ways);
   }
@@ -90,7 +90,7 @@ export class LoginDesk {
     return { name, password, isKnownDevice: this.#take(name, request, peer) };
   }
 
-  /** @returns whether the browser is known; a known one takes nothing from the others @throws HttpRefusal  rate_limited */
+  /** @returns whether the browser is known; a known browser has attempts of its own @throws HttpRefusal  rate_limited */
   #take(name: string, request: Request, peer: Peer): boolean {
     const device = this.#auth.devices.recognise(request, name);
     if (device !== undefined) {

@@ -36,7 +36,7 @@ export class RateLimiter {
     });
   }
 
-  /** The same, for work that is skipped and not refused. @returns whether the caller had a request left */
+  /** As `take()`, for work that is skipped and not refused. @returns whether the caller had a request left */
   tryTake(who: string): boolean {
     return this.#take(who) === 0;
   }

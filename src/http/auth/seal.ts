@@ -10,7 +10,7 @@ export class Seal {
     this.#secret = secret === undefined ? randomBytes(32) : Buffer.from(secret);
   }
 
-  /** @param of  the purpose of the data, and the secrets behind it: with other ones, the seal is invalid */
+  /** @param of  the purpose of the data, and the secrets behind it: for another purpose or other secrets, the seal is invalid */
   close(value: object, of: readonly string[]): string {
     const text = Buffer.from(JSON.stringify(value)).toString('base64url');
     return `${text}.${this.#sign(text, of)}`;

@@ -19,7 +19,7 @@ export interface BulkParts {
   readonly store: BulkStore;
   readonly admin: AnyQueueAdmin;
   readonly logger: Logger;
-  /** Called after a change: shown data has to be read anew. */
+  /** Called after a change, because the server must then read again what it shows. */
   readonly onChange: () => void;
 }
 
@@ -39,7 +39,7 @@ export class BulkActions {
     this.#isReadOnly = isReadOnly;
   }
 
-  /** From now on this process takes up open actions. Called with the first request, because nothing is sent before. */
+  /** From now on this process takes up open actions. The first request calls this: before it, no statement is sent. */
   watch(): void {
     if (this.#loop !== undefined || this.#isReadOnly || this.#ending.signal.aborted) return;
     const { logger } = this.#parts;
@@ -60,7 +60,7 @@ export class BulkActions {
     return this.#started(await store.start(request, who, OPEN));
   }
 
-  /** The same on jobs that are named. @throws Conflict  too many are open */
+  /** As `start()`, for jobs that the request names. @throws Conflict  too many are open */
   async startOn(jobs: readonly string[], what: BulkWhat, who: string): Promise<BulkRecord> {
     return this.#started(await this.#parts.store.startOn(jobs, what, who, OPEN));
   }
@@ -90,12 +90,12 @@ export class BulkActions {
     return this.#parts.store.results(id, after, outcome, limit);
   }
 
-  /** The changes under way are finished, and no more begun. @throws NotFound @throws Conflict  it has ended */
+  /** The changes that are under way end, and no other change begins. @throws NotFound @throws Conflict  it has ended */
   stop(id: string): Promise<BulkRecord> {
     return this.#parts.store.stop(id);
   }
 
-  /** Ends the work of this process; another process goes on with it. Never rejects. */
+  /** Ends the work of this process; another process continues it. Never rejects. */
   async stopAll(): Promise<void> {
     this.#ending.abort();
     await this.#loop?.stop();
@@ -103,8 +103,8 @@ export class BulkActions {
   }
 
   async #turn(): Promise<number | 'again'> {
-    if (this.#running.size >= AT_ONCE) return Infinity; // the end of one wakes the loop
-    const holder = randomUUID(); // a new one each time: a run that has lost its lease is not taken for this one
+    if (this.#running.size >= AT_ONCE) return Infinity; // the end of an action wakes the loop
+    const holder = randomUUID(); // a new name each time: a run that has lost its lease must not count as this run
     const answer = await this.#parts.store.take(holder, LEASE_MS).catch(unlessStopped);
     if (answer === undefined) return Infinity;
     if (answer.taken === null) return answer.open > this.#running.size ? LOOK_MS.open : LOOK_MS.idle;
@@ -123,7 +123,7 @@ export class BulkActions {
   }
 }
 
-/** The engine was stopped first: no work is left. */
+/** If the engine was stopped first, no work is left. */
 function unlessStopped(error: unknown): undefined {
   if (error instanceof Stopped) return undefined;
   throw error;

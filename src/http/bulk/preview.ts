@@ -43,7 +43,7 @@ interface Preview {
   readonly sample: readonly JobRecord[];
 }
 
-/** How many jobs an action would hit, and some of them. Changes nothing. */
+/** Counts the jobs that an action would change, and returns some of them. Changes nothing. */
 export async function previewBulk({ queues }: Services, action: BulkAction, on: BulkOn): Promise<Preview> {
   requireOneWay(on);
   const statuses = CHANGES[action];

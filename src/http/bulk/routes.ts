@@ -27,7 +27,7 @@ function whichOf({ query, jobs }: { query: string | undefined; jobs: readonly st
   return jobs === undefined ? `jobs that fit ${searchWithoutWords(query ?? '')}` : `${jobs.length} jobs by their ids`;
 }
 
-/** Bulk actions: on everything that a search finds. */
+/** Bulk actions: changes of all jobs that a search finds, or of named jobs. */
 export const bulkRoutes: readonly AnyRoute[] = [
   route({
     method: 'POST',
@@ -153,7 +153,7 @@ function requireTarget(
   });
 }
 
-/** @throws InvalidInput, HttpRefusal  it searches for words, which its caller may not */
+/** @throws InvalidInput, HttpRefusal  the search has words, and its caller may not search for words */
 async function requireWords(on: BulkOn, who: Principal, redaction: Redaction): Promise<void> {
   requireOneWay(on);
   const { terms } = await ofQuery(

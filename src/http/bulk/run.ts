@@ -7,14 +7,14 @@ import type { BulkStore, TakenBulk } from '../store/bulk.ts';
 
 /** Jobs of one page of the search. */
 const PAGE = 200;
-/** Jobs between two signs of life: well within a lease, even if each job makes it wait. */
+/** Jobs between two signs of life. Their changes end well within a lease, even if the run waits for each job. */
 const STEP = 40;
-/** The number of the process's connections that it uses, so that requests have some, too. */
+/** The number of connections that a run uses, so that some are left for requests. */
 const LANES = 4;
 /** How long to retry a job that another transaction holds. */
 const PATIENCE_MS = 1000;
 const BUSY_MS = 50;
-/** If it was taken up this often without progress, it breaks the processes that take it. */
+/** An action that was taken up this often without progress has failed: its processes may die of it. */
 const TAKES = 10;
 /** The pause after a failure. */
 const REST_MS = 5000;
@@ -105,7 +105,7 @@ export class BulkRun {
     return found;
   }
 
-  /** @returns whether all of them had their turn */
+  /** @returns whether all jobs were processed */
   async #change(found: number): Promise<boolean> {
     const { store } = this.#parts;
     for (let from = this.#bulk.settled; from < found; from += STEP) {

@@ -18,7 +18,7 @@ const changeFields = {
   priority: maybe(integer({ min: -32_768, max: 32_767, about: 'lower runs first' })),
 };
 
-/** What is done to one job. */
+/** Changes of one job. */
 export const jobChangeRoutes: readonly AnyRoute[] = [
   route({
     method: 'POST',

@@ -103,7 +103,7 @@ async function enqueue(call: Call<{ queue: typeof jobFields.kind }, typeof waiti
   });
 }
 
-/** The same answer, with the status of the job when it is settled, or when that time is over. */
+/** Waits until the job is settled or the time is over. @returns the same answer, with the status of the job then */
 async function settled(
   { jobs, queues }: Services,
   answer: unknown,
@@ -146,13 +146,13 @@ export async function checkPayload(
   try {
     await declared?.check(kind, payload, { key });
   } catch (cause) {
-    // As far as this server knows, the queue exists: the error is in the request.
+    // The server was given this queue, so the error is in the request.
     if (cause instanceof NotFound) throw new InvalidInput(cause.message, { field: 'kind', cause });
     throw cause;
   }
 }
 
-/** Adds to a refusal which job of a list it is about. */
+/** Adds to a refusal the place of its job in the list. */
 export async function within(index: number | undefined, checking: Promise<void>): Promise<void> {
   try {
     await checking;

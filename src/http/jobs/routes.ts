@@ -12,7 +12,7 @@ import { pullRoutes } from './pull.ts';
 import { JOB_FILTERS, ofQuery, queryOf, summary } from './query.ts';
 
 const job = { id: jobId('the id of a job') };
-/** A short page with a next one is better than a page that takes long. */
+/** The time limit of a page: a short page that has a next one is better than a slow page. */
 const PAGE_MS = 50;
 /** A search for one job. */
 const NAMED = /^\s*#?([1-9]\d{0,18})\s*$/;
@@ -43,7 +43,7 @@ export const jobRoutes: readonly AnyRoute[] = [
         const found = await queues.reads.get(named).catch(unlessMissing);
         if (found !== undefined && (queue === undefined || found.queue === queue))
           return { items: [summary(found)], after: null, indexBehind: 0 };
-        // A payload may contain a number, too.
+        // The search continues, because a payload may contain the number.
         if (!redaction.maySearch(who)) return { items: [], after: null, indexBehind: 0 };
       }
       const { terms } = await ofQuery(

@@ -5,7 +5,7 @@ import type { LiveSnapshot } from '../store/live.ts';
 import { isUnattended } from './picture.ts';
 
 const OLD_TRANSACTION_MS = 10 * 60_000;
-/** For each trouble, this many are named; one line says how many more there are. For 400 of them there is a list. */
+/** For each problem, this many subjects are named, and one line counts the others. A list is better for 400 of them. */
 const NAMED = 10;
 
 export interface Item {
@@ -76,7 +76,7 @@ function ofPages({ pages }: LiveSnapshot): Item[] {
   return [{ level, text: `${pages.open} ${pages.open === 1 ? 'page is' : 'pages are'} open`, look: 'pages' }];
 }
 
-/** The queues with the most of them first. */
+/** The queues with the most errors first. */
 function ofErrors({ queues }: LiveSnapshot): Item[] {
   const failing = queues
     .map(({ name, stats }) => ({ name, errors: Number(stats['error']) }))

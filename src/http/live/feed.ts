@@ -8,10 +8,10 @@ import type { HistoryEvent, HistoryStore } from '../store/history.ts';
 const LOOK_MS = 1000;
 /** Events that are committed this long after their time are still sent: a transaction is dated while it runs. */
 const OVERLAP_MS = 15_000;
-/** A stream that was away for longer is told that it missed events, and goes on from now. */
+/** If a stream was away for longer, it gets a gap, and continues from the present. */
 const MOST_BEHIND_MS = 3_600_000;
 const PAGE = 500;
-/** The most events of one poll, or of one return. Of more, the oldest are left out, and a gap is reported. */
+/** The most events of one poll, or of one return. If there are more, the oldest are left out, and a gap is sent. */
 const MOST = 5000;
 
 /** The part of the history that one statement reads. */
@@ -200,7 +200,7 @@ class Reader {
     const waiting = this.#waiting ?? [];
     this.#waiting = undefined;
     this.#pass(waiting);
-    this.#told = undefined; // the feed tells nothing twice
+    this.#told = undefined; // the feed sends no event twice
   }
 
   async #catchUp(lastId: string): Promise<void> {

@@ -3,7 +3,7 @@ import { after } from '../../base/time/clock.ts';
 import type { JobStanding, QueueOverview } from '../../queue/index.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
 
-/** How soon a step of a job is noticed. */
+/** The pause between two reads: the longest delay until a step of a job is noticed. */
 const LOOK_MS = 250;
 /** One statement reads all watched jobs; if it is slow, the pause after it is this many times as long. */
 const REST = 4;
@@ -12,7 +12,7 @@ const MOST = 1000;
 
 type Listener = (standing: JobStanding | undefined) => void;
 
-/** Whether the job does not change any more without a caller. */
+/** Whether the job changes only if a caller changes it. */
 export function isSettled({ status }: JobStanding): boolean {
   return status !== 'new' && status !== 'in-progress';
 }
@@ -95,7 +95,7 @@ export class JobWatch {
       const standings = new Map((await this.#store.standing(ids)).map((one) => [one.id, one]));
       for (const id of ids) for (const tell of this.#watched.get(id) ?? []) tell(standings.get(id));
     } catch (error) {
-      // Callers go on waiting until their own time is over.
+      // Callers continue to wait until their own time is over.
       this.#logger.warn({ err: error }, 'http: the jobs that are waited for could not be looked at');
     }
     this.#isLooking = false;

@@ -12,7 +12,7 @@ export interface LiveEvent {
 
 type Listener = (event: LiveEvent) => void;
 
-/** A stream that was away for a moment gets the pictures that it missed: those of a minute, one each two seconds. */
+/** Pictures that are kept for streams that return: those of a minute, one each two seconds. */
 const KEPT = 30;
 
 /**

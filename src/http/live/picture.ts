@@ -23,7 +23,7 @@ export type Totals = Readonly<Record<(typeof SUMS)[number] | 'queues' | 'paused'
 /** The live picture in the form that is sent: the first queues by name, and the sums over all of them. */
 export interface Picture extends LiveSnapshot {
   readonly totals: Totals;
-  /** How many are left out of the lists. */
+  /** The numbers of queues and types that the lists leave out. */
   readonly truncated: { readonly queues: number; readonly actors: number };
 }
 

@@ -82,7 +82,7 @@ export class Streams {
 
 async function check({ who, permission, identify, end }: Open): Promise<void> {
   const now = await identify().catch((error: unknown) => {
-    // The identity provider does not answer now. That is no reason to end the stream: it is asked again.
+    // If the identity provider does not answer now, the stream goes on until the next check.
     return error instanceof HttpRefusal && error.status < 500 ? undefined : who;
   });
   const isSame = now !== undefined && !(now instanceof Response) && now.name === who.name;

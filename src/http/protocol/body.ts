@@ -2,7 +2,7 @@ import { InvalidInput } from '../../base/errors.ts';
 import { isObject } from '../../base/options/shape.ts';
 import { HttpRefusal } from './failure.ts';
 
-/** The body of a request: parsed, and as it came. */
+/** The body of a request: parsed, and as it arrived. */
 export interface RequestBody {
   readonly given: object;
   readonly text: string;
@@ -35,7 +35,7 @@ export async function readBody(request: Request, most: number, isWanted = true):
 }
 
 /**
- * If its length is given, a large body is refused before anything is read. Of any other body, at most `most` bytes are stored.
+ * If the request names the length, a large body is refused before it is read. Of any other body, at most `most` bytes are stored.
  */
 async function readText(request: Request, most: number): Promise<string> {
   const tooLong = (): HttpRefusal => new HttpRefusal('body_too_large', `the body is longer than ${most} bytes`);
@@ -52,7 +52,7 @@ async function readText(request: Request, most: number): Promise<string> {
       chunks.push(chunk.value);
     }
   } catch (error) {
-    void reader?.cancel().catch(() => {}); // what is not wanted any more is not read
+    void reader?.cancel().catch(() => {}); // the rest of the body is not read
     if (error instanceof HttpRefusal) throw error;
     throw new HttpRefusal('body_incomplete', `the body broke off after ${size} bytes; nothing was done`);
   }

@@ -20,7 +20,7 @@ export function readCursor(
     const texts = parts.filter((part) => typeof part === 'string' && fits(part) && isStorable(part));
     if (version === 1 && parts.length === length && texts.length === length) return texts as string[];
   } catch {
-    // The same refusal.
+    // A text that cannot be read gets the refusal below.
   }
   throw new InvalidInput(`${show(after)} is no cursor of this list; pass the "after" of the page before`, {
     field: 'after',

@@ -23,7 +23,7 @@ const STATUS = {
 
 export type HttpCode = keyof typeof STATUS;
 
-/** The statuses for errors of the library. A missing one is the server's fault: 500. */
+/** The statuses for errors of the library. An error that is not listed is the server's fault: 500. */
 const OF_LIBRARY: Readonly<Record<string, number>> = {
   invalid_input: 400,
   not_found: 404,
@@ -85,7 +85,7 @@ export interface Failure {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** The answer for any thrown value. If the error is none of ours, the answer says nothing about it. */
+/** The answer for any thrown value. If it is not an error of Pawl, the answer says nothing about it. */
 export function failureOf(error: unknown, requestId: string): Failure {
   if (error instanceof HttpRefusal) {
     const { code, message, status, headers } = error;
@@ -109,7 +109,7 @@ export function failureOf(error: unknown, requestId: string): Failure {
 
 /**
  * Whether the database refused a value: SQLSTATE class 22, "data exception". The checks of requests should have refused such a
- * value; a value that they do not know is the caller's mistake anyway.
+ * value; if they did not, it is the caller's mistake anyway.
  */
 export function isOfValue(error: unknown): error is DatabaseError {
   return error instanceof DatabaseError && error.sqlState?.startsWith('22') === true;

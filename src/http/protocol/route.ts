@@ -13,7 +13,7 @@ export interface Call<P extends Fields = Fields, Q extends Fields = Fields, B ex
   readonly body: Values<B>;
   /** The bodies, if the request has a list of them; `body` is then the first. */
   readonly list: readonly Values<B>[] | undefined;
-  /** The body as it came, for values that must be kept unchanged. */
+  /** The body as it arrived, for values that must be kept unchanged. */
   readonly text: string;
   readonly who: Principal;
   readonly request: Request;
@@ -34,7 +34,7 @@ export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B e
   readonly id: string;
   readonly tag: string;
   readonly summary: string;
-  /** Undefined: open to everybody, and neither limited nor audited. */
+  /** Undefined: every caller may use the route, and it is neither limited nor audited. */
   readonly permission: Permission | undefined;
   readonly params?: P;
   readonly query?: Q;
@@ -60,7 +60,7 @@ export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B e
     readonly query: Values<Q>;
     readonly body: Values<B>;
   }) => string;
-  /** Not audited, although it is no GET: it changes nothing of interest. */
+  /** The route is not audited, although it is no GET: it changes nothing of interest. */
   readonly isQuiet?: true;
   /**
    * If many callers send the request within this time, the database is asked once. Only for answers that are the same for all

@@ -88,7 +88,7 @@ const RULES: readonly Rule[] = [
 
 const STOPS = new Set(['paused', 'no_worker', 'blocked_by_key', 'stuck']);
 
-/** Why a queue moves, or does not. @param newest  why its newest waiting job does not run */
+/** Why a queue moves, or why it does not. @param newest  why its newest waiting job does not run */
 export function diagnose(
   stats: QueueStats,
   newest: Hidden | string | undefined,

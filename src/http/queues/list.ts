@@ -34,7 +34,7 @@ interface QueueRow {
 }
 
 /**
- * A page of the queues, out of the live picture, which has all of them. So the number of queues costs the database nothing more.
+ * A page of the queues, from the live picture, which has all of them. So more queues cost the database nothing more.
  * A page continues after the figure and the name of the last queue, so that changed figures show no queue twice.
  */
 export async function listQueues(services: Services, query: QueueQuery): Promise<object> {

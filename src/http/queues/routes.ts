@@ -9,7 +9,7 @@ import { seriesRoute } from './series.ts';
 
 const queue = { queue: text({ max: 100, about: 'the name of a queue' }) };
 
-/** Queues: which there are, their state, and why one does not move. */
+/** Queues: their list, their state, and why a queue does not move. */
 export const queueRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',

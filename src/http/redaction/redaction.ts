@@ -99,7 +99,7 @@ export class Redaction {
     const { payload: own } = this.#options;
     return unlessTooLarge(() => {
       if (own === undefined) return this.#hideKeys(value, budget);
-      hideKeys(value, NO_KEYS, budget); // finds out whether it is small enough to be copied
+      hideKeys(value, NO_KEYS, budget); // throws if the value is too large to be copied
       const shown = this.#safely(() => own(structuredClone(value), of));
       return this.#hideKeys(shown, budget);
     });

@@ -5,13 +5,13 @@ const TOO_DEEP = '[nested too deep to be shown; GET …/payload has it to the le
 
 /**
  * A value as JSON. A bigint is written as a text. A value that is nested deeper than the stack is cut: a library or SQL may have
- * written it, and it must still be possible to look at the rest.
+ * written it, and a person must still be able to see the rest.
  */
 export function writeJson(value: unknown): string {
   try {
     return JSON.stringify(value) ?? 'null';
   } catch {
-    // Both are rare, so nothing is searched before.
+    // Bigints and such nesting are rare, so the value is searched only after an error.
     return JSON.stringify(prepared(value, 0)) ?? 'null';
   }
 }

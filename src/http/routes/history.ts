@@ -64,7 +64,7 @@ function shown({ detail, error, ...event }: HistoryEvent): object {
 /** A time in the form of the database, to the microsecond. */
 const AT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d(:\d\d)?$/;
 
-/** Its time goes into a statement. @throws InvalidInput */
+/** Checks the time of a cursor, because a statement gets this time as a value. @throws InvalidInput */
 function checked(cursor: [string, string, string, string]): [string, string, string, string] {
   if (!AT.test(cursor[0]) || Number.isNaN(Date.parse(cursor[0]))) readCursor('', 1);
   return cursor;

@@ -10,7 +10,7 @@ const anyNamespace = maybe(text({ min: 0, max: 255, about: 'default: all of them
 const limit = integer({ min: 1, max: 200, default: 50 });
 const after = maybe(text({ about: AFTER }));
 
-/** Locks: who holds one, who waits in which order, and who blocks whom. */
+/** Locks: their holders, their waiters in order, and the graph of blockers. */
 export const lockRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',
@@ -48,7 +48,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     run: async ({ query, services }) => {
       const waits = await services.store.locks.waits(query.namespace);
       const keeping = waits.find(({ keeps }) => keeps.length > 0) ?? waits[0];
-      // For all names: circles and backends are those of the whole namespace.
+      // Any name will do: circles and backends are those of the whole namespace.
       const locks = services.locks(keeping?.namespace ?? '');
       const { backends, cycles } = await locks.explain(keeping?.name ?? '-');
       return { waits, backends: backends.map(shownBackend), cycles };

@@ -8,7 +8,7 @@ import { needs } from '../redaction/redaction.ts';
 
 const page = { id: id('the id of a page') };
 
-/** Pages: problems that a person has to look at. */
+/** Pages: problems that a person must solve. */
 export const pageRoutes: readonly AnyRoute[] = [
   route({
     method: 'GET',

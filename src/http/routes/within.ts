@@ -1,6 +1,6 @@
 import { TimedOut } from '../../base/errors.ts';
 
-/** A full comparison takes as long as there is data. A caller over HTTP waits no longer than this; the command line does. */
+/** A full comparison takes longer the more data there is. A caller over HTTP waits no longer than this; the command line does. */
 export const COMPARE_MS = 60_000;
 
 /** Runs slow work, and tells it to end when its time is over. @throws TimedOut  with these words */

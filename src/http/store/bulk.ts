@@ -14,7 +14,7 @@ where (select count(*) from (select 1 from pawl.http_bulk o where o.ended_at is 
 returning ${RECORD}`,
 );
 
-/** For jobs that the request names: nothing has to be searched. */
+/** For jobs that the request names, so no search is needed. */
 const START_ON = statement(
   'http.bulk_start_on',
   `
@@ -296,7 +296,7 @@ export class BulkStore {
     await this.#writes.query(END, [id, holder, status, error]);
   }
 
-  /** Gives the action up; another process, or this one, may take it after this long. */
+  /** Gives the action up. After this time, another process or this one may take it. */
   async release(id: string, holder: string, afterMs: number): Promise<void> {
     await this.#writes.query(RELEASE, [id, holder, afterMs]);
   }

@@ -80,7 +80,7 @@ export class JobStore {
     return this.#answer(UPDATE, [job, raw, JSON.stringify(change)]);
   }
 
-  /** Adds a graph of jobs: in `nodes`, each comes after those that it waits for. @throws NotFound, InvalidInput, Conflict */
+  /** Adds a graph of jobs: in `nodes`, each node is behind its parents. @throws NotFound, InvalidInput, Conflict */
   async flow({ who, key, digest }: Once, raw: string, nodes: object[], trace: string | undefined): Promise<unknown> {
     return this.#answer(FLOW, [who, key, digest, raw, JSON.stringify(nodes), trace ?? null]);
   }

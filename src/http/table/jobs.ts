@@ -51,7 +51,7 @@ function written(value: unknown): string | null {
   return value === null ? null : JSON.stringify(value);
 }
 
-/** Adds jobs and batches over HTTP. If a promise of all or none would need several transactions, the request is refused. */
+/** Adds jobs and batches over HTTP. If "all or none" would need several transactions, the request is refused. */
 export class TableJobs extends JobStore {
   readonly #admin: TableQueueAdmin;
 

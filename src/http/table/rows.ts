@@ -41,7 +41,7 @@ export class TableAudit extends AuditStore {
       .slice(0, limit);
   }
 
-  /** Ids are times in thousandths of a millisecond; of two equal ones, one is drawn again. */
+  /** Ids are times in microseconds. If two are equal, one of them is drawn again. */
   override async begin({ who, remote, userAgent, action, target, details }: AuditEntry): Promise<string> {
     const now = this.#engine.now();
     const id = Math.floor(now) * 100 + ((randomBytes(1)[0] ?? 0) % 100);

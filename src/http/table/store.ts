@@ -47,7 +47,7 @@ class TableActors extends ActorOverview {
   }
 }
 
-/** The live picture of the queues. It reads the line of each queue: some requests for each shard, while somebody watches. */
+/** The live picture of the queues. It reads the line of each queue: some requests for each shard, while a client watches. */
 class TableLive extends LiveStore {
   readonly #engine: DynamoEngine;
   readonly #admin: AnyQueueAdmin;
