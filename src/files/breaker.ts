@@ -34,9 +34,9 @@ export class Breaker {
   }
 
   /**
-   * Runs a call that opens a transfer. A store may begin an answer that it never ends, so it has not succeeded yet: that is told by
-   * `succeeded` or `failed` once the transfer has ended. A probe is over once it is open, and further calls are let through then: the
-   * end of a stream that no reader reads may never be told, and the circuit must not stay open for that.
+   * Runs a call that opens a transfer. A store may begin an answer that it never ends, so the open transfer is no success yet: its
+   * end is reported by `succeeded` or `failed`. A probe is over once its transfer is open, and further calls are then let through:
+   * if no reader reads the stream, its end may never be reported, and the circuit must not stay open because of that.
    */
   async begin<T>(call: () => Promise<T>): Promise<T> {
     if (this.isOpen) throw this.#refusal();
@@ -46,7 +46,7 @@ export class Breaker {
       return await call();
     } catch (error) {
       if (error instanceof StoreUnavailable) this.failed();
-      // When the database could not be reached, the store was not called, either.
+      // If the database could not be reached, the store was not called.
       else if (!(error instanceof ConnectionFailed)) this.succeeded();
       throw error;
     } finally {
@@ -63,7 +63,7 @@ export class Breaker {
     this.#pauseMs = Math.min(this.#pauseMs * 2, LONGEST_MS);
   }
 
-  /** The next failure is the first one again. */
+  /** Counts failures from the beginning again. */
   succeeded(): void {
     this.#failures = 0;
     this.#pauseMs = SHORTEST_MS;

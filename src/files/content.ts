@@ -20,14 +20,14 @@ export interface ContentCall {
 export interface PutCall extends ContentCall {
   /** Called when the store has started an upload of several parts under this id; resolves when the id is in the database. */
   readonly onUpload: (upload: string) => Promise<void>;
-  /** Called when the store has made progress; the next sign of it is expected after no more than so many bytes. */
+  /** Called when the store has made progress; the next sign of progress must come after at most this many bytes. */
   readonly onProgress: (bytes: number) => void;
   /** The SHA-256 of all bytes that the chunks have given so far. */
   readonly sha256: () => string;
 }
 
 export interface DeleteCall extends ContentCall {
-  /** The id of an upload of several parts that may have left some in the store. */
+  /** The id of an upload of several parts, which may have left parts in the store. */
   readonly upload: string | undefined;
   /** The object never became a version: the store may have uploads whose ids are not in the database. */
   readonly isUnfinished: boolean;
@@ -41,11 +41,11 @@ export interface Range {
 
 /** The part of an object that is read. */
 export interface Part extends Range {
-  /** The whole object is read. A store that has more bytes than up to `end` must not hide them. */
+  /** True: the whole object is read. If the store has bytes after `end`, it must not hide them. */
   readonly isWhole: boolean;
 }
 
-/** Which guarantees a store was found to give. */
+/** The guarantees that a test of the store found. */
 export interface StoreProbe {
   /** An object is never overwritten: the second put of a name is refused. */
   readonly ifNoneMatch: boolean;
@@ -106,14 +106,13 @@ export interface Content {
   /** The text of the marker that names the owner of this store, or of the marker's copy; undefined when there is none. */
   readMarker(which: 'marker' | 'copy', call: ContentCall): Promise<string | undefined>;
   /**
-   * Writes the marker and its copy. One of them is whole whenever the write is interrupted; overwriting both needs no free
-   * space.
+   * Writes the marker and its copy. If the write is interrupted, one of them is whole. To overwrite both needs no free space.
    * @param ifAbsent  do nothing when there is a marker
    */
   writeMarker(text: string, ifAbsent: boolean, call: ContentCall): Promise<void>;
   /** Tests which guarantees the store gives, with test objects. @throws StoreRefused  it cannot be used */
   probe(call: ContentCall): Promise<StoreProbe>;
-  /** Removes what tests of the store left behind, since they were killed or the store failed. */
+  /** Removes the remains of tests of the store that were killed, or that failed with the store. */
   endProbes(call: ContentCall): Promise<void>;
   /** Closes the connections of this object. */
   stop(): void;

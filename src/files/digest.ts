@@ -14,8 +14,8 @@ export interface Fingerprint {
 }
 
 /**
- * Takes in bytes and computes their fingerprint. The SHA-256 identifies the content of a version. The CRCs cost half as much
- * as it, and let a reader check each block before passing it on, also when the rest is not read.
+ * Takes in bytes and computes their fingerprint. The SHA-256 identifies the content of a version. The CRCs cost half as much.
+ * With them, a reader can check each block before it passes the block on, even if it does not read the rest.
  */
 export class Digest {
   readonly #hash: Hash = createHash('sha256');

@@ -88,9 +88,9 @@ export class Files implements AsyncDisposable {
 
   /**
    * Writes a document's next version: moves the bytes into the content store, then publishes them in your transaction (`tx`),
-   * or in one of its own. It runs no statement in your transaction and locks nothing before the store has all bytes; your
-   * transaction is open meanwhile, though. For bytes that take long, call {@link Files.upload} first, and begin the
-   * transaction after it.
+   * or in one of its own. Before the store has all bytes, it runs no statement in your transaction and locks nothing. But your
+   * transaction is open meanwhile. If the bytes take long, call {@link Files.upload} first, and begin the transaction after
+   * it.
    *
    * After a roll-back, a crash or a failure at any moment the version before is still the live one.
    * @param id  1 to 512 bytes
@@ -104,8 +104,8 @@ export class Files implements AsyncDisposable {
     try {
       return await upload.publish({ tx });
     } catch (error) {
-      // A refused publication has changed nothing. If the outcome is unknown, the row decides, and this call does nothing
-      // when it was published.
+      // A refused publication has changed nothing. If the outcome is unknown, the row decides: this call has no effect
+      // if the bytes were published.
       if (tx === undefined) await upload.abandon();
       throw error;
     }
@@ -195,9 +195,9 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * Deletes objects in the content store that are not needed any more: uploads that were not published in time, versions
-   * whose time is over, and once more objects that were deleted before. It may run in any number of processes at the same
-   * time, and may be killed.
+   * Deletes objects in the content store that are no longer needed: uploads that were not published in time, and versions whose
+   * time is over. It also deletes, a second time, objects that were deleted before. It may run in any number of processes at the
+   * same time, and may be killed.
    * @throws CollectorHalted  the database and the store disagree about the past; nothing was deleted
    */
   async sweep(options?: { limit?: number | undefined; signal?: AbortSignal | undefined }): Promise<SweepReport> {
@@ -238,8 +238,8 @@ export class Files implements AsyncDisposable {
   /**
    * Compares the content store with the database: finds names in the store that belong to no version, and versions that have
    * lost their bytes. Changes nothing, except that `dryRun: false` moves such names to quarantine, where they are not
-   * deleted. A failure of the store is listed in the report, and the comparison continues. A report names 10,000 or a page
-   * more; if it has `next`, pass that as `from` to the next call; null is the beginning.
+   * deleted. A failure of the store is listed in the report, and the comparison continues. A report has about 10,000 names, at
+   * most one page more. If it has `next`, pass that as `from` to the next call; null is the beginning.
    * @throws CollectorHalted  without a dry run: the database and the store disagree about the past
    */
   async reconcile(options?: {
@@ -254,9 +254,9 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * Restarts a collector that has stopped itself: this database is then the one that collects in this store. Before that,
-   * make sure that no other one does, and reconcile: after a restore the database does not know objects that were written
-   * later. A marker that is damaged or gone is written anew.
+   * Restarts a collector that has stopped itself: then this database collects in this store. Before that, make sure that no
+   * other database does, and reconcile: after a restore the database does not know objects that were written later. If the
+   * marker is damaged or gone, it is written again.
    * @throws Conflict  the store belongs to another namespace @throws StoreRefused  the database knows no object in it
    */
   rearm(): Promise<void> {
@@ -272,7 +272,7 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * The guarantees that the content store was found to give at its first use. @throws Conflict, StoreUnavailable,
+   * The guarantees that a test found at the first use of the content store. @throws Conflict, StoreUnavailable,
    * StoreRefused
    */
   probe(): Promise<StoreProbe> {

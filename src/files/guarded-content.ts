@@ -17,7 +17,7 @@ export class GuardedContent {
   readonly #namespace: string;
   readonly #logger: Logger;
   readonly #attached: Lazy<StoreProbe> = new Lazy(() => this.#attach());
-  /** The id of the store, once marker and database have agreed on it. */
+  /** The id of the store; undefined until marker and database agree on it. */
   #is: string | undefined;
 
   constructor(content: Content, budget: TransferLimits, store: FileStore, namespace: string, logger: Logger) {
@@ -31,7 +31,7 @@ export class GuardedContent {
   }
 
   /**
-   * Runs a call that moves few bytes: its limit is the time for a first byte plus that of a pause. @throws StoreUnavailable,
+   * Runs a call that moves few bytes: its limit is the time for a first byte plus the time for a pause. @throws StoreUnavailable,
    * StoreRefused
    */
   call<T>(what: string, run: (call: ContentCall) => Promise<T>, signal?: AbortSignal): Promise<T> {
@@ -44,7 +44,7 @@ export class GuardedContent {
   }
 
   /**
-   * Makes sure, once, that this store has the files of the database, and gives the guarantees that are needed.
+   * Checks, once, that this store has the files of the database, and that it gives the needed guarantees.
    * @throws Conflict  it belongs to another namespace, or the files are in another store
    */
   attach(): Promise<StoreProbe> {
@@ -66,7 +66,7 @@ export class GuardedContent {
     );
   }
 
-  /** The marker, or its copy if only that is whole. Each is read twice, since the transfer may have damaged it. */
+  /** The marker, or its copy if only the copy is whole. Each is read twice, because the transfer may have damaged it. */
   async findMarker(): Promise<Marker | 'damaged' | undefined> {
     let isThere = false;
     for (const which of ['marker', 'copy', 'marker', 'copy'] as const) {
@@ -172,7 +172,7 @@ export class GuardedContent {
     await this.call('writing the marker of the store', (call) => this.content.writeMarker(text, ifAbsent, call));
   }
 
-  /** Removes uploads that probes left behind. Only the list of uploads has those of processes that were killed. */
+  /** Removes uploads that probes left behind. Uploads of killed processes are only in the list of uploads. */
   async endProbes(): Promise<void> {
     await this.call('removing what probes left', (call) => this.content.endProbes(call));
   }
@@ -191,7 +191,7 @@ export class GuardedContent {
   }
 }
 
-/** What a missing guarantee of the store means for the user. The other promises still hold, since each name is used once. */
+/** The consequence of each missing guarantee for the user. The other promises hold anyway, because each name is used once. */
 const WEAKNESSES: Readonly<Record<keyof StoreProbe, string>> = {
   ifNoneMatch: 'a request that arrives twice may write the same bytes twice',
   ifMatch: 'Pawl does not depend on it',

@@ -24,9 +24,8 @@ export interface FilesOptions {
   /** Keeps documents of one program apart from those of others. Each namespace needs a store, or a prefix, of its own. Default: none. */
   readonly namespace?: string | undefined;
   /**
-   * How long a version that was replaced or removed can still be read and restored. Choose it at least as long as the time by
-   * which you may have to set back the database in a restore: the documents of that time then find their bytes. Default
-   * `'7d'`.
+   * How long a version that was replaced or removed can still be read and restored. Choose at least the age of the oldest backup
+   * that you may have to restore: then the store still has the bytes of the documents in that backup. Default `'7d'`.
    */
   readonly retain?: Duration | undefined;
   /** How long an upload may take until it is published; longer than `limits.total`. Default `'2h'`. */
@@ -88,8 +87,7 @@ export interface WriteOptions {
   /** The SHA-256 of the bytes in hex, if it is known: bytes with another hash are refused. */
   readonly sha256?: string | undefined;
   /**
-   * A lock of `pawl/lock` under which this is written: losing the lock ends the upload, and the publication fails unless the
-   * lock is held.
+   * A lock of `pawl/lock` that the writer holds. If the lock is lost, the upload ends, and the publication fails.
    */
   readonly lock?: LockLike | undefined;
   /** Your own open transaction: the version is committed and rolled back with everything else there. Default: one of its own. */

@@ -43,7 +43,7 @@ export interface FileReading {
 export interface ContentBody {
   readonly stream: Stream;
   readonly check: CheckLevel;
-  /** Told once how the transfer of all of it has ended. */
+  /** Called once, when the transfer of the whole body has ended, with its error if it failed. */
   readonly ended?: (error?: unknown) => void;
 }
 
@@ -132,7 +132,7 @@ export class Reader {
     return { ...body, ended };
   };
 
-  /** The same within a call that the circuit breaker has let through already: of a probe, it would refuse the rest. */
+  /** As `fromStore`, within a call that the circuit breaker has let through: during a probe, the breaker would refuse it. */
   readonly withinCall: Open = async (version, blocks, transfer) => {
     transfer.expect('store', this.#guarded.budget.firstByteMs);
     const part = { ...blocks, isWhole: blocks.start === 0 && blocks.end === version.size };
@@ -218,7 +218,7 @@ function isMissing(error: unknown): boolean {
   return error instanceof CorruptObject && error.damage === 'missing';
 }
 
-/** A stream of checked bytes. Destroying it ends the transfer at once, whatever that is waiting for. */
+/** A stream of checked bytes. To destroy it ends the transfer at once, even if the transfer hangs. */
 class CheckedStream extends Stream {
   readonly #parts: AsyncGenerator<Buffer, void>;
   readonly #body: ContentBody | undefined;

@@ -2,7 +2,7 @@ import type { StoreProbe } from './content.ts';
 import type { Fingerprint } from './digest.ts';
 import type { PastVersion, Readable } from './version.ts';
 
-/** What makes an uploaded object a version of its document. */
+/** The values with which an uploaded object becomes a version of its document. */
 export interface PublishCall extends Fingerprint {
   readonly id: string;
   readonly object: string;

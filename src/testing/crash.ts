@@ -32,7 +32,7 @@ export class Crash {
     return `at ${this.#point}, time ${this.#nth}`;
   }
 
-  /** @param die  ends the process: code that waits at the point never goes on */
+  /** @param die  ends the process: code that waits at the point never continues */
   arm(die: () => void): void {
     const act = (): Promise<never> => {
       this.hasHappened = true;

@@ -20,8 +20,8 @@ const SET_MARK = statement('world.mark', `comment on schema pawl is '${MARK}'`, 
 const DROP_MARK = statement('world.unmark', 'comment on schema pawl is null', { prepare: false });
 
 /**
- * A world's right to use a database that it was given. The world has the right if the database has nothing of another program.
- * From then on a mark in the schema says so. It tells the remains of a killed world from the data of a service.
+ * A world's right to use a database that it was given. The world has the right if no other program has actors in the database.
+ * Then a mark in the schema says so. The mark distinguishes the remains of a killed world from the data of a service.
  */
 export class DatabaseClaim {
   readonly #engine: PostgresEngine;

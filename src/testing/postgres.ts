@@ -3,7 +3,7 @@ import { only, type PostgresEngine, statement } from '../engine/postgres/index.t
 
 const CLEAR = statement(
   'world.clear',
-  // Not by truncate, which makes thirty new files: a scenario leaves few rows, and runs many times.
+  // No truncate, because it makes thirty new files: a scenario leaves few rows, and runs many times.
   `
 with inbox as (delete from pawl.actor_inbox), message as (delete from pawl.actor_message),
   question as (delete from pawl.actor_question), field as (delete from pawl.actor_field), effect as (delete from pawl.actor_effect),
@@ -104,7 +104,7 @@ export class PostgresWorld {
     await this.#engine.query(SHIFT, [ms]);
   }
 
-  /** The remaining work, in words. Turns that a process lost are tried again now: their backoff is no part of the scenario. */
+  /** The remaining work, in words. Turns that a process lost are retried now: their backoff is no part of the scenario. */
   async restless(): Promise<string | undefined> {
     const [row] = await this.#engine.query<{ what: string | null }>(RESTLESS);
     return row?.what ?? undefined;

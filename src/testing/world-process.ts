@@ -7,8 +7,8 @@ import type { PostgresWorld } from './postgres.ts';
 
 const LOOK_MS = 10;
 /**
- * A process dies only when the world ends it, and then at once; the lease is long so that a database that hangs for seconds ends
- * none.
+ * Only the world ends a process, and does so at once. The lease is long, so that no process loses it while a database hangs for
+ * seconds.
  */
 const LEASE = '1m';
 

@@ -17,7 +17,7 @@ export interface WorldOptions {
    */
   readonly url?: string | undefined;
   /**
-   * `'everywhere'`: the scenario runs again and again. Each run crashes at the next point at which a process can die (before and
+   * `'everywhere'`: the scenario runs again and again. Each run crashes at the next point where a process can die (before and
    * after each claim, commit and stub), and has to end in the same state as the run without a crash.
    */
   readonly crash?: 'everywhere' | undefined;
@@ -88,7 +88,7 @@ export class World implements AsyncDisposable {
   /**
    * Runs a scenario; with `crash: 'everywhere'`, once more for every point at which it can crash.
    * @throws Conflict  the database has actors of another program; nothing was changed
-   * @throws Error  of the scenario; or one that says after which crash the result differed, and how
+   * @throws Error  of the scenario; or an error that names the crash after which the result differed, and the difference
    */
   async run(scenario: (scene: Scene) => Promise<void>): Promise<WorldReport> {
     checkOptions('world.run', { scenario }, scenarioShape);

@@ -5,14 +5,14 @@ import { faults } from '../../base/fault.ts';
 import type { Part } from '../content.ts';
 import { told } from './failure.ts';
 
-/** Handing a read to another thread costs a quarter of a millisecond on virtual processors: hence few and large reads. */
+/** To hand a read to another thread costs a quarter of a millisecond on virtual processors, so reads are few and large. */
 const READ_BYTES = 2 << 20;
-/** Reads under way while a piece is checked: two, since copying out of the system's memory is work, too. */
+/** Reads under way while a piece is checked: two, because each read also copies out of the system's memory. */
 const LANES = 2;
-/** Flushing starts after so many bytes and does not wait for the end: 15 % less time for 8 MiB (2 cores, 2026-11). */
+/** A flush starts after this many bytes, and not only at the end: 15 % less time for 8 MiB (2 cores, 2026-11). */
 const FLUSH_BYTES = 2 << 20;
 
-/** Writes chunks in order. While one is written, the next is read and hashed, and the disk flushes those before it. */
+/** Writes chunks in order. While a chunk is written, the next one is read and hashed, and the disk flushes earlier ones. */
 export async function writeChunks(
   file: fs.FileHandle,
   chunks: AsyncIterable<Buffer>,
@@ -74,7 +74,7 @@ export class FileStream extends Readable {
   override _read(): void {
     while (this.#ahead.length < LANES && this.#wanted > 0) {
       const piece = told(this.#piece(this.#at, this.#wanted));
-      // A failure is reported when the turn of this piece comes, if it does.
+      // The failure is reported when the stream reaches this piece, if it does.
       piece.catch(() => {});
       this.#ahead.push(piece);
       this.#at += this.#wanted;
@@ -106,7 +106,7 @@ export class FileStream extends Readable {
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    // Closing waits for reads that are under way. Nothing was written, so an error of it loses nothing.
+    // Closing waits for reads that are under way. Nothing was written, so an error of the close loses nothing.
     this.#file.close().catch(() => {});
     callback(error);
   }

@@ -3,8 +3,8 @@ import { dirname } from 'node:path';
 import { codeOf, told } from './failure.ts';
 
 /**
- * Makes a folder and its missing parents. Node's recursive `mkdir` loops for ever where a parent does not exist and cannot be
- * made, as in /proc.
+ * Makes a folder and its missing parents. Node's recursive `mkdir` loops for ever if a parent does not exist and cannot be made,
+ * as in /proc.
  */
 export async function makeFolder(path: string): Promise<void> {
   try {

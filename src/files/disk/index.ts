@@ -34,7 +34,7 @@ export function disk(dir: string): Content {
 
 /** Subfolders by the first two letters of a name, so that no folder gets millions of files. */
 const FAN = 256;
-/** Least names in a page of the list, which consists of whole subfolders. */
+/** A page of the list has whole subfolders, and ends once it has at least this many names. */
 const PAGE = 1000;
 
 class DiskContent implements Content {
@@ -59,7 +59,7 @@ class DiskContent implements Content {
       signal.throwIfAborted();
       await Promise.all([told(file.sync()), syncFolder(this.#folder(name))]);
     } catch (error) {
-      // A full disk needs the room at once. A file that cannot be removed now is left to the collector.
+      // If the disk is full, the room is needed at once. If the file cannot be removed now, the collector removes it.
       await fs.unlink(path).catch(() => {});
       throw error;
     } finally {
@@ -77,7 +77,7 @@ class DiskContent implements Content {
     return stat?.size;
   }
 
-  /** A hard link is enough: objects never change. */
+  /** A hard link is enough, because objects never change. */
   async copy(from: string, to: string): Promise<boolean> {
     await this.#isMade.get();
     try {
@@ -144,7 +144,7 @@ class DiskContent implements Content {
     await (ifAbsent ? placeMarkers : writeMarkers)(this.where, text);
   }
 
-  /** The operating system guarantees all of it, so there is nothing to test. */
+  /** The operating system gives all guarantees, so there is nothing to test. */
   async probe(): Promise<StoreProbe> {
     await this.#isMade.get();
     return { ifNoneMatch: true, ifMatch: true, checksums: true, abort: true };

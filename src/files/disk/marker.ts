@@ -6,7 +6,7 @@ import { syncFolder } from './folder.ts';
 
 const NAMES = { marker: 'pawl-store.json', copy: 'pawl-store.copy.json' } as const;
 
-/** More than any marker needs, and the block size of most disks: so that a marker never grows when it is overwritten. */
+/** More than any marker needs, and the block size of most disks: so a marker never grows when it is overwritten. */
 const BYTES = 4096;
 
 /** Throws as {@link told}. */
@@ -15,13 +15,13 @@ export function readMarker(dir: string, which: 'marker' | 'copy'): Promise<strin
 }
 
 /**
- * Overwrites both in place, one after the other. A full disk has room for that, and after a kill in the middle of one the
- * other is whole. Drafts go, too: a process may have died with its own after another one had marked the folder.
+ * Overwrites the marker and its copy in place, one after the other. A full disk has room for that, and if the process is killed
+ * during one write, the other file is whole. Drafts are removed, too: a process may have died and left one in a marked folder.
  */
 export async function writeMarkers(dir: string, text: string): Promise<void> {
   await told(writeInPlace(join(dir, NAMES.marker), text));
   await told(writeInPlace(join(dir, NAMES.copy), text));
-  // What is left of them does no harm, and the marker is written.
+  // Drafts that stay do no harm, and the marker is written.
   await removeDrafts(dir).catch(() => {});
 }
 
@@ -47,7 +47,7 @@ async function isFirst(draft: string, marker: string): Promise<boolean> {
     await fs.link(draft, marker);
     return true;
   } catch (error) {
-    // ENOENT: the process that won took this draft for that of a dead process and removed it.
+    // ENOENT: the process that won removed this draft, because it could be that of a dead process.
     if (codeOf(error) === 'EEXIST' || codeOf(error) === 'ENOENT') return false;
     throw diskFailure(error);
   }
@@ -65,7 +65,7 @@ async function writeInPlace(path: string, text: string): Promise<void> {
   const file = await fs.open(path, constants.O_WRONLY | constants.O_CREAT);
   try {
     for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at, bytes.length - at, at)).bytesWritten;
-    // A person may have edited it.
+    // A person may have edited the file.
     if ((await file.stat()).size > bytes.length) await file.truncate(bytes.length);
     await file.datasync();
   } finally {

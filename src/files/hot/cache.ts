@@ -51,7 +51,7 @@ export class HotCache {
     }
   }
 
-  /** Computes the hash the first time, and whenever the file has changed. Removes a wrong copy. */
+  /** Computes the hash at the first use, and after each change of the file. Removes a wrong copy. */
   async #check(sha256: string, size: number, mark: FileMark): Promise<KnownCopy | undefined> {
     const known = this.#known.get(sha256);
     if (known !== undefined && isSameFile(known.mark, mark)) {
@@ -73,7 +73,7 @@ export class HotCache {
   async add(sha256: string, size: number, chunks: AsyncIterable<Buffer>): Promise<void> {
     const draft = join(this.#dir, `draft-${randomUUID()}`);
     try {
-      // Each time, since a cleaner of temporary files may have removed the folder.
+      // Each time, because a program that cleans up temporary files may have removed the folder.
       await makeFolder(this.#dir);
       await this.#makeRoom(size);
       const file = await fs.open(draft, 'wx');
@@ -87,7 +87,7 @@ export class HotCache {
       await fs.rename(draft, this.#path(sha256));
       this.#know(sha256, await fs.stat(this.#path(sha256)));
     } catch (error) {
-      // Why it failed matters more than that the draft cannot be removed either.
+      // The first failure matters more than the failure to remove the draft.
       await fs.rm(draft, { force: true }).catch(() => {});
       throw asStoreError(error);
     }

@@ -17,7 +17,7 @@ export interface KnownCopy {
   usedAt: number;
 }
 
-/** An unchanged copy is not checked again for this long. Silent damage of the disk is found after it. */
+/** For this time, an unchanged copy is not checked again. Silent damage of the disk is found after it. */
 const TRUST_MS = 10_000;
 /** The system's file times have ticks of up to 10 ms: a second change within one tick would not show. */
 const SETTLED_MS = 100;
@@ -39,7 +39,7 @@ export class HotCopy {
     this.#isTrusted = now() - known.checkedAt < TRUST_MS;
   }
 
-  /** Reads a part of it. Call it once; the stream closes the file. */
+  /** Reads a part of the copy. Call it once; the stream closes the file. */
   read(range: Range): ContentBody {
     this.#isTaken = true;
     const { mark } = this.#known;
@@ -52,12 +52,12 @@ export class HotCopy {
     return { stream, check: 'blocks' };
   }
 
-  /** Closes it, unless it is being read. */
+  /** Closes the file, unless it is being read. */
   async close(): Promise<void> {
     if (!this.#isTaken) await this.#file.close();
   }
 
-  /** Checks that the file has not changed, before an unchecked piece is passed on. Removing its name does no harm. */
+  /** Checks that the file has not changed, before an unchecked piece is passed on. A removal of its name does no harm. */
   #look(file: fs.FileHandle): void {
     // Synchronous: the system has the answer in memory; another thread would cost a hundred times as much.
     const { mtimeMs, ctimeMs, nlink } = fstatSync(file.fd);

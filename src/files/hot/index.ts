@@ -30,8 +30,8 @@ export interface HotOptions {
   /** How long to wait while another process fetches the version. Default `'30s'`. */
   readonly wait?: Duration | undefined;
   /**
-   * While the newest version is being fetched, or the database or the store does not answer, read a copy that was the newest
-   * at most so long ago. Default 0: never.
+   * If the newest version is being fetched, or the database or the store does not answer, `open()` reads a copy that was the
+   * newest at most this long ago. Default 0: never.
    */
   readonly maxStale?: Duration | undefined;
 }
@@ -53,7 +53,7 @@ interface VersionCheck {
   readonly at: Moment;
 }
 
-/** So often a copy is loaded that is gone each time before it can be opened. */
+/** The most attempts to open a copy that other processes remove each time before it is opened. */
 const LOADS = 5;
 
 /** A copy to read, and how long ago its version was confirmed to be the newest; 0 when the database was asked just now. */
@@ -131,7 +131,7 @@ export class HotFiles {
 
   /**
    * The copy of the live version; or, if `maxStale` allows it and the live one is not available now, of a version that was
-   * live not long ago.
+   * live at most `maxStale` ago.
    */
   async #find(id: string, signal: AbortSignal | undefined): Promise<HotRead> {
     const asked = moment();
@@ -175,7 +175,7 @@ export class HotFiles {
     return known !== undefined && ownedFor(known.at) <= this.#options.maxStaleMs ? known : undefined;
   }
 
-  /** The database does not answer: a copy that is not too old is used. */
+  /** If the database does not answer, a copy is used that is not too old. */
   #unlessStale(id: string, error: unknown): undefined {
     if (!(error instanceof ConnectionFailed) || this.#stale(id) === undefined) throw error;
   }
@@ -201,7 +201,7 @@ export class HotFiles {
     for (;;) {
       const sentAt = moment();
       const leftMs = await this.#store.takeReload(scope, row.sha256, owner, LEASE_MS);
-      // The process that had the lease before may have made the copy.
+      // The previous owner of the lease may have made the copy.
       if (await this.#cache.has(row.sha256, row.size))
         return leftMs === 0 ? this.#store.endReload(scope, row.sha256, owner) : undefined;
       if (leftMs === 0) return this.#fetch(row, owner, sentAt);

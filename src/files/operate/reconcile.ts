@@ -44,7 +44,7 @@ interface Options {
   readonly signal: AbortSignal | undefined;
 }
 
-/** No person reads a longer report. */
+/** The most names of a report: no person reads a longer one. */
 const MOST_NAMED = 10_000;
 /** Calls of the store under way at once. */
 const LANES = 16;
@@ -164,7 +164,7 @@ class Comparison {
   }
 
   /**
-   * The page does not have the object, or has it with another length: it may be younger than the page, or have been collected
+   * The page lacks the object, or has another length for it. The object may be younger than the page, or may have been collected
    * meanwhile.
    */
   async #look(row: PastVersion): Promise<void> {

@@ -47,7 +47,7 @@ interface Pass {
 
 interface ClaimedBatch {
   readonly claimed: readonly CollectorClaim[];
-  /** The batch is full, so there may be more. */
+  /** True: the batch is full, so there may be more. */
   readonly isFull: boolean;
 }
 
@@ -98,8 +98,8 @@ export class Collector {
   }
 
   /**
-   * A store is tried out once. So no other process would remove what one left that was killed while it tried at the same time as
-   * another one. One request, with the first sweep of each process and once an hour.
+   * Removes the remains of killed tests of the store. A store is tested once. If two processes test it at the same time and one of
+   * them is killed, no later test removes its remains. It takes one request, at the first sweep of each process and once an hour.
    */
   async #endProbes(): Promise<void> {
     if (now() - this.#endedProbesAt <= COUNTED_MS) return;
@@ -111,7 +111,7 @@ export class Collector {
   async #next(pass: Pass, signal: AbortSignal | undefined): Promise<ClaimedBatch | undefined> {
     if (pass.left === 0 || pass.hasFailed) return undefined;
     signal?.throwIfAborted();
-    // The number of the pass is in the store before anything is deleted there, and is checked again for each batch.
+    // The number of the pass is written to the store before the first deletion there, and is checked again for each batch.
     await this.begin();
     const wanted = Math.min(BATCH, pass.left);
     pass.left -= wanted;
@@ -152,9 +152,8 @@ export class Collector {
   }
 
   /**
-   * Whether nothing is due, and database and marker agree on the pass: such a pass writes nothing. One per hour is counted
-   * anyway, and the first one of each process, so that a database that went back further is found before any object is
-   * moved.
+   * Whether nothing is due, and database and marker agree on the pass: such a pass writes nothing. The first pass of each process
+   * and one pass an hour are counted anyway, so that a database that went back further is noticed before any object is moved.
    */
   async #isIdle(): Promise<boolean> {
     if (now() - this.#countedAt > COUNTED_MS || (await this.#store.isDue())) return false;
@@ -181,7 +180,7 @@ export class Collector {
   }
 
   async #collect(claimed: readonly CollectorClaim[], signal: AbortSignal | undefined): Promise<SweepReport> {
-    // For an object that was deleted twice only the row is left, and its time is over, too.
+    // Of an object that was deleted twice, only the row is left, and the time of the row is over, too.
     const rowsOnly = claimed.filter((each) => each.was === 'deleted' && each.deletions >= 2);
     const doomed = claimed.filter((each) => each.was !== 'retired' && !rowsOnly.includes(each));
     const gone = await this.#delete(doomed, signal);
@@ -226,8 +225,8 @@ function sum(one: SweepReport, other: SweepReport): SweepReport {
 }
 
 /**
- * Calls `work` for all of them, so many at a time, in any order. An error of `work` ends it, once the calls under way are
- * done.
+ * Calls `work` for all of them, at most `lanes` at a time, in any order. If a call fails, its lane ends and the other lanes
+ * continue. When all lanes have ended, the function throws the error of the first lane that failed.
  */
 export async function inParallel<T>(all: readonly T[], lanes: number, work: (one: T) => Promise<void>): Promise<void> {
   const rest = [...all];

@@ -132,7 +132,7 @@ export class S3Content implements Content {
     }
   }
 
-  /** A probe that is under way meanwhile finds its upload aborted, as it wants it. */
+  /** This may abort the upload of a probe that is under way: no harm, because the probe expects its upload to be aborted. */
   async endProbes({ signal }: ContentCall): Promise<void> {
     await abortUploads(this.#api, `${this.#api.prefix}probe/`, () => true, signal);
   }
@@ -181,7 +181,7 @@ export class S3Content implements Content {
   }
 }
 
-/** Whether the store refuses the request, and does not only fail for the moment. */
+/** Whether the store refuses the request. A passing failure is no refusal. */
 async function isRefused(request: Promise<unknown>): Promise<boolean> {
   try {
     await request;

@@ -9,12 +9,12 @@ import { abortUpload, abortUploads } from './uploads.ts';
 
 /** S3 requires parts of at least 5 MiB, and at most 10,000 of them: 78 GiB. */
 const PART_BYTES = 8 << 20;
-/** Up to so many parts, 16 MiB, an object is one request: more would have to be sent again after a failure. */
+/** Up to this many parts, 16 MiB, an object is one request. A larger request would be too much to send again after a failure. */
 const WHOLE_PARTS = 2;
 /** Parts under way at the same time. Together with the part that is being filled, they are the memory of an upload. */
 const LANES = 2;
 
-/** Bytes of an object that are sent in one request, in the chunks of the source, since joining them is a copy. */
+/** Bytes of an object that are sent in one request. They stay in the chunks of the source: joining them would be a copy. */
 interface Part {
   readonly chunks: readonly Buffer[];
   readonly size: number;

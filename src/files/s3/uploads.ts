@@ -10,7 +10,7 @@ export async function abortUpload(api: S3Api, Key: string, UploadId: string, sig
   });
 }
 
-/** Aborts all uploads in parts whose key begins so, also those whose ids are not in the database. */
+/** Aborts all uploads in parts whose key has this prefix, also those whose ids are not in the database. */
 export async function abortUploads(
   api: S3Api,
   Prefix: string,

@@ -78,7 +78,7 @@ export class Upload implements AsyncDisposable {
     return this.#w.store.outcome(this.object, OUTCOME_MS);
   }
 
-  /** Lets the collector delete the bytes now, unless they were published. Safe at any time, and to call again. */
+  /** Lets the collector delete the bytes now, unless they were published. Safe at any time, and safe to call twice. */
   async abandon(): Promise<void> {
     await abandon(this.#w, this.object);
   }
@@ -97,7 +97,7 @@ export class Upload implements AsyncDisposable {
         return written;
       } catch (error) {
         if (error instanceof ConnectionFailed) lost = error;
-        // An answer was lost, this time or before. That statement may have been committed since, and may be the cause of this
+        // The answer of this or an earlier try was lost. Its statement may have committed since, and may be the cause of this
         // error.
         const known = lost && (await this.#lookAgain(lost));
         if (known !== undefined) return known;

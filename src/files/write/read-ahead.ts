@@ -1,8 +1,8 @@
-/** About as much as is hashed while a slow disk commits a row. */
+/** About as many bytes as this process hashes while a slow disk commits a row. */
 const AHEAD_BYTES = 4 << 20;
 
 /**
- * Reads up to 4 MiB while `until` is pending: hashing needs the processor, and a commit the disk.
+ * Reads up to 4 MiB while `until` is pending: hashing needs the processor, and a commit needs the disk.
  * @returns the bytes that were read, then the rest
  */
 export function readAhead(chunks: AsyncGenerator<Buffer, void>, until: Promise<unknown>): AsyncGenerator<Buffer, void> {

@@ -29,8 +29,8 @@ export function checkSource(what: string, source: unknown): FileSource {
 
 /**
  * The bytes of a source in buffers of a useful size. An error of the source is thrown unchanged.
- * @throws InvalidInput  something else than bytes; more or fewer than were announced; more than are allowed
- * @throws TimedOut  nothing came for too long
+ * @throws InvalidInput  a value that is not bytes; more or fewer bytes than announced; more than allowed
+ * @throws TimedOut  the source gave nothing for too long
  */
 export async function* readSource(
   source: FileSource,

@@ -126,7 +126,7 @@ async function writeObject(
     // Before the intent is committed there is nothing to abandon; if it cannot be committed, nothing was sent.
     await intent;
     await abandon(w, object);
-    // After an abort the store throws for that reason; the caller gets the reason of the abort.
+    // After an abort the store throws because of it; the caller gets the reason of the abort.
     throw transfer.signal.aborted ? transfer.signal.reason : asStoreError(error, id);
   }
   return object;

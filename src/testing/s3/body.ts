@@ -60,7 +60,7 @@ export function crc32Of(body: Buffer): string {
 function checkSums(body: Buffer, payload: string, given: Readonly<Record<string, string>>): void {
   const sha256 = given['x-amz-checksum-sha256'];
   const isSigned = /^[0-9a-f]{64}$/.test(payload);
-  // Computed once for both, because it is the most expensive of all.
+  // Computed once for both checks, because no other check costs as much.
   const hash = isSigned || sha256 !== undefined ? createHash('sha256').update(body).digest() : undefined;
   if (isSigned && payload !== hash?.toString('hex')) {
     throw new S3Refusal(400, 'XAmzContentSHA256Mismatch', 'the body is not the one that was signed');

@@ -22,7 +22,7 @@ export interface FaultyStoreOptions {
  *
  * - `lose_answer`: the request is carried out, and the connection is cut before the answer
  * - `cut`: the connection is cut before the request is carried out
- * - `delay`: the request is carried out `ms` after it came, even if the caller does not wait for the answer any more
+ * - `delay`: the request is carried out `ms` after it came, even if the caller no longer waits for the answer
  * - `hang`: the request is never answered
  * - `unavailable`: 503 SlowDown
  * - `conflict`: 409, another request is under way
