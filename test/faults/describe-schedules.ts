@@ -3,16 +3,16 @@ import { LONG } from '../support/long.ts';
 import { Ground } from './ground.ts';
 import type { Runner } from './part.ts';
 
-/** A schedule takes ten seconds, and on a busy machine minutes; one that is not done in its time says what it waits for. */
+/** A schedule takes ten seconds, on a busy machine minutes. If a schedule is too late, its error names what it waits for. */
 export const PATIENCE_MS = 600_000;
 
-/** What all schedules of a test file share, from its first test to its last. */
+/** The ground that all schedules of a test file share, from its first test to its last. */
 export function openGround(): () => Ground {
   let ground: Ground | undefined;
   beforeAll(async () => {
     ground = await Ground.open({ children: inject('children'), cluster: inject('cluster') });
   });
-  // Where no server starts, that is the failure, and there is nothing to close.
+  // If no server starts, that is the failure, and there is nothing to close.
   afterAll(() => ground?.[Symbol.asyncDispose]());
   return () => {
     if (ground === undefined) throw new Error('no ground was opened');
@@ -24,13 +24,13 @@ export interface ScheduleTests {
   readonly part: Runner;
   readonly seeds: readonly number[];
   readonly ground: () => Ground;
-  /** A schedule has at least so many operations. */
+  /** The least number of operations of a schedule. */
   readonly operations: number;
-  /** Why these cannot be run here, if they cannot. */
+  /** Why these schedules cannot run here; undefined if they can. */
   readonly isMissing?: () => Promise<string | undefined>;
 }
 
-/** No schedule of these seeds breaks a promise: short ones, and in a long run whole ones. */
+/** No schedule of these seeds breaks a promise. The schedules are short; in a long run they are whole. */
 export function describeSchedules(
   title: string,
   { part, seeds, ground, operations: least, isMissing }: ScheduleTests,

@@ -1,51 +1,51 @@
 import type { Draw } from '../support/random.ts';
 
-/** Something that goes wrong, once. */
+/** One fault of a schedule. */
 export interface Fault {
   /** Milliseconds after all processes were ready. */
   readonly at: number;
   readonly do: FaultName;
-  /** The index of the process that it hits. */
+  /** The index of the process that the fault hits. */
   readonly whom: number;
-  /** How long it lasts, or by how much the clock is stepped. */
+  /** The duration of the fault, or the step of the clock. */
   readonly ms: number;
 }
 
 export const FAULT_NAMES = [
   /** SIGKILL; a supervisor starts the process again after `ms`. */
   'kill',
-  /** It is told to stop, ends in order, and is started again. */
+  /** The process is asked to stop, ends in order, and is started again. */
   'deploy',
   /** SIGSTOP for `ms`. */
   'stop',
-  /** Its wall clock is set by `ms`, which may be negative. */
+  /** The wall clock of the process is stepped by `ms`, which may be negative. */
   'clock',
-  /** Its event loop is kept busy for `ms`. */
+  /** The event loop of the process is blocked for `ms`. */
   'block',
-  /** Half of its server processes are ended. */
+  /** Half of the server processes of its connections are terminated. */
   'terminate',
-  /** The server is stopped like in a crash, and started again. */
+  /** The server is stopped as in a crash, and started again. */
   'restart',
   /** Its connections are reset. */
   'reset',
   /** Its connections are reset, and new ones refused for `ms`. */
   'refuse',
-  /** Its connections are silent for ever, and new ones for `ms`. */
+  /** Its connections carry no data any more; new connections carry none for `ms`. */
   'silence',
-  /** What it sends arrives, and it hears nothing: its connections for ever. */
+  /** Its connections still carry its data to the server, but never again data of the server. */
   'deafen',
-  /** What it and the server send each other is held back for `ms`, and then arrives. */
+  /** The network delays all data of its connections for `ms`; then the data arrives. */
   'freeze',
-  /** Its next three COMMITs are done, and instead of the answer comes a reset. */
+  /** The server executes its next three COMMITs, but the answer to each is a reset of the connection. */
   'lose',
 ] as const;
 
 export type FaultName = (typeof FAULT_NAMES)[number];
 
-/** How often each fault is drawn, compared with the others; none where it is left out. */
+/** The relative frequency of each fault; a fault that is left out is never drawn. */
 export type Weights = Readonly<Partial<Record<FaultName, number>>>;
 
-/** How often what works by leases on Postgres meets each: a step of the clock and a reset are cheap, a restart of the server costs a second. */
+/** The weights for parts with leases on Postgres. A step of the clock and a reset are cheap, a restart of the server costs a second. */
 export const USUAL: Weights = {
   kill: 3,
   deploy: 1,
@@ -66,7 +66,7 @@ export interface Drawing {
   readonly members: number;
   /** The faults begin within this time. */
   readonly withinMs: number;
-  /** Stops and silences are shorter than it or longer, about as often. */
+  /** About half of the stops and silences are shorter than the lease, the others are longer. */
   readonly leaseMs: number;
   readonly weights: Weights;
 }

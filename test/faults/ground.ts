@@ -9,23 +9,23 @@ import { logInCheaply } from '../support/servers/login.ts';
 import { makeTemplate, TEMPLATE } from '../support/servers/template.ts';
 
 export const SETTINGS = {
-  // Faults kill processes, the server's among them, never the machine.
+  // Faults kill processes, also those of the server, but never the machine.
   fsync: 'off',
   full_page_writes: 'off',
   max_connections: '400',
   autovacuum: 'off',
-  // What was committed before what: `pg_xact_commit_timestamp(xmin)` of every row tells.
+  // The order of commits: `pg_xact_commit_timestamp(xmin)` of every row.
   track_commit_timestamp: 'on',
 };
 
 export interface GroundOptions {
-  /** Where the scripts of child processes stand that were built. */
+  /** The folder of the built scripts of child processes. */
   readonly children: string;
-  /** A data folder to copy, of a server that was stopped. */
+  /** The data folder of a stopped server, to be copied. */
   readonly cluster: string;
 }
 
-/** What the schedules of a run share: a server, and the scripts. */
+/** The server and the scripts that all schedules of a run share. */
 export class Ground implements AsyncDisposable {
   readonly children: string;
   readonly folder: string;
@@ -44,14 +44,14 @@ export class Ground implements AsyncDisposable {
     this.#server = server;
   }
 
-  /** A migrated database; on a server of its own if that is to be restarted. */
+  /** A migrated database; on a server of its own if the schedule restarts the server. */
   async database(hasOwnServer: boolean): Promise<OwnDatabase> {
     return this.#databaseOn(hasOwnServer ? await startServer(this.#cluster) : this.#server);
   }
 
   /**
-   * A migrated database on a server that initdb makes. All other servers are copies of one folder, so they have one identity, and so
-   * have their databases.
+   * A migrated database on a server that initdb creates. All other servers are copies of one folder, so these servers and their
+   * databases have one identity.
    */
   async stranger(): Promise<OwnDatabase> {
     return this.#databaseOn(await startServer(''));

@@ -13,11 +13,11 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '1..6' },
     jobs: { type: 'string', default: '2' },
     plant: { type: 'string' },
-    /** The schedule of a plant, without it. */
+    /** The schedule that shows a plant, but without the plant. */
     scene: { type: 'string' },
-    /** With less to do, as `npm test` runs them. */
+    /** Short schedules, as in `npm test`. */
     short: { type: 'boolean', default: false },
-    /** Only says what would be done. */
+    /** Only prints the plans. */
     plan: { type: 'boolean', default: false },
   },
 });
@@ -89,7 +89,7 @@ function printTotals(): void {
 if (values.plan) {
   for (const seed of seeds) console.log(JSON.stringify(part.plan(seed), null, 2));
 } else {
-  // However this process ends, it says how far it came.
+  // Whenever this process ends, it prints the totals so far.
   process.on('exit', () => {
     printTotals();
     const isGood = reports.length === seeds.length && reports.every(({ violations }) => violations.length === 0);
@@ -103,6 +103,6 @@ if (values.plan) {
   } finally {
     await Promise.all([children.remove(), cluster.remove()]);
   }
-  // Not by itself: with handles that are left, Node has been seen to look for ever whether they are closed.
+  // Explicitly: with open handles, Node has been seen to check for ever whether they are closed.
   process.exit();
 }

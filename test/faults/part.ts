@@ -3,35 +3,35 @@ import type { Ground } from './ground.ts';
 import type { Plan, Violation } from './plan.ts';
 import { Stage } from './stage.ts';
 
-/** The rule that a schedule breaks when it could not be played to its end. */
+/** The rule that a schedule breaks if it could not be played to its end. */
 export const UNPLAYED = 'the schedule could not be played';
-/** The rule that a schedule breaks in which nothing succeeded: its checker has looked at nothing. */
+/** The rule that a schedule breaks if nothing succeeded in it: then its checker had nothing to check. */
 export const NOTHING_HAPPENED = 'something happens in every schedule';
-/** Longer than all waits of a schedule together: what has not ended by then is stuck. */
+/** Longer than all waits of a schedule together: a schedule that takes longer is stuck. */
 const PLAY_MS = 420_000;
-/** For the ends of its processes and of a server of its own. */
+/** The limit for the end of its processes and of its own server. */
 const CLOSE_MS = 60_000;
 
 /** One part of the library under faults; README.md says how to write one. */
 export interface Part<P extends Plan, H> {
   readonly name: string;
-  /** Pure: the same plan for the same seed, on every machine. */
+  /** Pure: one seed gives the same plan on every machine. */
   plan(seed: number): P;
-  /** A schedule in which a planted bug shows, where chance rarely meets it. Without, the bug is run with the seed's plan. */
+  /** A schedule that shows a planted bug which a drawn plan rarely shows. Without it, the bug runs with the seed's plan. */
   forced?(plant: string): P;
   /** Pure: the same plan with less to do, for a run that has to be short. */
   shorten?(plan: P): P;
-  /** Plays the plan with real processes, until nothing is left to do, and gives what was seen. */
+  /** Plays the plan with real processes until nothing is left to do. @returns the history */
   play(plan: P, stage: Stage): Promise<H>;
-  /** Pure: what in the history cannot have come from a part that keeps its promises. */
+  /** Pure: the events of the history that no part which keeps its promises can leave. */
   check(history: H): Violation[];
-  /** What has to happen in every schedule, and how often it happened. */
+  /** The counts of events that every schedule must have. */
   successes(history: H): Readonly<Record<string, number>>;
   /** How much there was to check. */
   operations(history: H): number;
 }
 
-/** What became of one schedule. */
+/** The result of one schedule. */
 export interface Report {
   readonly plan: Plan;
   readonly operations: number;
@@ -42,9 +42,9 @@ export interface Report {
 }
 
 export interface RunOptions {
-  /** The name of a planted bug, which the part's processes look for. */
+  /** The name of a planted bug, which the part's processes read. */
   readonly plant?: string | undefined;
-  /** The plan in which the plant of this name shows, in place of the seed's. Default: that of `plant`. */
+  /** The plan that shows the plant of this name, in place of the seed's plan. Default: that of `plant`. */
   readonly scene?: string | undefined;
   /** How long the schedule may take before it counts as stuck. Default: 7 minutes. */
   readonly limitMs?: number | undefined;
@@ -82,7 +82,7 @@ interface Terms {
   readonly limitMs: number;
 }
 
-/** Never rejects: this is one of many schedules, and the others go on. */
+/** Never rejects: this is one of many schedules, and the others continue. */
 async function onStage<P extends Plan, H>(
   part: Part<P, H>,
   plan: P,
@@ -99,7 +99,7 @@ async function onStage<P extends Plan, H>(
   return { operations, faults: stage.inflicted, violations: [...found, ...failures, ...stage.crashes] };
 }
 
-/** The rules that a history breaks, and what should have happened and did not. */
+/** The rules that a history breaks, and the necessary events that it lacks. */
 export function judge<H>(part: Pick<Part<Plan, H>, 'check' | 'successes'>, history: H): Violation[] {
   const missing = Object.entries(part.successes(history)).filter(([, count]) => count === 0);
   return [
@@ -108,7 +108,7 @@ export function judge<H>(part: Pick<Part<Plan, H>, 'check' | 'successes'>, histo
   ];
 }
 
-/** Whether a checker has found it. A schedule that cannot be played, or in which nothing happens, finds no planted bug. */
+/** Whether a checker found the violation. A schedule that cannot be played, or in which nothing happens, finds no bug. */
 export function isFoundByChecker({ rule }: Violation): boolean {
   return rule !== UNPLAYED && rule !== NOTHING_HAPPENED;
 }
@@ -118,11 +118,11 @@ function unplayed({ seed }: Plan, error: unknown): Violation {
   return { rule: UNPLAYED, about: `seed ${seed}`, story: [story] };
 }
 
-/** @throws Error  the work has not ended in time; it says what each process was at */
+/** @throws Error  the work has not ended in time; the message has the last note of each process */
 async function inTime<T>(work: Promise<T>, ms: number, describe: () => Promise<string[]>): Promise<T> {
   const late = new AbortController();
   const onTime = async (): Promise<never> => {
-    // Keeps this process alive, too, where nothing else does and the work still has not ended.
+    // The timer also keeps this process alive while the work has not ended.
     await sleep(ms, undefined, { signal: late.signal });
     throw new Error([`stuck for ${ms} ms:`, ...(await describe())].join('\n'));
   };

@@ -6,7 +6,7 @@ import type { Runner } from './part.ts';
 import { queuePart } from './queue/part.ts';
 import { queueOnDynamo } from './queue-dynamodb/part.ts';
 
-/** What `--part` can name. */
+/** The parts that `--part` can name. */
 export const PARTS: readonly Runner[] = [
   queuePart,
   queueOnDynamo(),

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Member } from './member/member.ts';
 
-/** Nothing has got any further for this long: a busy machine is slow, and what is never done takes for ever. */
+/** The longest time without progress: a busy machine is slow, but a stuck schedule must end. */
 export const PATIENCE_MS = 90_000;
 
-/** Ends when nothing has got any further for too long. */
+/** Ends when there is no progress for too long. */
 export class Patience {
   #most = -1;
   #since: number = performance.now();
@@ -13,7 +13,7 @@ export class Patience {
     return performance.now() - this.#since < PATIENCE_MS;
   }
 
-  /** How much is done by now. */
+  /** Notes how much is done by now. */
   see(done: number): void {
     if (done <= this.#most) return;
     this.#most = done;
@@ -21,7 +21,7 @@ export class Patience {
   }
 }
 
-/** Waits until each of these has noted that it is done. @param who  such as `producers` */
+/** Waits until each member has noted that it is done. @param who  such as `producers` */
 export async function untilDone(members: readonly Member[], who: string): Promise<void> {
   const patience = new Patience();
   for (; patience.isLeft; await sleep(50)) {

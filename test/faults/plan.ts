@@ -1,20 +1,20 @@
 import type { Fault } from './fault.ts';
 
-/** All that a schedule does, drawn from its seed alone. */
+/** Everything that a schedule does, drawn only from its seed. */
 export interface Plan {
   readonly seed: number;
-  /** What is peculiar to it, in a few words. */
+  /** Its special features, in a few words. */
   readonly title: string;
   readonly faults: readonly Fault[];
-  /** Whether the server is restarted: it then has a server of its own, else a database on the one that all share. */
+  /** True: the schedule restarts its server, so it has one of its own. Else its database is on the shared server. */
   readonly hasOwnServer: boolean;
 }
 
 /** A rule that a history breaks. */
 export interface Violation {
   readonly rule: string;
-  /** Which job, key or lock. */
+  /** The job, key or lock that the violation is about. */
   readonly about: string;
-  /** What happened to it, in the order of time. */
+  /** Its events, in the order of time. */
   readonly story: readonly string[];
 }

@@ -9,22 +9,22 @@ import type { Ground, OwnDatabase } from './ground.ts';
 import { Member, type MemberOptions } from './member/member.ts';
 import type { Plan, Violation } from './plan.ts';
 
-/** What was answered so soon says what the other clock shows, up to half of that. On a busy machine it may take a few more questions. */
+/** An answer within this time shows the other clock with an error of at most half of it. A busy machine may need more tries. */
 const EXACT_MS = 8;
 
-/** The surroundings of one schedule: a database, processes before it, and the faults that hit both. */
+/** The surroundings of one schedule: a database, its client processes, and the faults that hit both. */
 export class Stage implements AsyncDisposable {
   readonly plan: Plan;
   /** The planted bug of this run, if any. */
   readonly plant: string | undefined;
-  /** Of the database, without a proxy. */
+  /** The URL of the database, without a proxy. */
   readonly url: string;
-  /** What looks at the database from outside. No fault is aimed at it, but a restart of the server hits it, too. */
+  /** The connections of the observer. No fault is aimed at them, but a restart of the server hits them, too. */
   readonly eye: pg.Pool;
   readonly inflicted: Record<string, number> = {};
   readonly #ground: Ground;
   readonly #database: OwnDatabase;
-  /** For files of the schedule; removed with it. */
+  /** A folder for files of the schedule; removed with it. */
   readonly folder: string;
   readonly #members: Member[] = [];
   readonly #others: OwnDatabase[] = [];
@@ -44,19 +44,19 @@ export class Stage implements AsyncDisposable {
     this.folder = folder;
   }
 
-  /** The server that the database is on. */
+  /** The server of the database. */
   get server(): EmbeddedPostgres {
     return this.#database.server;
   }
 
-  /** One more database for this schedule, removed with it. @param isStranger  on a server that has nothing to do with the others */
+  /** One more database for this schedule, removed with it. @param isStranger  on a server with an identity of its own */
   async another({ isStranger = false }: { isStranger?: boolean } = {}): Promise<OwnDatabase> {
     const database = await (isStranger ? this.#ground.stranger() : this.#ground.database(false));
     this.#others.push(database);
     return database;
   }
 
-  /** Starts processes; they are ready when this resolves. Their index is their place in the list, behind those started before. */
+  /** Starts processes; they are ready when this resolves. Their indexes follow those of the processes that were started before. */
   async start(options: readonly MemberOptions[]): Promise<Member[]> {
     const { url, plant, folder } = this;
     const home = { ground: this.#ground, folder, url, plant };
@@ -65,7 +65,7 @@ export class Stage implements AsyncDisposable {
     return members;
   }
 
-  /** Inflicts the plan's faults, each at its time from now on. When this resolves, all that they broke works again. */
+  /** Inflicts the plan's faults, each at its time from now on. When this resolves, the network works again. */
   async inflict(): Promise<void> {
     await Promise.all(this.plan.faults.map((fault) => sleep(fault.at).then(() => this.#inflictOne(fault))));
     for (const { proxy } of this.#members) {
@@ -74,13 +74,13 @@ export class Stage implements AsyncDisposable {
     }
   }
 
-  /** Processes that ended without having been ended. */
+  /** Processes that ended by themselves. */
   get crashes(): Violation[] {
     const all = this.#members.flatMap(({ name, crashes }) => crashes.map((story) => ({ name, story })));
     return all.map(({ name, story }) => ({ rule: 'a process ended by itself', about: name, story: [story] }));
   }
 
-  /** For a schedule that does not end: what each of its processes is at. */
+  /** For a schedule that does not end: the state of each of its processes. */
   async describe(): Promise<string[]> {
     return (await Promise.all(this.#members.map((member) => member.describe()))).flat();
   }
@@ -145,7 +145,7 @@ export class Stage implements AsyncDisposable {
     }
   }
 
-  /** Every second of the server's processes that serve this member. */
+  /** Terminates every second server process of this member. */
   async #terminate({ name }: Member): Promise<void> {
     // While the server starts again, there is nothing to end.
     await this.eye
@@ -163,7 +163,7 @@ export class Stage implements AsyncDisposable {
   }
 }
 
-/** As the members' `clock()`. */
+/** The same clock as the members' `clock()`. */
 export function monotonic(): number {
   return Number(process.hrtime.bigint() / 1000n) / 1000;
 }

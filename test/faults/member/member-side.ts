@@ -1,4 +1,4 @@
-// What the processes of a schedule have in common: each is a script `….child.ts` that imports this.
+// The common part of the processes of a schedule: each is a script `….child.ts` that imports this file.
 import { openSync, writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { block } from '../block.ts';
@@ -13,30 +13,30 @@ Date.now = () => trueDate() + steppedMs;
 
 /** The database, behind this process's proxy. */
 export const url: string = environment['FAULTS_URL'] ?? '';
-/** The same without the proxy, for what the checker has to know whatever happens to the process's own connections. */
+/** The database without the proxy, for data that the checker needs even if the process's own connections fail. */
 export const directUrl: string = environment['FAULTS_DIRECT_URL'] ?? '';
 /** Such as `worker 0`. */
 export const name: string = environment['FAULTS_NAME'] ?? '';
-/** The planted bug that this process is to have, if any. */
+/** The planted bug that this process must have, if any. */
 export const plant: string | undefined = environment['FAULTS_PLANT'];
 
 const file = openSync(environment['FAULTS_LOG'] ?? '/dev/null', 'a');
 
-/** Milliseconds of the clock that all processes of the machine share, and that nothing steps. */
+/** Milliseconds of the clock that all processes of the machine share, and that no fault steps. */
 export function clock(): number {
   return Number(process.hrtime.bigint() / 1000n) / 1000;
 }
 
-/** Keeps an event for the checker; it is in the file when this returns, and survives a SIGKILL in the next moment. */
+/** Writes an event for the checker. When this returns, the event is in the file, and survives a SIGKILL. */
 export function note<E extends object>(event: E): void {
   writeSync(file, `${JSON.stringify({ at: clock(), pid: process.pid, ...event })}\n`);
 }
 
-/** Says that this process is ready, then does what it is told; `stop` ends what it runs. */
+/** Reports that this process is ready, then follows the orders on its standard input. `stop` ends its work. */
 export function ready(stop: () => Promise<void>): void {
   console.log(JSON.stringify({ ready: true }));
   const orders = createInterface({ input: process.stdin });
-  // Its schedule was interrupted: nothing of it works on.
+  // The schedule was interrupted, so no process of it may continue.
   orders.on('close', () => process.exit(1));
   orders.on('line', (line) => {
     const order: Order = JSON.parse(line);

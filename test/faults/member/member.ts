@@ -5,7 +5,7 @@ import { type Child, type Exit, startChild } from '../../support/children/child-
 import { type Proxy, startProxy } from '../../support/proxy.ts';
 import type { Ground } from '../ground.ts';
 
-/** What a member is told on its standard input. */
+/** An order to a member, on its standard input. */
 export type Order = { readonly stepClock: number } | { readonly block: number } | { readonly stop: true };
 
 /** An event of a member's log, as the part's scripts note it. */
@@ -16,11 +16,11 @@ export interface MemberOptions {
   readonly script: string;
   readonly name: string;
   readonly env?: Readonly<Record<string, string>>;
-  /** What its proxy stands before; the schedule's database unless said otherwise. */
+  /** The server behind its proxy. Default: the schedule's database. */
   readonly before?: string;
 }
 
-/** Where a member lives. */
+/** The surroundings of a member. */
 export interface Home {
   readonly ground: Ground;
   /** Of the database, without a proxy. */
@@ -29,16 +29,16 @@ export interface Home {
   readonly plant: string | undefined;
 }
 
-/** How long a supervisor waits before it starts a process again that ended by itself. */
+/** The pause of a supervisor before it restarts a process that ended by itself. */
 const RESTART_MS = 200;
-/** A process that ends on request does so within what supervisors grant. */
+/** The time that supervisors usually grant: a process that must stop ends within it. */
 const STOP_MS = 30_000;
 
-/** A process with a proxy of its own before the database, and with a supervisor: whatever ends it, it is started again. */
+/** A process with its own proxy before the database, and with a supervisor that restarts it after every end. */
 export class Member {
   readonly name: string;
   readonly proxy: Proxy;
-  /** Ends without a cause among the faults, in words. */
+  /** Ends of the process that no fault explains, in words. */
   readonly crashes: string[] = [];
   readonly #options: MemberOptions;
   readonly #home: Home;
@@ -49,13 +49,13 @@ export class Member {
   #child: Child;
   #isSupervised = true;
   #restartMs = RESTART_MS;
-  /** The life that was told to stop. */
+  /** The child process that was asked to stop. */
   #told: Child | undefined;
   #living: Promise<void>;
 
   static async start(options: MemberOptions, home: Home): Promise<Member> {
     const direct = new URL(options.before ?? home.url);
-    // By it the server's processes are found that serve this member.
+    // By this name, `terminate` finds the server processes of this member.
     direct.searchParams.set('application_name', options.name);
     const member = new Member(options, home, await startProxy(direct.href));
     await member.#child.message();
@@ -76,7 +76,7 @@ export class Member {
     return this.#child.pid;
   }
 
-  /** SIGKILL; it is started again after this long. */
+  /** SIGKILL; the supervisor restarts the process after this time. */
   async kill(restartMs: number): Promise<void> {
     this.#restartMs = restartMs;
     await this.#child.kill();
@@ -90,13 +90,13 @@ export class Member {
     child.resume();
   }
 
-  /** The last lines of what it, in its present life, wrote to its standard error. */
+  /** The last lines that its current process wrote to standard error. */
   lastWords(): string[] {
     const lines = this.#child.stderr().trim().split('\n').slice(-3);
     return lines.filter((line) => line !== '').map((line) => `${this.name} says ${line.slice(0, 400)}`);
   }
 
-  /** Whether it lives, what it noted last, and what it said last. */
+  /** Whether it lives, its last note, and its last words. */
   async describe(): Promise<string[]> {
     const exit = await Promise.race([this.#child.exited, Promise.resolve(undefined)]);
     const life = exit === undefined ? `process ${this.pid} has not ended` : `ended with ${tell(exit, this.#child)}`;
@@ -109,12 +109,12 @@ export class Member {
     this.#child.send(order);
   }
 
-  /** Ends it for good, as a supervisor would. @returns what to say if it did not end in time, or not well */
+  /** Ends the member for good, as a supervisor would. @returns a complaint if it did not end in time, or not well */
   async stop(): Promise<string | undefined> {
     this.#isSupervised = false;
     this.tell({ stop: true });
     const exit = await Promise.race([this.#child.exited, sleep(STOP_MS, undefined, { ref: false })]);
-    // A handler may have killed it in the last moment.
+    // A handler may have killed the process at the last moment.
     if (exit?.code === 0 || exit?.signal === 'SIGKILL') return undefined;
     await this.end();
     return exit === undefined
@@ -122,7 +122,7 @@ export class Member {
       : `${this.name} was told to stop and ended with ${tell(exit, this.#child)}`;
   }
 
-  /** Ends it at once, and its proxy. */
+  /** Ends the process and its proxy at once. */
   async end(): Promise<void> {
     this.#isSupervised = false;
     await this.#child.kill();
@@ -130,12 +130,12 @@ export class Member {
     await this.proxy.stop();
   }
 
-  /** What it has noted so far, over all its lives. A line that it was writing as it was killed is left out. */
+  /** Its notes so far, of all its processes. A line that was cut off by a kill is left out. */
   async events<E>(): Promise<Note<E>[]> {
-    // Read anew each time, the notes of a schedule would be most of its processor time.
+    // To read all notes again each time would take most of the processor time of a schedule.
     this.#reading = this.#reading.then(() => this.#readOn());
     await this.#reading;
-    // What a note says is what the member's script says that it notes.
+    // The script of the member decides the type of its notes.
     return [...this.#events] as Note<E>[];
   }
 
@@ -173,7 +173,7 @@ export class Member {
       const child = this.#child;
       const exit = await child.exited;
       if (!this.#isSupervised) return;
-      // Only a fault, or a handler that was told to, sends SIGKILL.
+      // Only a fault, or a handler by its orders, sends SIGKILL.
       const isMeant = exit.signal === 'SIGKILL' || (exit.code === 0 && child === this.#told);
       if (!isMeant) this.crashes.push(`${this.name} ended with ${tell(exit, child)}`);
       await sleep(this.#restartMs);

@@ -5,24 +5,24 @@ import type { Ground } from '../ground.ts';
 import { isFoundByChecker, type Runner } from '../part.ts';
 import type { Violation } from '../plan.ts';
 
-/** A bug that shows only when two processes meet may be missed by one schedule on a busy machine. */
+/** On a busy machine, one schedule may miss a bug that shows only if two processes meet. */
 const TRIES = 3;
 
 export interface PlantTests {
   readonly part: Runner;
   readonly plants: readonly string[];
   readonly ground: () => Ground;
-  /** Plants whose schedules take long: only in long runs. */
+  /** Plants whose schedules take long: they run only in long runs. */
   readonly long?: ReadonlySet<string>;
-  /** Why these cannot be run here, if they cannot. */
+  /** Why these tests cannot run here; undefined if they can. */
   readonly isMissing?: () => Promise<string | undefined>;
 }
 
-/** The checker of a part is checked: each bug is planted in a schedule in which it shows, which breaks nothing without it. */
+/** Tests the checker of a part: each bug is planted in a schedule that shows it. Without the bug the schedule breaks no rule. */
 export function describePlants(title: string, { part, plants, ground, long, isMissing }: PlantTests): void {
   const isLeftOut = (plant: string): boolean => !LONG && long?.has(plant) === true;
   describe.concurrent(title, () => {
-    // Those left out come last: a test that is skipped keeps those before it from running together with those behind it.
+    // Skipped tests come last, because tests before a skipped one do not run together with tests after it.
     for (const plant of plants.toSorted((a, b) => Number(isLeftOut(a)) - Number(isLeftOut(b)))) {
       test.skipIf(isLeftOut(plant))(plant, { timeout: PATIENCE_MS }, async ({ skip, expect }) => {
         const missing = await isMissing?.();

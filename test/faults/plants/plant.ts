@@ -1,6 +1,6 @@
 import type pg from 'pg';
 
-/** Changes a function of the database as a careless hand would. @throws when there is nothing to change: a plant that does nothing proves nothing */
+/** Puts a bug into a function of the database. @throws Error  nothing was changed: a plant without an effect proves nothing */
 export async function plantSql(
   eye: pg.Pool | pg.ClientBase,
   name: string,
