@@ -1,6 +1,6 @@
 import type { KindOptions, QueueOptions } from '../../../src/queue/index.ts';
 
-/** How often each kind is tried. */
+/** The attempts of each kind. */
 export const ATTEMPTS = {
   plain: 6,
   timed: 6,
@@ -24,7 +24,7 @@ export const ATTEMPTS = {
 
 export type KindName = keyof typeof ATTEMPTS;
 
-/** Kinds that are never drawn among the others: what has them draws them by itself. */
+/** Kinds that are never drawn among the others: the parts of a plan that need them draw them. */
 export const APART = {
   only: 0,
   waiting: 0,
@@ -38,7 +38,7 @@ export const APART = {
   book: 0,
 } as const;
 
-/** How long a handler may take. What it asks of a silent network has no other end. */
+/** The longest time of a handler. Only this limit ends a request on a silent network. */
 export function timeoutOf(kind: string): number {
   return kind === 'timed' ? 400 : 4000;
 }
@@ -47,9 +47,9 @@ export function timeoutOf(kind: string): number {
 export const THROTTLE_MS = 1000;
 /** The most jobs in one call of a batch handler. */
 export const BATCH_SIZE = 4;
-/** How long a key must get no rest, and how long its jobs are put off at most. */
+/** The rest that a key needs, and the longest delay of its jobs. */
 export const DEBOUNCE = { wait: 250, max: 1000 } as const;
-/** How long what handlers ask for lasts. */
+/** The waits that handlers request. */
 export const SNOOZE_MS = 150;
 export const RETRY_AFTER_MS = 300;
 
@@ -66,9 +66,9 @@ const KINDS: Kinds = {
   replaced: { unique: { by: 'key', while: 'waiting', replace: true }, timeout: timeoutOf('replaced') },
   /** Dead letters of `fragile`, which have no orders. */
   letter: { timeout: timeoutOf('letter') },
-  /** Dead letters of jobs that name this kind for them, whatever their own kind says. */
+  /** Dead letters of jobs that name this kind themselves, in place of the kind that their own kind names. */
   own: { timeout: timeoutOf('own') },
-  /** What batches call. */
+  /** The callbacks of batches. */
   called: { timeout: timeoutOf('called') },
 };
 
@@ -79,25 +79,25 @@ const RELATED: Kinds = {
   saved: { debounce: DEBOUNCE, coalesce: 'all', timeout: timeoutOf('saved') },
 };
 
-/** What the second version of the program has more, and has changed. */
+/** The kinds that only the second version of the program has. */
 const NEWER: Kinds = { newer: { timeout: timeoutOf('newer') } };
 const OLDER: Kinds = { create: { timeout: timeoutOf('create') } };
 
-/** Whose handler is called for several of them at once. */
+/** A kind with a batch handler. */
 const BATCHED: Kinds = { batched: { batch: { size: BATCH_SIZE, wait: 50 }, timeout: timeoutOf('batched') } };
 
-/** How many jobs of a tenant run at a time, unless a plan says more. */
+/** How many jobs of a tenant run at a time, unless a plan has a higher number. */
 export const PER_TENANT = 2;
 
-/** In some plans, how many jobs of a tenant begin in a time. */
+/** The rate of a tenant, in some plans. */
 export const RATE = { limit: 20, perMs: 1000 } as const;
 
-/** How the queue is declared, in all processes, except for the version. */
+/** The declaration of the queue. All processes have the same one, except for the version. */
 export interface DeclarationParts {
   readonly version: number;
   readonly shards: number;
   readonly isRelated: boolean;
-  /** Whether a handler is called for several jobs at once: only where all hold by leases. */
+  /** Whether a batch handler exists: only if all workers hold by leases. */
   readonly hasBatches: boolean;
   readonly hasRate: boolean;
   /** How many jobs of a tenant run at a time. */
@@ -135,18 +135,18 @@ export const LEDGER: { readonly name: string; readonly options: QueueOptions<Kin
   },
 };
 
-/** What a job tells its handler to do. */
+/** The orders of a job to its handler. */
 export interface Orders {
-  /** Its number, by which the job is known even where its id was never answered. */
+  /** The number that identifies the job even if the answer with its id was lost. */
   readonly n: number;
   /** How long the handler takes. */
   readonly ms: number;
   readonly how: Manner;
-  /** In so many attempts it does what `how` says, and afterwards what it should. */
+  /** In this many attempts the handler follows `how`; afterwards it succeeds. */
   readonly times: number;
-  /** How long it stands between its write and its guard. */
+  /** The pause between its write and its guard. */
   readonly lateMs: number;
-  /** Raised by each change by hand; of what may replace another one, its own number. */
+  /** Each change by hand raises it. For a job that may replace the payload of another one, it is the number of the job. */
   readonly version?: number | undefined;
 }
 
@@ -158,25 +158,25 @@ export const MANNERS = [
   'throw late',
   /** Gives up for good. */
   'refuse',
-  /** Does not listen to its signal. */
+  /** Ignores its signal. */
   'deaf',
   /** Keeps the event loop busy. */
   'block',
-  /** The same, and throws before anything else has its turn. */
+  /** Keeps the event loop busy, and throws before other code runs. */
   'block and throw',
   /** Kills its process. */
   'die',
-  /** Returns what JSON cannot hold. */
+  /** Returns a value that JSON cannot hold. */
   'circle',
-  /** Throws what is no error. */
+  /** Throws a value that is no error. */
   'throw nothing',
   /** Gives up on every other job of its unit. */
   'some',
-  /** Asks to be called later, uncharged. */
+  /** Requests a later call, uncharged. */
   'snooze',
-  /** The same for its job alone, while its call ends well. */
+  /** Requests a later call for its own job, while the call succeeds. */
   'snooze one',
-  /** Fails, and says when it is to be tried again. */
+  /** Fails, and requests the time of the retry. */
   'retry after',
   /** Ends its job as cancelled. */
   'cancel',

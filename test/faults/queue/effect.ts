@@ -5,7 +5,7 @@ const EFFECT = statement(
   'insert into faults_effect (job, process_id, token, attempt) select j, $2, $3, $4 from unnest($1::bigint[]) j',
 );
 
-/** Jobs that are held by a handler, or by a client that has claimed them by a call. */
+/** Jobs of a handler, or of a client that has claimed them by a call. */
 export interface HeldJobs {
   readonly jobs: readonly { readonly id: string; readonly payload: unknown }[];
   readonly processId: string;
@@ -13,7 +13,7 @@ export interface HeldJobs {
   readonly attempt: number;
 }
 
-/** What these jobs do: a row each. */
+/** The effect of these jobs: a row for each. */
 export async function takeEffect({ jobs, processId, token, attempt }: HeldJobs, tx: Transaction): Promise<void> {
   const ids = jobs.map(({ id }) => id);
   await tx.query(EFFECT, [ids, processId, token.toString(), attempt]);

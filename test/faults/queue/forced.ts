@@ -4,7 +4,7 @@ import type { Hand } from './hands/hand.ts';
 import { type Enqueue, type Group, type Hold, type NewJob, newest, type Operation, type QueuePlan } from './plan.ts';
 import type { PlantName } from './plants.ts';
 
-/** What is peculiar to a schedule that forces one situation; the rest is two workers, and nothing that goes wrong. */
+/** The special parts of a schedule that forces one situation. The rest is two workers without faults. */
 interface Scene {
   readonly operations: readonly Operation[];
   readonly faults?: readonly Fault[];
@@ -34,7 +34,7 @@ function group(n: number, make: (nth: number) => NewJob, of: Group): Enqueue {
   return { ...several(n, make), how: 'committed', group: of };
 }
 
-/** One after another, each in a transaction of its own. */
+/** Jobs that are enqueued one after another, each in its own transaction. */
 function each(n: number, make: (nth: number) => NewJob): Enqueue[] {
   return Array.from({ length: n }, (_, nth) => several(1, () => make(nth)));
 }
@@ -43,16 +43,16 @@ function byHand(hand: Hand, restMs = 0): Operation {
   return { restMs, hand };
 }
 
-/** A pause, and what is enqueued then. */
+/** A pause, and jobs that are enqueued after it. */
 function paused(): Operation[] {
   const part = { tag: 'p0' };
   const tagged = several(3, () => ({ ...job('plain', null), tag: 'p0' }));
   return [byHand({ do: 'pause', part }), tagged, byHand({ do: 'resume', part }, 500)];
 }
 
-/** Schedules in which the bug of a plant shows. */
+/** Schedules that show the bug of a plant. */
 const SCENES: Readonly<Record<PlantName, () => Scene>> = {
-  // It is asked before the lease is over, and answered after somebody else has had the job.
+  // The guard is sent before the lease ends, and answered after another worker has run the job.
   'the guard does nothing': () => ({
     operations: [several(6, () => job('plain', null, { lateMs: 600 }))],
     faults: [{ at: 300, do: 'freeze', whom: 0, ms: AGES_MS }],
@@ -63,12 +63,12 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
   }),
   'the order is reversed': () => ({ operations: each(12, () => job('plain', 'k', { ms: 60 })) }),
   'a key is claimed twice': () => ({ operations: each(12, () => job('plain', 'k', { ms: 60 })) }),
-  // What one process has claimed together may have one token: so others go on with the key.
+  // Jobs of one claim may have one token, so another process must continue the key.
   'a token stands still': () => ({
     operations: each(20, () => job('plain', 'k', { ms: 100 })),
     faults: [600, 1500].flatMap((at) => [0, 1].map((whom) => ({ at, do: 'kill', whom, ms: 100 }) as const)),
   }),
-  // What was claimed ahead goes back when its worker is told to stop.
+  // A worker that stops gives back the jobs that it claimed ahead.
   'a release charges': () => ({
     operations: [several(40, () => job('plain', null, { ms: 200 }))],
     faults: [{ at: 300, do: 'deploy', whom: 0, ms: 0 }],
@@ -87,7 +87,7 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     operations: each(6, () => job('plain', null, { how: 'throw late' })),
     hold: 'transaction',
   }),
-  // It stands still with more in its hands than it has begun, and what it was at ends before any timer can tell it.
+  // The worker is blocked while it has jobs that have not begun. Its running job ends before a timer can report the lost lease.
   'a unit begins after its claim is lost': () => ({
     operations: [several(40, (nth) => job('plain', null, nth === 0 ? { ms: 5000, how: 'block and throw' } : {}))],
     concurrency: 1,
@@ -106,13 +106,13 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
       onError: 'own',
     })),
   }),
-  // They end one after another: each end lets more begin than its own place.
+  // The jobs end one after another. With the bug, each end admits more jobs than one.
   'places are not counted': () => ({
     operations: [several(6, (nth) => ({ ...job('plain', null, { ms: 800 + 400 * nth }), tenant: 't1' }))],
   }),
   'a rate has room for all': () => ({
     operations: [several(120, () => ({ ...job('plain', null, { ms: 200 }), tenant: 't1' }))],
-    // All at once: on a slow machine two places run fewer jobs than the rate allows.
+    // All places at once: on a slow machine, two places run fewer jobs than the rate allows.
     perTenant: 120,
     concurrency: 60,
   }),
@@ -128,7 +128,7 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     operations: Array.from({ length: 6 }, () => ({ ...several(1, () => job('saved', 'k')), restMs: 150 })),
   }),
   'a snooze does not wait': () => ({ operations: [several(3, () => job('plain', null, { how: 'snooze' }))] }),
-  // All that could begin is busy until then.
+  // All workers are busy until the expiry.
   'an expired job begins': () => ({
     operations: [
       several(4, () => job('plain', null, { ms: 600 })),
@@ -160,7 +160,7 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
       group(2, (nth) => job('plain', null, nth === 0 ? { how: 'refuse' } : {}), { as: 'flow', afterError: 'error' }),
     ],
   }),
-  // Two children wait for jobs of one bucket: a pack.
+  // Two children wait for jobs of one bucket, so their watches are a pack.
   'a pack lets go too early': () => ({
     operations: [group(4, (nth) => job('plain', null, { ms: nth * 800 }), { as: 'flow', after: [[0, 1], [1]] })],
   }),
@@ -186,7 +186,7 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
     ],
   }),
   'a paused part goes on': () => ({ operations: paused() }),
-  // The workers are busy, and the client works for longer than its first lease and a rescue after it.
+  // The workers are busy, and the client works for longer than its first lease and the next rescue.
   'an extension is forgotten': () => ({
     operations: [
       several(2, () => job('plain', null, { ms: 600 })),
@@ -197,7 +197,7 @@ const SCENES: Readonly<Record<PlantName, () => Scene>> = {
   }),
 };
 
-/** The schedule that shows a plant; without the plant, it is one like any other. */
+/** The schedule that shows a plant. Without the plant it breaks no rule. */
 export function planForced(name: PlantName): QueuePlan {
   numbers = 0;
   const {

@@ -4,15 +4,15 @@ import type { HeldJobs } from './effect.ts';
 import type { Hand } from './hands/hand.ts';
 import type { Group, Hold } from './plan.ts';
 
-/** How a unit is held: by a worker, or by a client that has claimed it by a call. */
+/** The hold of a unit: of a worker, or of a client that has claimed it by a call. */
 export type RunHold = Hold | 'pull';
 
-/** What a worker notes, and a client that claims by calls. `process` is the unit's processId. */
+/** The notes of a worker, or of a client that claims by calls. `process` is the unit's processId. */
 export type WorkerEvent =
   | {
       readonly do: 'begin';
       readonly process: string;
-      /** As the handler sees them: with `coalesce: 'latest'`, the newest alone. */
+      /** The jobs as the handler sees them: with `coalesce: 'latest'`, only the newest. */
       readonly ids: readonly string[];
       readonly kind: string;
       readonly key: string | null;
@@ -24,13 +24,13 @@ export type WorkerEvent =
       /** The call of a batch handler that it is part of. */
       readonly call?: string;
     }
-  /** A lease ends then and no earlier: milliseconds of the database's clock. */
+  /** The lease does not end before this time, in milliseconds of the database's clock. */
   | { readonly do: 'kept'; readonly process: string; readonly until: number }
   | { readonly do: 'end'; readonly process: string; readonly how: string }
   | { readonly do: 'lost' }
   | { readonly do: 'stale' };
 
-/** What a producer notes. */
+/** The notes of a producer. */
 export type ProducerEvent =
   | {
       readonly do: 'ask';
@@ -38,7 +38,7 @@ export type ProducerEvent =
       readonly numbers: readonly number[];
       readonly how: 'alone' | 'committed' | 'rolled back';
       readonly group?: Group | undefined;
-      /** Each of its jobs gives one of its key that waits its payload. */
+      /** Each job of the request gives its payload to a waiting job of its key. */
       readonly replaces: boolean;
     }
   | { readonly do: 'sealed'; readonly operation: number }
@@ -46,10 +46,10 @@ export type ProducerEvent =
       readonly do: 'told';
       readonly operation: number;
       readonly ids: readonly string[];
-      /** The places of those that were there already. */
+      /** The indexes of jobs that existed already. */
       readonly duplicates: readonly number[];
     }
-  /** It is about to change something by hand; `id` is the job's. */
+  /** The producer is about to make a change by hand; `id` is that of the job. */
   | { readonly do: 'hand'; readonly operation: number; readonly hand: Hand; readonly id?: string | undefined }
   | { readonly do: 'handed'; readonly operation: number }
   | { readonly do: 'failed'; readonly operation: number; readonly error: string; readonly isUnknown: boolean }
@@ -62,22 +62,22 @@ export interface Request {
   readonly numbers: readonly number[];
   readonly askedAt: number;
   readonly how: 'alone' | 'committed' | 'rolled back';
-  /** What became of it, as its producer knows. Unknown also where the producer died before it was told. */
+  /** The outcome, as far as its producer knows. Unknown also if the producer died before the answer. */
   readonly outcome: 'acknowledged' | 'refused' | 'unknown';
-  /** When acknowledged: in the order of `numbers`. */
+  /** If acknowledged: the ids, in the order of `numbers`. */
   readonly ids: readonly string[];
-  /** The numbers of those that were there already: the id is that of another job. */
+  /** The numbers of jobs that existed already: their ids are those of other jobs. */
   readonly duplicates: ReadonlySet<number>;
   readonly group?: Group | undefined;
-  /** Each of its jobs gives one of its key that waits its payload, and is a duplicate then. */
+  /** Each job of the request gives its payload to a waiting job of its key, and is then a duplicate. */
   readonly replaces?: boolean | undefined;
   /** When it was acknowledged. */
   readonly answeredAt?: number | undefined;
-  /** Its batch is known to be sealed. */
+  /** True: the seal of its batch was acknowledged. */
   readonly isSealed?: boolean | undefined;
 }
 
-/** A handler that was called. */
+/** A call of a handler. */
 export interface Run {
   readonly process: string;
   readonly member: string;
@@ -93,9 +93,9 @@ export interface Run {
   readonly versions: readonly number[];
   /** The call of a batch handler that it is part of. */
   readonly call?: string | undefined;
-  /** Its lease was promised until then. */
+  /** The promised end of its lease. */
   readonly keptUntil?: number | undefined;
-  /** Absent where its process died first, or never let go. */
+  /** Absent if its process died before, or if the handler never ended. */
   readonly ended?: { readonly at: number; readonly how: string } | undefined;
 }
 
@@ -104,42 +104,42 @@ export interface Job {
   readonly id: string;
   /** 0 for a dead letter. */
   readonly n: number;
-  /** The job that it is the dead letter of. */
+  /** The job of this dead letter. */
   readonly letterOf?: string | null | undefined;
-  /** The kind that it names for its own dead letters. */
+  /** The kind that the job names for its dead letters. */
   readonly onError?: string | null | undefined;
   readonly kind: KindName;
   readonly key: string | null;
   readonly tenant?: string | null | undefined;
   readonly isDelayed: boolean;
-  /** As its enqueue read the clock of the database. */
+  /** The time of the database at its enqueue. */
   readonly createdAt: number;
-  /** Where it has to begin before. */
+  /** The time by which the job must begin. */
   readonly expiresAt?: number | undefined;
   readonly tags?: readonly string[] | undefined;
   readonly committedAt: number;
-  /** Where it is in the end. */
+  /** Its status at the end of the schedule. */
   readonly status: string;
 }
 
-/** A committed move of a job, as the database keeps it. */
+/** A committed move of a job, as the database stores it. */
 export interface Move {
   readonly job: string;
   readonly from: string;
   readonly to: string;
   readonly reason: string;
   readonly attempt: number;
-  /** Of the attempt that ended by it; null where it ended none. */
+  /** The process of the attempt that it ended; null if it ended none. */
   readonly process: string | null;
   readonly claimedAt: number | null;
-  /** As the transaction that wrote it read the clock. */
+  /** The time that the writing transaction read. */
   readonly at: number;
   readonly committedAt: number;
-  /** Of the transaction that wrote it. */
+  /** The id of the transaction that wrote it. */
   readonly xid: string;
 }
 
-/** A committed row that a handler wrote, in a guarded transaction or in that of its claim. */
+/** A committed row of a handler: of a guarded transaction, or of the transaction of its claim. */
 export interface Effect {
   readonly job: string;
   readonly process: string;
@@ -149,19 +149,19 @@ export interface Effect {
   readonly xid: string;
 }
 
-/** A change by hand that was asked for. */
+/** A requested change by hand. */
 export interface Change {
   readonly hand: Hand;
   readonly member: string;
-  /** Of the job. */
+  /** The id of the job. */
   readonly id: string;
   readonly askedAt: number;
   readonly outcome: 'acknowledged' | 'refused' | 'unknown';
-  /** When it was acknowledged or refused; without an end where that is unknown. */
+  /** When it was acknowledged or refused; Infinity if the outcome is unknown. */
   readonly answeredAt: number;
 }
 
-/** All that the checker looks at. */
+/** The data of the checker. */
 export interface QueueHistory {
   readonly requests: readonly Request[];
   readonly runs: readonly Run[];
@@ -169,13 +169,13 @@ export interface QueueHistory {
   readonly moves: readonly Move[];
   readonly effects: readonly Effect[];
   readonly changes: readonly Change[];
-  /** By how much the clocks of a note and of a commit may differ. */
+  /** The greatest difference between the clocks of a note and of a commit. */
   readonly clockErrorMs: number;
   /** Whether tenants have the rate of the declaration. */
   readonly hasRate: boolean;
   /** How many jobs of a tenant run at a time. */
   readonly perTenant: number;
-  /** What was seen from outside and may not be: broken invariants, jobs that were not done in time, locks that are left. */
+  /** Violations that were seen from outside: broken invariants, jobs that are not settled in time, locks that are left. */
   readonly complaints: readonly Complaint[];
 }
 
@@ -185,7 +185,7 @@ export interface Complaint {
   readonly story: readonly string[];
 }
 
-/** What the producers noted, as requests. */
+/** Makes requests of the notes of producers. */
 export function toRequests(events: readonly Note<ProducerEvent>[]): Request[] {
   const asked = events.filter((event) => event.do === 'ask');
   return asked.map(({ member, operation, numbers, at, how, group, replaces }) => {
@@ -208,7 +208,7 @@ export function toRequests(events: readonly Note<ProducerEvent>[]): Request[] {
   });
 }
 
-/** What workers and clients noted, as runs. @param offset  of the database's clock */
+/** Makes runs of the notes of workers and clients. @param offset  of the database's clock */
 export function toRuns(events: readonly Note<WorkerEvent | ProducerEvent>[], offset: number): Run[] {
   const open = new Map<string, { at: number; how: string }>();
   const kept = new Map<string, number>();
@@ -227,7 +227,7 @@ export function toRuns(events: readonly Note<WorkerEvent | ProducerEvent>[], off
   });
 }
 
-/** What the producers noted, as changes by hand. */
+/** Makes changes by hand of the notes of producers. */
 export function toChanges(events: readonly Note<ProducerEvent>[]): Change[] {
   return events.flatMap((event): Change[] => {
     if (event.do !== 'hand') return [];
@@ -242,7 +242,7 @@ export function toChanges(events: readonly Note<ProducerEvent>[]): Change[] {
   });
 }
 
-/** The note of a unit that begins. */
+/** The note of the start of a unit. */
 export function beginOf(
   unit: HeldJobs & { readonly kind: string; readonly key: string | null },
   hold: RunHold,

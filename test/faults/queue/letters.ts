@@ -1,10 +1,10 @@
 import type { Draw } from '../../support/random.ts';
 import type { KindName, Orders } from './declaration.ts';
 
-/** An entry of a ledger has none, since its key stops; what gives its payload to a job that waits says nothing about letters. */
+/** Entries of a ledger have no letters, because their keys stop. A job that replaces a payload names no kind of letters. */
 const WITHOUT: readonly KindName[] = ['book', 'replaced'];
 
-/** Whether a job names the kind of its dead letter itself: as a rule one that is told to fail for good. */
+/** Whether a job names the kind of its dead letter itself: usually a job whose orders are to fail for good. */
 export function namesLetter(
   draw: Draw,
   { kind, orders: { how } }: { readonly kind: KindName; readonly orders: Orders },

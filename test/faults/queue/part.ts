@@ -7,7 +7,7 @@ import { playQueue } from './play.ts';
 
 /**
  * The queue: both holds, keys, coalesced and related kinds, shards, two versions, flows, batches, unique and debounced jobs, groups, dead letters,
- * what handlers ask for, what people change by hand and pause, and clients that claim by calls.
+ * requests of handlers, changes and pauses by hand, and clients that claim by calls.
  */
 export const queuePart: Runner = runner({
   name: 'queue',

@@ -14,37 +14,37 @@ export interface WorkerPlan {
   readonly version: number;
 }
 
-/** One thing a producer does. */
+/** One operation of a producer. */
 export type Operation = Enqueue | ByHand;
 
-/** Where it is one of several `jobs`, they are enqueued together. */
+/** An enqueue of one or several `jobs` together. */
 export interface Enqueue {
-  /** How long it waits first. */
+  /** The pause of the producer before it. */
   readonly restMs: number;
   readonly jobs: readonly NewJob[];
-  /** `alone`: without a transaction of the producer's. */
+  /** `alone`: without a transaction of the producer. */
   readonly how: 'alone' | 'committed' | 'rolled back';
-  /** Afterwards, the first of them is to be cancelled. */
+  /** True: the producer then cancels the first job. */
   readonly cancels: boolean;
   readonly group?: Group | undefined;
 }
 
-/** Jobs that belong together: a flow, whose last jobs come after others, or a batch, with the number of the job that it calls. */
+/** Jobs that belong together: a flow, whose last jobs come after others, or a batch, with the number of its callback. */
 export type Group = Flow | JobBatch;
 
-/** What becomes of a job when one that it comes after has not completed. */
+/** The outcome of a job if one of its parents did not complete. */
 export type Fate = 'run' | 'error' | 'cancel';
 
 export interface Flow {
   readonly as: 'flow';
-  /** For each of the last jobs, which of the first it comes after. Default: the last one, after all others. */
+  /** For each of the last jobs, the indexes of its parents among the first. Default: the last job comes after all others. */
   readonly after?: readonly (readonly number[])[];
   /** Default: it runs. */
   readonly afterError?: Fate;
   readonly afterCancel?: Fate;
 }
 
-/** The jobs of a flow that come after others, each with those. */
+/** The children of a flow, each with its parents. */
 export function childrenOf<Job>({ after }: Flow, jobs: readonly Job[]): { child: Job; parents: Job[] }[] {
   const all = after ?? [jobs.slice(1).map((_, nth) => nth)];
   const first = jobs.length - all.length;
@@ -56,12 +56,12 @@ export function childrenOf<Job>({ after }: Flow, jobs: readonly Job[]): { child:
 
 export interface JobBatch {
   readonly as: 'batch';
-  /** Called when all have ended. */
+  /** The callback when all jobs have ended. */
   readonly callback: number;
-  /** The same, where all completed, and where one has not. */
+  /** The callbacks if all jobs completed, and if one did not. */
   readonly completes?: number;
   readonly fails?: number;
-  /** The last `n` of its jobs are in a batch of their own, which it waits for, and which calls this. */
+  /** The last `n` of its jobs are in an inner batch with its own callback. The outer batch waits for the inner one. */
   readonly nested?: { readonly n: number; readonly callback: number };
 }
 
@@ -69,14 +69,14 @@ export interface NewJob {
   readonly kind: KindName;
   readonly key: string | null;
   readonly priority: number;
-  /** Not before so many milliseconds from then. */
+  /** The delay from the enqueue, in milliseconds. */
   readonly delayMs: number;
-  /** It has to begin within so many milliseconds from then, or never does. */
+  /** The job must begin within this time from the enqueue, in milliseconds, or never does. */
   readonly expiresMs?: number | undefined;
   readonly tag?: string | undefined;
-  /** The group of the job, as the queue calls it. */
+  /** The group of the job. */
   readonly tenant?: string | undefined;
-  /** The kind of its dead letter, in place of that of its kind. */
+  /** The kind of its dead letter, in place of the one that its kind names. */
   readonly onError?: 'own' | undefined;
   readonly orders: Orders;
 }
@@ -84,15 +84,15 @@ export interface NewJob {
 export interface QueuePlan extends Plan {
   readonly shards: number;
   readonly leaseMs: number;
-  /** Whether kinds coalesce or come after others: their keys are claimed in another way. */
+  /** Whether kinds coalesce or come after others. Keys of such kinds are claimed in another way. */
   readonly isRelated: boolean;
-  /** Whether a handler is called for several jobs at once. */
+  /** Whether a batch handler exists. */
   readonly hasBatches: boolean;
-  /** Whether tenants have a rate: only where all hold by leases, since a transaction that is rolled back takes what it has begun with it. */
+  /** Whether tenants have a rate: only if all workers hold by leases, because a rolled back transaction leaves no row of its start. */
   readonly hasRate: boolean;
   /** How many jobs of a tenant run at a time. */
   readonly perTenant: number;
-  /** Whether there is another queue, whose keys stop at an error. */
+  /** Whether a second queue exists, whose keys stop at an error. */
   readonly hasLedger: boolean;
   readonly workers: readonly WorkerPlan[];
   readonly producers: readonly (readonly Operation[])[];
@@ -149,7 +149,7 @@ export function planQueue(seed: number): QueuePlan {
   return { seed, title, faults, hasOwnServer, leaseMs, ...declared, workers, producers };
 }
 
-/** What the jobs of a plan have in common. */
+/** The common features of the jobs of a plan. */
 interface Shape {
   readonly keys: number;
   readonly hasVersions: boolean;
@@ -198,13 +198,13 @@ function nameLetters(draw: Draw, operation: Operation): Operation {
   };
 }
 
-/** A half of the jobs without a key has a tenant. */
+/** Half of the jobs without a key have a tenant. */
 function ofTenant(draw: Draw, job: NewJob): NewJob {
   const takes = job.key === null && ['plain', 'timed', 'fragile'].includes(job.kind);
   return takes && draw.chance(0.5) ? { ...job, tenant: draw.pick('t1', 't1', 't2') } : job;
 }
 
-/** Puts bursts of jobs of which not all are taken, and what is done by hand, between the others. */
+/** Adds bursts of unique and throttled jobs, and changes by hand, between the other operations. */
 function addByHand(
   seed: number,
   producer: number,
@@ -234,7 +234,7 @@ function addByHand(
   return operations;
 }
 
-/** Puts bursts between the others whose jobs give those that wait their payload. What they say next to it stays the same. */
+/** Adds bursts of jobs that replace the payload of waiting ones. Their other options are equal. */
 function addReplacing(draw: Draw, operations: readonly Operation[], next: () => number, shape: Shape): Operation[] {
   const mixed = [...operations];
   for (let left = 4; left > 0; left -= 1) {
@@ -245,17 +245,17 @@ function addReplacing(draw: Draw, operations: readonly Operation[], next: () => 
   return mixed;
 }
 
-/** Runs tell payloads apart by their version. */
+/** The job with its number as version, by which runs distinguish payloads. */
 export function newest(job: NewJob): NewJob {
   return { ...job, priority: 0, delayMs: 0, orders: { ...job.orders, version: job.orders.n } };
 }
 
-/** What is done with jobs that belong together is not changed by hand. */
+/** Jobs that belong together are not changed by hand, nor are rolled back ones. */
 function isChangeable({ group, how }: Enqueue): boolean {
   return group === undefined && how !== 'rolled back';
 }
 
-/** Jobs of which only some are taken, that wait for rest, that have little time, or that a pause can mean. */
+/** A burst of unique, throttled, debounced, expiring or pausable jobs. */
 function drawBurst(draw: Draw, producer: number, next: () => number, shape: Shape): Enqueue {
   const more = { batched: shape.hasBatches ? 4 : 0, book: shape.hasLedger ? 4 : 0 };
   const what = draw.weighted({
@@ -277,14 +277,14 @@ function drawBurst(draw: Draw, producer: number, next: () => number, shape: Shap
   return { restMs: draw.int(0, 150), jobs, how: draw.pick('alone', 'committed'), cancels: false };
 }
 
-/** An entry of a ledger, of which one in three uses up its attempts. */
+/** An entry of a ledger. One in three uses up its attempts. */
 function drawEntry(job: NewJob, draw: Draw, { hasTransactions }: Shape): NewJob {
   const orders = draw.chance(0.35) ? { how: draw.pick<Manner>('throw', 'refuse', 'die'), times: 2 } : {};
   const ms = orders.how === 'die' && hasTransactions ? DYING_MS : job.orders.ms;
   return { ...job, key: `b${draw.int(1, 2)}`, delayMs: 0, orders: { ...job.orders, ms, ...orders } };
 }
 
-/** A flow, a batch, a job of which one is outstanding at a time, or one that probably leaves a dead letter. */
+/** A flow, a batch, a job of a kind with one outstanding job, or a job that probably leaves a dead letter. */
 function drawGroup(draw: Draw, next: () => number, shape: Shape): Enqueue {
   const what = draw.weighted({ flow: 2, batch: 2, only: 3, fragile: 2 });
   const one = (kind: KindName): NewJob => drawJobOf(draw, next(), kind, shape);
@@ -305,7 +305,7 @@ function drawGroup(draw: Draw, next: () => number, shape: Shape): Enqueue {
   const fate = (): Fate => draw.pick<Fate>('run', 'error', 'cancel');
   const parents = jobs.slice(1);
   const after = Array.from({ length: draw.int(1, 3) }, () => drawSome(parents.length, draw));
-  // What waits for others does not keep its place among the jobs of a key.
+  // A job that waits for others does not keep its place in its key.
   const children = after.map(() => ({ ...one('plain'), key: null }));
   return {
     ...base,
@@ -357,12 +357,12 @@ function drawJobOf(draw: Draw, n: number, kind: KindName, { keys, hasTransaction
   return { kind, key, priority: draw.pick(0, 0, 0, -1, 1), delayMs, orders };
 }
 
-/** What dies within a moment in a transaction is charged by chance only. */
+/** If a handler in a transaction dies sooner, it is only sometimes charged. */
 const DYING_MS = 700;
 
 function drawMs(draw: Draw, how: Manner, hasTransactions: boolean): number {
   if (how === 'block') return draw.int(100, 1500);
-  // Now and then longer than it is waited for once its time is over.
+  // Sometimes longer than a worker waits for a handler after its timeout.
   if (how === 'deaf') return draw.chance(0.25) ? draw.int(5500, 7000) : draw.int(500, 1500);
   if (how === 'die' && hasTransactions) return draw.int(DYING_MS - 200, DYING_MS + 200);
   return draw.pick(0, 0, 2, 20, 150);
@@ -375,7 +375,7 @@ function drawManner(draw: Draw, kind: KindName): Manner {
     throw: 4,
     'throw late': 2,
     refuse: 1,
-    // It holds its key for as long.
+    // Such a handler holds its key for the same time.
     deaf: kind === 'timed' ? 2 : 0,
     block: 0.3,
     'block and throw': 0,

@@ -5,22 +5,22 @@ import { Job } from '../../../src/queue/work/run/claimed-job.ts';
 import { plantSql } from '../plants/plant.ts';
 
 interface Plant {
-  /** A function of the database, and what becomes of it. */
+  /** Functions of the database, and their changes. */
   readonly sql?: readonly (readonly [name: string, from: RegExp, to: string])[];
-  /** What is added to the database. */
+  /** A script for the database. */
   readonly script?: string;
-  /** What is done in every worker's process. */
+  /** A change in every worker's process. */
   readonly child?: () => void;
 }
 
-/** Writes nothing where the number of the new row's job says so. */
+/** Drops rows, by the number of the job of the new row. */
 const DROPS = `
 create function pawl.plant() returns trigger language plpgsql as $$
 begin
   return case when new.id % 4 = 0 then null else new end;
 end $$;`;
 
-/** Whatever a kind is declared to come after, it comes after nothing. */
+/** No kind comes after another one, whatever its declaration. */
 const FORGETS = `
 create function pawl.plant() returns trigger language plpgsql as $$
 begin
@@ -29,7 +29,7 @@ begin
 end $$;
 create trigger plant before insert or update on pawl.queue_kind for each row execute function pawl.plant();`;
 
-/** A batch that is over is called for once more. */
+/** The callback of a batch is enqueued a second time. */
 const TWICE = `
 create function pawl.plant() returns trigger language plpgsql as $$
 begin
@@ -39,7 +39,7 @@ end $$;
 create trigger plant after update on pawl.queue_watch for each row
 when (old.over_at is null and new.over_at is not null and new.sort = 'batch') execute function pawl.plant();`;
 
-/** Nothing asks for the parts of a queue that are paused. */
+/** Claims do not see the paused parts of a queue. */
 const GOES_ON = `
 create function pawl.plant() returns trigger language plpgsql as $$
 begin
@@ -48,7 +48,7 @@ begin
 end $$;
 create trigger plant before update on pawl.queue_definition for each row execute function pawl.plant();`;
 
-/** Bugs, by what the queue then does. */
+/** Bugs, named by the behaviour of the queue. */
 export const PLANTS = [
   'the guard does nothing',
   'a rescue charges no job',
@@ -206,7 +206,7 @@ function find(name: string): Plant {
   return ALL[readPlant(name)];
 }
 
-/** @throws when there is no such plant */
+/** @throws Error  there is no such plant */
 export function readPlant(name: string): PlantName {
   const found = PLANTS.find((each) => each === name);
   if (found === undefined) throw new Error(`there is no plant "${name}"; there are ${PLANTS.join(', ')}`);

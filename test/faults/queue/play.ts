@@ -19,10 +19,10 @@ import type { QueuePlan } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
 import { LOG, readEffects, readJobs, readLeftovers, readLocks, readMoves } from './read.ts';
 
-/** How often the invariants are looked at while faults go on. */
+/** The interval between checks of the invariants during the faults. */
 const SAMPLE_MS = 700;
 
-/** Plays the plan, and gives all that was seen. */
+/** Plays the plan. @returns its history */
 export async function playQueue(plan: QueuePlan, stage: Stage): Promise<QueueHistory> {
   await stage.eye.query(LOG);
   if (stage.plant !== undefined) await plantInDatabase(stage.plant, stage.eye);
@@ -31,7 +31,7 @@ export async function playQueue(plan: QueuePlan, stage: Stage): Promise<QueueHis
   const sampler = new Sampler(stage.url, producers);
   await stage.inflict();
   await untilDone(producers, 'producers');
-  // A producer that met a silent network has given up, and the server has not heard: its transaction would keep its key for hours.
+  // A producer on a silent network has given up, but the server does not know it: its transaction would hold its key for hours.
   for (const { proxy } of producers) proxy.cut();
   const retired = await retireOld(plan, workers);
   const drained = await drain(stage.eye, sampler, workers);
@@ -53,7 +53,7 @@ export async function playQueue(plan: QueuePlan, stage: Stage): Promise<QueueHis
   };
 }
 
-/** All at once; which member a fault hits is the order of this list. */
+/** Starts all members at once. The order of this list decides which member a fault hits. */
 async function startMembers(plan: QueuePlan, stage: Stage): Promise<{ workers: Member[]; producers: Member[] }> {
   const { shards, leaseMs, isRelated, hasBatches, hasRate, perTenant, hasLedger } = plan;
   const env = { PLAN: JSON.stringify({ shards, leaseMs, isRelated, hasBatches, hasRate, perTenant, hasLedger }) };
@@ -74,7 +74,7 @@ async function startMembers(plan: QueuePlan, stage: Stage): Promise<{ workers: M
   return { workers: members.slice(0, workers.length), producers: members.slice(workers.length) };
 }
 
-/** The deployment goes on: what is old ends, and what only newer workers know comes to them. */
+/** Completes the deployment: old workers end, and jobs that only newer workers know run there. */
 async function retireOld({ workers }: QueuePlan, members: readonly Member[]): Promise<Complaint[]> {
   const old = members.filter((_, index) => workers[index]?.version === 1);
   return old.length < members.length ? stop(old) : [];
@@ -104,7 +104,7 @@ async function drain(eye: pg.Pool, sampler: Sampler, workers: readonly Member[])
   }
 }
 
-/** How many jobs of all queues are in each place, and how many keys have stopped. */
+/** The numbers of jobs of all queues in each place, and of stopped keys. */
 async function allPlaces(client: pg.PoolClient): Promise<Record<string, number>> {
   const { rows } = await client.query<{ id: number }>('select id::int from pawl.queue_definition');
   const { rows: blocked } = await client.query<{ n: number }>('select count(*)::int as n from pawl.queue_blocked');
@@ -125,7 +125,7 @@ async function stop(members: readonly Member[]): Promise<Complaint[]> {
   );
 }
 
-/** With all workers stopped and everything done, nothing may be held. What the network hid from the server ends a little later. */
+/** When all workers have stopped, nothing may be held. Sessions that the network hid from the server end a little later. */
 async function leftovers({ eye }: Stage): Promise<Complaint[]> {
   let left: string[] = [];
   for (const since = performance.now(); performance.now() - since < 30_000; await sleep(200)) {
@@ -151,7 +151,7 @@ async function readTables(eye: pg.Pool, offset: number): Promise<Pick<QueueHisto
   }
 }
 
-/** Looks at the invariants of the committed state, now and then. */
+/** Checks the invariants of the committed state at intervals. */
 class Sampler {
   readonly #url: string;
   readonly #found: Complaint[] = [];
@@ -165,12 +165,12 @@ class Sampler {
     this.#looking = this.#look();
   }
 
-  /** What is broken may never be done. */
+  /** A broken schedule may never end, so its wait stops. */
   get hasFound(): boolean {
     return this.#found.length > 0;
   }
 
-  /** Looks once more, and gives what was found. */
+  /** Checks once more. @returns all violations */
   async stop(): Promise<Complaint[]> {
     this.#isOver = true;
     await this.#looking;
@@ -178,9 +178,9 @@ class Sampler {
   }
 
   async #look(): Promise<void> {
-    // One connection, as long as it lives: the statement is large, and planned once.
+    // One long-lived connection: the statement is large, and is planned once.
     const eye = new pg.Pool({ connectionString: this.#url, application_name: 'eye', max: 1 }).on('error', () => {});
-    // Where the server is restarted during a check, the pool does not listen.
+    // If the server restarts during a check, the pool has no listener for the error.
     eye.on('connect', (client) => client.on('error', () => {}));
     for (let isLast = false; !isLast && this.#found.length === 0; await sleep(isLast ? 0 : SAMPLE_MS)) {
       isLast = this.#isOver;
@@ -191,7 +191,7 @@ class Sampler {
           this.#found.push({ rule: 'every job is in one place', about: found[0] ?? '', story: found });
         client?.release();
       } catch {
-        // The server is being restarted; the next check comes.
+        // The server restarts; the next check follows.
         client?.release(true);
       }
     }

@@ -1,4 +1,4 @@
-// Enqueues what the plan says, one operation after another; after a kill it goes on with the next one.
+// Executes the operations of the plan, one after another. After a kill it continues with the next one.
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres, type Transaction } from '../../../src/engine/postgres/index.ts';
@@ -113,7 +113,7 @@ async function carryOut({ jobs, how, group }: Enqueue): Promise<AddOutcome> {
   });
 }
 
-/** Where an answer is lost, a batch may be open for ever, or be sealed. */
+/** If the answer is lost, the batch may be sealed, or open for ever. */
 async function seal(at: number, batches: readonly { seal(): Promise<void> }[]): Promise<void> {
   await answered(Promise.all(batches.map((batch) => batch.seal()))).then(
     () => note<ProducerEvent>({ do: 'sealed', operation: at }),
@@ -141,7 +141,7 @@ async function enqueue(at: number, operation: Enqueue): Promise<void> {
   }
 }
 
-/** Whether it succeeds is for the job's history to say. */
+/** The job's history shows whether the cancellation succeeds. */
 async function cancel(id: string): Promise<void> {
   note<ProducerEvent>({ do: 'cancel', id });
   await answered(queue.cancel(id)).catch((error: Error) =>
@@ -162,14 +162,14 @@ async function work(): Promise<void> {
   if (hasLedger && producer === 0) await goOn(ledger, () => isStopping);
 }
 
-/** What earlier lives have noted. */
+/** The notes of earlier processes of this member. */
 function earlier(): ProducerEvent[] {
   const lines = readFileSync(process.env['FAULTS_LOG'] ?? '', 'utf8').split('\n');
-  // One that was killed in the middle of a note has left a part of it.
+  // A process that was killed while it wrote a note has left a part of the note.
   return lines.slice(0, -1).flatMap((line) => (line.endsWith('}') ? [JSON.parse(line)] : []));
 }
 
-/** How many operations earlier lives have begun. */
+/** The number of operations that earlier processes have begun. */
 function begun(): number {
   const events = earlier();
   for (const event of events) if (event.do === 'told') remember(event.operation, event.ids, event.duplicates);
@@ -179,7 +179,7 @@ function begun(): number {
 /** The ids of its jobs, by their numbers. */
 const known = new Map<number, { readonly id: string; readonly orders: Orders }>();
 
-/** A duplicate is the job of another request, whose payload it is. */
+/** A duplicate is the job of another request, and has the payload of that request. */
 function remember(at: number, ids: readonly string[], duplicates: readonly number[]): void {
   const operation = operations[at];
   if (operation === undefined || 'hand' in operation) return;

@@ -3,12 +3,12 @@ import type { KindName } from './declaration.ts';
 import type { Effect, Job, Move } from './history.ts';
 
 const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::float8`;
-/** When the transaction that wrote the row was committed. */
+/** The commit time of the transaction that wrote the row. */
 const COMMITTED = (row: string): string => MS(`pg_xact_commit_timestamp(${row}.xmin)`);
 
 /**
- * What a schedule writes down by itself: the effects of handlers, and the rows of jobs and moves as they are inserted. What is changed or
- * erased by hand is another row, of a later transaction.
+ * The records of the schedule itself: the effects of handlers, and the inserted rows of jobs and moves. A change or erasure by hand is another
+ * row, of a later transaction.
  */
 export const LOG = `
 create table faults_effect (
@@ -127,7 +127,7 @@ export async function readEffects(client: pg.ClientBase, offset: number): Promis
   }));
 }
 
-/** What the workers still hold in the database, in words. A producer's own transaction is the producer's to end. */
+/** The locks and claims that workers still have, in words. A producer ends its own transactions itself. */
 export async function readLeftovers(eye: pg.Pool): Promise<string[]> {
   const { rows } = await eye.query<{ left: string }>(`
     select format('%s rows of pawl.%s', n, name) as left from (
@@ -149,7 +149,7 @@ export async function readLeftovers(eye: pg.Pool): Promise<string[]> {
   return rows.map(({ left }) => left);
 }
 
-/** Who holds and who waits, for the story of what does not go on. */
+/** The holders and waiters of locks, for the story of a stuck schedule. */
 export async function readLocks(eye: pg.Pool): Promise<string[]> {
   const { rows } = await eye.query<{ line: string }>(`
     select format('%s %s, %s, since %s, blocked by %s: %s', a.application_name, a.pid, a.state, age(clock_timestamp(), a.state_change),

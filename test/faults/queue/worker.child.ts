@@ -1,5 +1,5 @@
-// A worker of the queue "faults". It notes when each handler begins and how it ends; what took effect is rows of faults_effect,
-// written in a guarded transaction, or in that of the claim.
+// A worker of the queue "faults". It notes the start and the outcome of each handler. Effects are rows of faults_effect, written in a
+// guarded transaction, or in the transaction of the claim.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres } from '../../../src/engine/postgres/index.ts';
@@ -61,7 +61,7 @@ async function act(unit: Unit): Promise<unknown> {
   if (how === 'some') unit.jobs.forEach((job, at) => at % 2 === 1 && unit.fail(job, new Error('one of two')));
   if (how === 'snooze one') unit.jobs.slice(-1).forEach((job) => unit.fail(job, snooze(SNOOZE_MS)));
   const said = say(how);
-  // Each of them may be returned or thrown.
+  // A handler may return or throw each of these requests.
   if (said !== undefined && unit.attempt % 2 === 0) throw said;
   const circle: { self?: object } = {};
   circle.self = circle;
@@ -75,7 +75,7 @@ function say(how: Manner): Verdict | undefined {
   return how === 'discard' ? discard('as it was told to') : undefined;
 }
 
-/** How often a job was asked to wait in this process: that spends no attempt, by which it would end. */
+/** How often each job was snoozed in this process: a snooze spends no attempt, so the handler must end the snoozes. */
 const snoozed = new Map<string, number>();
 
 function mannerOf({ attempt, payload, job: { id } }: Unit): Manner {
@@ -93,7 +93,7 @@ async function handle(given: Unit | readonly Unit[]): Promise<unknown> {
   return finish(given);
 }
 
-/** What becomes of each is its own. */
+/** Each unit has its own outcome. */
 async function handleTogether(units: readonly Unit[]): Promise<unknown[]> {
   const call = randomUUID();
   for (const unit of units) note<WorkerEvent>({ ...beginOf(unit, hold), call });

@@ -2,7 +2,7 @@ import type { Violation } from '../../plan.ts';
 import type { Effect, Job } from '../history.ts';
 import type { Observation } from './observation.ts';
 
-/** What a handler writes under its guard takes effect while the unit is its worker's, and at no other time. */
+/** Guarded writes of a handler take effect only while the unit belongs to its worker. */
 export function checkEffects(seen: Observation): Violation[] {
   return [
     ...seen.history.effects.flatMap((effect) => checkEffect(effect, seen)),
@@ -16,12 +16,12 @@ function checkEffect(effect: Effect, seen: Observation): Violation[] {
   const [run] = seen.runsOf(process);
   const move = seen.movesOf(process).find((each) => each.job === job);
   if (seen.isErased(job)) return [];
-  // Jobs that are not done in the end are reported elsewhere.
+  // Jobs that are not settled at the end are reported elsewhere.
   if (move === undefined && seen.job(job)?.status === 'in-progress') return [];
   if (move === undefined) return [seen.violation('what takes effect is of an attempt that is known', about, [job])];
   if (run?.hold === 'transaction') {
     if (move.xid !== effect.xid) return [seen.violation('effect and outcome are one transaction', about, [job])];
-    // What a failed handler wrote is undone, unless other jobs of its unit are complete.
+    // Writes of a failed handler are undone, unless other jobs of its unit are complete.
     const isKept = seen.movesOf(process).some(({ to }) => to === 'complete');
     return isKept ? [] : [seen.violation('what a failed handler wrote is undone', about, [job])];
   }
@@ -30,7 +30,7 @@ function checkEffect(effect: Effect, seen: Observation): Violation[] {
   return [seen.violation('nothing takes effect once the claim is over', about, [job])];
 }
 
-/** A job that is complete was run to its end, by the attempt that completed it. */
+/** The attempt that completed a job has run it to its end. */
 function checkJob({ id, kind }: Job, seen: Observation): Violation[] {
   return seen.moves(id).flatMap((move) => {
     if (move.to !== 'complete' || move.process === null) return [];

@@ -3,7 +3,7 @@ import type { Job, Request } from '../history.ts';
 import { childrenOf, type Flow, type JobBatch } from '../plan.ts';
 import { FINAL, groupBy, type Observation } from './observation.ts';
 
-/** Jobs that belong together: children and parents, batches and what they call, dead letters. */
+/** Jobs that belong together: children and parents, batches and their callbacks, dead letters. */
 export function checkGroups(seen: Observation): Violation[] {
   const byNumber = new Map(seen.history.jobs.map((job) => [job.n, job]));
   return [
@@ -18,12 +18,12 @@ export function checkGroups(seen: Observation): Violation[] {
   ];
 }
 
-/** When the job ended first, by the clock of the database: what is done with it by hand later does not count. */
+/** The first end of a job, by the clock of the database. Later changes by hand do not count. */
 function endedAt(job: Job, seen: Observation): number {
   return seen.outstanding(job)[0]?.to ?? Infinity;
 }
 
-/** A job begins when all that it comes after have ended, and what these have come to decides whether it runs. */
+/** A child begins when all its parents have ended, and their outcomes decide whether it runs. */
 function checkFlow(group: Flow, jobs: readonly (Job | undefined)[], seen: Observation): Violation[] {
   return childrenOf(group, jobs).flatMap(({ child, parents }) => {
     const known = parents.flatMap((parent) => parent ?? []);
@@ -41,7 +41,7 @@ function checkTurn(child: Job, parents: readonly Job[], seen: Observation): Viol
   });
 }
 
-/** How a job ended first; undefined where it has not. */
+/** The status at the first end of a job; undefined if it has not ended. */
 function endOf({ id }: Job, seen: Observation): string | undefined {
   return seen.moves(id).find(({ to }) => FINAL.includes(to))?.to;
 }
@@ -58,14 +58,14 @@ function checkFate(
   const fate = byError === 'run' && ends.includes('cancelled') ? afterCancel : byError;
   const [first] = seen.moves(child.id);
   const came = first?.reason === 'parents' ? (first.to === 'error' ? 'error' : 'cancel') : 'run';
-  // It may be cancelled before its parents have ended.
+  // A person may cancel the child before its parents have ended.
   const isByHand = first?.from === 'new' && first.to === 'cancelled' && first.reason === 'cancel';
   if (came === fate || isByHand || first === undefined) return [];
   const ids = [...parents, child].map(({ id }) => id);
   return [seen.violation(`a child shares the fate of its parents: ${fate}`, `job ${child.id}`, ids)];
 }
 
-/** A batch, and the one in it, for which it waits. */
+/** A batch, and the batch inside it, for which it waits. */
 function checkBatches(request: Request, group: JobBatch, members: readonly Job[], seen: Observation): Violation[] {
   const { callback, completes, fails, nested } = group;
   const isInner = new Set(nested === undefined ? [] : request.numbers.slice(-nested.n));
@@ -79,7 +79,7 @@ function checkBatches(request: Request, group: JobBatch, members: readonly Job[]
   ];
 }
 
-/** What is called in one of two cases is called with what is called in both. */
+/** A callback for one outcome is enqueued in the same transaction as the callback for both. */
 function checkSide(
   n: number | undefined,
   isMeant: boolean,
@@ -96,7 +96,7 @@ function checkSide(
   return [seen.violation('a batch calls what its members have come to', `batch that calls ${callback}`, ids)];
 }
 
-/** A batch calls once: in the transaction that ends its last member, or in its seal if that comes later. */
+/** A batch enqueues its callback once: in the transaction that ends its last member, or in the seal if the seal is later. */
 function checkBatch(request: Request, callback: number, members: readonly Job[], seen: Observation): Violation[] {
   const called = seen.history.jobs.filter(({ n }) => n === callback);
   const wrong = (rule: string): Violation[] => [
@@ -116,19 +116,19 @@ function checkBatch(request: Request, callback: number, members: readonly Job[],
   return last <= call.committedAt ? [] : wrong('a batch calls when its last member has ended');
 }
 
-/** The kind of the dead letters of a job; undefined where it leaves none. */
+/** The kind of the dead letters of a job; undefined if the job leaves none. */
 function letterKindOf({ kind, onError }: Job): string | undefined {
   return onError ?? (kind === 'fragile' ? 'letter' : undefined);
 }
 
-/** A job that ends in error leaves one dead letter, in the same transaction and of the kind that it names; nothing else leaves any. */
+/** A job that ends in error leaves one dead letter, in the same transaction, of the kind that it names. No other end leaves one. */
 function checkLetters(seen: Observation): Violation[] {
   const letters = groupBy(seen.history.jobs, ({ letterOf }) =>
     letterOf === null || letterOf === undefined ? [] : [letterOf],
   );
   const leaving = seen.history.jobs.filter((job) => letterKindOf(job) !== undefined).map(({ id }) => id);
   return [...new Set([...letters.keys(), ...leaving])].flatMap((id) => {
-    // Its moves are gone with it, and its letter stays.
+    // Its moves were erased with it, but its letter stays.
     if (seen.isErased(id)) return [];
     const left = letters.get(id) ?? [];
     const errors = seen.moves(id).filter(({ to }) => to === 'error');

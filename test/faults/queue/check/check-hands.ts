@@ -3,7 +3,7 @@ import type { Part } from '../hands/hand.ts';
 import type { Change, Job, Run } from '../history.ts';
 import type { Observation } from './observation.ts';
 
-/** What is changed by hand is changed from then on, and a job that has begun is not. */
+/** A change by hand has an effect from its commit on, and never on a job that has begun. */
 export function checkHands(seen: Observation): Violation[] {
   return [
     ...seen.history.changes.flatMap((change) => [
@@ -17,7 +17,7 @@ export function checkHands(seen: Observation): Violation[] {
   ];
 }
 
-/** Once an update is committed, whatever claims the job has what is new about it. */
+/** Every claim after the commit of an update gets the updated job. */
 function checkUpdate({ hand, id, outcome, answeredAt }: Change, seen: Observation): Violation[] {
   if (hand.do !== 'update' || outcome === 'unknown') return [];
   return seen.runs(id).flatMap((run) => {
@@ -44,7 +44,7 @@ function checkErase({ hand, id, outcome, answeredAt }: Change, seen: Observation
   return late === undefined ? [] : [wrong('what was erased does not begin', id, seen)];
 }
 
-/** What was completed by hand is complete, and does not begin any more. */
+/** A job that was completed by hand is complete, and does not begin again. */
 function checkFinish({ hand, id, outcome, answeredAt }: Change, seen: Observation): Violation[] {
   if (hand.do !== 'finish' || outcome !== 'acknowledged' || seen.isErased(id)) return [];
   if (seen.job(id)?.status !== 'complete') return [wrong('what was completed by hand is complete', id, seen)];
@@ -54,7 +54,7 @@ function checkFinish({ hand, id, outcome, answeredAt }: Change, seen: Observatio
   return late === undefined ? [] : [wrong('what was completed by hand does not begin', id, seen)];
 }
 
-/** No job is changed between the begin of an attempt and its end. */
+/** No job is changed between the start of an attempt and its end. */
 function checkAtWork({ id }: Job, seen: Observation): Violation[] {
   const { clockErrorMs } = seen.history;
   const changed = seen.moves(id).filter(({ from, to }) => from === 'new' && to === 'new');
@@ -67,12 +67,12 @@ function checkAtWork({ id }: Job, seen: Observation): Violation[] {
   });
 }
 
-/** Of a part that is paused nothing begins that is enqueued after that, until it is asked to go on. */
+/** Jobs of a part that are enqueued after its pause do not begin until the part is resumed. */
 function checkPause(change: Change, seen: Observation): Violation[] {
   const { hand, outcome, answeredAt } = change;
   if (hand.do !== 'pause' || outcome !== 'acknowledged') return [];
   const { part } = hand;
-  // No other process pauses and resumes this part. A resume that was not answered may come at any time.
+  // No other process pauses and resumes this part. A resume without an answer may commit at any time.
   const resumes = seen.history.changes.filter(
     ({ hand: other, member }) =>
       member === change.member && other.do === 'resume' && JSON.stringify(other.part) === JSON.stringify(part),
@@ -93,10 +93,10 @@ function isOf(job: Job, { kind = job.kind, key, tag }: Part): boolean {
   );
 }
 
-/** What a client has claimed by a call is taken from it when its lease is over, and not before. */
+/** A client keeps the jobs that it claimed by a call until its lease ends. */
 function checkLease({ process, keptUntil, ids }: Run, seen: Observation): Violation[] {
   if (keptUntil === undefined) return [];
-  // The client was told the time in whole milliseconds.
+  // The client got the time in whole milliseconds.
   const early = seen.movesOf(process).find(({ reason, at }) => reason === 'worker lost' && at < keptUntil - 1);
   return early === undefined ? [] : [seen.violation('a lease lasts as long as was promised', `job ${early.job}`, ids)];
 }

@@ -3,10 +3,10 @@ import { ATTEMPTS } from '../declaration.ts';
 import type { Job, Move } from '../history.ts';
 import { FINAL, groupBy, type Observation } from './observation.ts';
 
-/** Whether a move spends the attempt that it ends; `perhaps` where only the next attempt's number tells. */
+/** Whether a move spends the attempt that it ends. `perhaps`: only the number of the next attempt shows it. */
 type Charge = 'yes' | 'no' | 'perhaps';
 
-/** Every move that is declared, by where it goes and why. */
+/** Every declared move, by its target and its reason. */
 const MOVES: Readonly<Record<string, Charge>> = {
   'complete: complete': 'yes',
   'new: failed': 'yes',
@@ -31,7 +31,7 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'error: transaction lost': 'yes',
   'error: result refused': 'yes',
   'error: discarded': 'yes',
-  // A client does not know how many attempts there are.
+  // A client that claims by calls does not know the limit of attempts.
   'error: failed': 'yes',
   'cancelled: cancel': 'yes',
   'cancelled: cancelled by its handler': 'yes',
@@ -41,7 +41,7 @@ const MOVES: Readonly<Record<string, Charge>> = {
 /** Reasons of an end after which no attempt is left. */
 const SPENT: readonly string[] = ['attempts exhausted', 'failed'];
 
-/** Each job goes one way, by moves that are declared, and each attempt is counted once. */
+/** Each job goes one way, by declared moves, and each attempt is counted once. */
 export function checkMoves(seen: Observation): Violation[] {
   return [...seen.history.jobs.flatMap((job) => checkJob(job, seen)), ...checkLosses(seen)];
 }
@@ -62,7 +62,7 @@ function checkJob(job: Job, seen: Observation): Violation[] {
       found.add(`a move is declared (${move.from} to ${move.to}: ${move.reason})`);
       continue;
     }
-    // Of what is new again by hand all attempts are before it.
+    // If a job is new again by hand, its attempts are counted from 0.
     if (FINAL.includes(move.from) && move.to === 'new') [least, most] = [0, 0];
     if (move.from !== 'in-progress') continue;
     if (move.attempt < least + 1 || move.attempt > most + 1) found.add('an attempt is counted once');
@@ -79,7 +79,7 @@ function checkJob(job: Job, seen: Observation): Violation[] {
   return [...found].map((rule) => seen.violation(rule, `job ${job.id}`, [job.id]));
 }
 
-/** The reason, without the kind that a worker does not know, whose name it may not know either, and without the part that is paused. */
+/** The reason without the names in it: of a kind that a worker does not know, and of a paused part. */
 function nameOf({ reason }: Move): string {
   return reason.replace(/ for kind .*|(?<=^paused): .*/, '');
 }
@@ -104,7 +104,7 @@ function chargeAtRest({ from, to, reason }: Move): Charge | undefined {
   return AT_REST.includes(`${from} to ${to}: ${reason}`) ? 'no' : undefined;
 }
 
-/** A worker that runs a job and is lost has spent the attempt: of the jobs of a key that were claimed together, one has. */
+/** A worker that is lost while it runs a job has spent the attempt. Of the jobs of a key in one claim, at least one is charged. */
 function checkLosses(seen: Observation): Violation[] {
   const lost = seen.history.moves.filter(({ reason, process }) => reason === 'worker lost' && process !== null);
   const together = groupBy(lost, (move) => [`${move.xid} ${seen.job(move.job)?.key ?? `job ${move.job}`}`]);
@@ -121,6 +121,6 @@ function isCharged(move: Move, seen: Observation): boolean {
   const moves = seen.moves(move.job);
   const later = moves.slice(moves.indexOf(move) + 1);
   const next = later.find(({ from, to }) => from === 'in-progress' || FINAL.includes(to));
-  // Where it ended meanwhile by a hand, nothing tells any more.
+  // If a change by hand ended the job meanwhile, nothing shows the charge any more.
   return next === undefined || next.from !== 'in-progress' || next.attempt > move.attempt;
 }

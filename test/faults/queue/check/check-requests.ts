@@ -3,7 +3,7 @@ import type { Request } from '../history.ts';
 import type { JobBatch } from '../plan.ts';
 import { groupBy, type Observation } from './observation.ts';
 
-/** What was acknowledged is there, and what was rolled back is not. */
+/** Jobs of acknowledged requests exist, jobs of rolled back requests do not. */
 export function checkRequests(seen: Observation): Violation[] {
   const byNumber = groupBy(seen.history.jobs, ({ n }) => [String(n)]);
   const found: Violation[] = [];

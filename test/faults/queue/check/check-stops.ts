@@ -3,7 +3,7 @@ import { BATCH_SIZE } from '../declaration.ts';
 import type { Job, Move } from '../history.ts';
 import { FINAL, groupBy, type Observation } from './observation.ts';
 
-/** A key of the ledger stops at an error, and a call of a batch handler has jobs of different keys, and no more than it takes. */
+/** A key of the ledger stops at an error. A call of a batch handler has jobs of different keys, and not too many. */
 export function checkStops(seen: Observation): Violation[] {
   const booked = groupBy(seen.history.jobs, ({ kind, key }) => (kind === 'book' ? [key ?? ''] : []));
   const calls = groupBy(seen.history.runs, ({ call }) => (call === undefined ? [] : [call]));
@@ -21,12 +21,12 @@ export function checkStops(seen: Observation): Violation[] {
 }
 
 /**
- * From the end of a job in error until it is skipped, or has run again to another end, nothing else of its key begins. Once it is
- * retried, earlier jobs of the key that were retried, too, come before it.
+ * After a job ended in error, no other job of its key begins until that job is skipped, or has run again to another end. Once
+ * it is retried, earlier jobs of the key that were also retried come before it.
  */
 function checkStop(job: Job, jobs: readonly Job[], seen: Observation): Violation[] {
   return seen.moves(job.id).flatMap((move, nth, moves) => {
-    // What ends without an attempt stops nothing.
+    // A job that ends without an attempt stops no key.
     if (move.to !== 'error' || move.from !== 'in-progress') return [];
     const later = moves.slice(nth + 1);
     const goesOnAt = endsAt(later);
@@ -45,7 +45,7 @@ function checkStop(job: Job, jobs: readonly Job[], seen: Observation): Violation
   });
 }
 
-/** When what stops a key stops it no longer. One that ends in error once more stops it from then on, as that move says. */
+/** The moment from which a job no longer stops its key. If it ends in error again, its later move stops the key again. */
 function endsAt(later: readonly Move[]): number {
   const end = later.find(({ to, reason }) => reason === 'skip by hand' || FINAL.includes(to));
   return end?.committedAt ?? Infinity;

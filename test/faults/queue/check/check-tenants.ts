@@ -3,7 +3,7 @@ import { RATE } from '../declaration.ts';
 import type { Job, Run } from '../history.ts';
 import { groupBy, type Observation } from './observation.ts';
 
-/** Of a tenant no more jobs run at a time than the queue says. */
+/** The jobs of a tenant that run at a time are not more than the queue allows. */
 export function checkTenants(seen: Observation): Violation[] {
   const { perTenant } = seen.history;
   const byTenant = groupBy(seen.history.runs, ({ ids }) => {
@@ -22,12 +22,12 @@ export function checkTenants(seen: Observation): Violation[] {
   });
 }
 
-/** One statement reads the clock more than once. */
+/** One statement reads the clock more than once, within this time. */
 const READING_MS = 20;
 
 /**
- * Where tenants have a rate, any time T has at most `limit + ceil(T × limit / per)` claims of one, by the clock of the database. Those that nothing
- * was written of are not known here.
+ * If tenants have a rate, any time T has at most `limit + ceil(T × limit / per)` claims of a tenant, by the clock of the database. The history lacks
+ * claims of which no row was written.
  */
 export function checkRates(seen: Observation): Violation[] {
   if (!seen.history.hasRate) return [];
@@ -52,8 +52,8 @@ function claimsOf({ id }: Job, seen: Observation): { id: string; at: number }[] 
 }
 
 /**
- * From when until when it certainly ran: its claim ends with the transaction that says so. A transaction that was rolled back leaves no such
- * moment, and a handler that began when its claim was over does not count.
+ * The time in which the run certainly was under way: its claim ends with the transaction that writes the outcome. A transaction that was rolled
+ * back leaves no such moment. A handler that began after the end of its claim does not count.
  */
 function spanOf(run: Run, seen: Observation): { run: Run; from: number; until: number }[] {
   const moves = seen.movesOf(run.process).filter(({ job }) => run.ids.includes(job));

@@ -3,12 +3,12 @@ import { DEBOUNCE, RETRY_AFTER_MS, SNOOZE_MS } from '../declaration.ts';
 import type { Job, Move, Run } from '../history.ts';
 import { groupBy, type Observation } from './observation.ts';
 
-/** Numbers of the database's clock were moved by what is no number of its thousandths of a millisecond. */
+/** Times of the database were moved by an offset that is no whole number of microseconds. */
 const ROUNDING_MS = 2;
-/** A client asks for what has expired before it claims: so long before, if the server is slow. */
+/** A client checks for expired jobs before it claims. On a slow server, this time can pass in between. */
 const PULL_MS = 1000;
 
-/** Nothing begins before the time that was asked for, nor after it has expired; what waits for rest begins when there was some. */
+/** No job begins before its requested time or after its expiry. Debounced jobs begin after a rest. */
 export function checkTimes(seen: Observation): Violation[] {
   const saved = groupBy(seen.history.jobs, ({ kind, key }) => (kind === 'saved' ? [key ?? ''] : []));
   return [
@@ -17,7 +17,7 @@ export function checkTimes(seen: Observation): Violation[] {
   ];
 }
 
-/** How long the job was to wait after this move; undefined where its handler asked for nothing. */
+/** The wait that the handler requested after this move; undefined if it requested none. */
 function askedFor(move: Move, seen: Observation): number | undefined {
   if (move.to !== 'new' || move.process === null) return undefined;
   if (move.reason === 'snoozed') return SNOOZE_MS;
@@ -30,7 +30,7 @@ function checkWaits({ id }: Job, seen: Observation): Violation[] {
   return moves.flatMap((move, nth) => {
     const waitMs = askedFor(move, seen);
     const next = moves[nth + 1];
-    // A change by hand may make it due.
+    // A change by hand may make the job due earlier.
     if (waitMs === undefined || next === undefined || next.from !== 'in-progress' || next.process === null) return [];
     const run = seen.runsOf(next.process).find(({ ids }) => ids.includes(id));
     if (run === undefined || run.begunAt > move.at + waitMs - seen.history.clockErrorMs) return [];
@@ -45,7 +45,7 @@ function checkExpiry({ id, expiresAt }: Job, seen: Observation): Violation[] {
       return [seen.violation('nothing expires before its time', `job ${id}`, [id])];
     }
     if (move.claimedAt === null || move.process === null || move.attempt > 1) return [];
-    // It had begun in time, and was lost with its worker; an attempt that is not charged is the same one again.
+    // The job had begun in time and was lost with its worker. An uncharged attempt is the same attempt again.
     if (seen.runs(id).some(({ begunAt }) => begunAt <= expiresAt + ROUNDING_MS)) return [];
     const run = seen.runsOf(move.process).find(({ ids }) => ids.includes(id));
     if (run === undefined || move.claimedAt <= expiresAt + (run.hold === 'pull' ? PULL_MS : ROUNDING_MS)) return [];
@@ -53,11 +53,11 @@ function checkExpiry({ id, expiresAt }: Job, seen: Observation): Violation[] {
   });
 }
 
-/** The jobs of a key wait for rest, and then are one unit. */
+/** Debounced jobs of a key wait for a rest, and then are one unit. */
 function checkDebounce(jobs: readonly Job[], seen: Observation): Violation[] {
   const runs = new Set(jobs.flatMap(({ id }) => seen.runs(id)));
   return [...runs].flatMap((run) => {
-    // Those that were claimed for the first time: others wait for their next attempt.
+    // The jobs that were claimed for the first time; the others waited for their next attempt.
     const fresh = jobs.filter(({ id }) => run.ids.includes(id) && claimOf(id, seen)?.process === run.process);
     return fresh.length === 0 ? [] : [...checkRest(run, fresh, jobs, seen), ...checkWhole(run, fresh, jobs, seen)];
   });
@@ -71,13 +71,13 @@ function checkRest(run: Run, fresh: readonly Job[], jobs: readonly Job[], seen: 
   const begun = run.begunAt + seen.history.clockErrorMs;
   const newest = Math.max(...fresh.map(({ id }) => Number(id)));
   const first = Math.min(...fresh.map(({ createdAt }) => createdAt));
-  // The rest is counted from the job with the highest number, whose enqueue may have read the clock before another one's.
+  // The rest begins with the job with the highest id, whose enqueue may have read the clock before another enqueue.
   const rested = jobs.some(({ id, createdAt }) => Number(id) >= newest && createdAt + DEBOUNCE.wait <= begun);
   if (rested || first + DEBOUNCE.max <= begun) return [];
   return [seen.violation('debounced jobs wait for rest', `key ${run.key}`, run.ids)];
 }
 
-/** What was there when the last job of the unit came is in the unit, unless it was claimed before. */
+/** Each job that existed when the last job of the unit arrived is in the unit, unless it was claimed before. */
 function checkWhole(run: Run, fresh: readonly Job[], jobs: readonly Job[], seen: Observation): Violation[] {
   const claimedAt = claimOf(fresh[0]?.id ?? '', seen)?.claimedAt ?? null;
   if (claimedAt === null) return [];

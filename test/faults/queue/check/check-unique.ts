@@ -3,7 +3,7 @@ import { THROTTLE_MS } from '../declaration.ts';
 import type { Job, Request, Run } from '../history.ts';
 import { groupBy, type Observation, type Span } from './observation.ts';
 
-/** Of jobs of which there is one, another one comes when that does not count any more. */
+/** A second job of a unique kind is added only when the first one no longer counts. */
 export function checkUnique(seen: Observation): Violation[] {
   const of = (kind: string): Job[][] => [
     ...groupBy(seen.history.jobs, (job) => (job.kind === kind ? [job.key ?? ''] : [])).values(),
@@ -22,7 +22,7 @@ function wrong(rule: string, jobs: readonly Job[], seen: Observation): Violation
   return seen.violation(rule, `key ${jobs[0]?.key}`, ids);
 }
 
-/** The next one is enqueued, or is new again by hand, when the one before it has ended. */
+/** The next job is enqueued, or becomes new again by hand, only when the previous one has ended. */
 function checkOutstanding(jobs: readonly Job[], seen: Observation): Violation[] {
   const spans = jobs.map((job) => ({ job, outstanding: seen.outstanding(job) }));
   return spans.flatMap(({ job, outstanding }) => {
@@ -37,7 +37,7 @@ function contains({ from, to }: Span, at: number): boolean {
   return from < at && at < to;
 }
 
-/** While one waits, from before another enqueue is asked for until that is committed, this other one is a duplicate. */
+/** If a job waits from before another enqueue begins until that enqueue commits, the other job is a duplicate. */
 function checkWaiting(jobs: readonly Job[], seen: Observation): Violation[] {
   const { clockErrorMs } = seen.history;
   return jobs.flatMap((job) => {
@@ -55,13 +55,13 @@ function checkThrottled(jobs: readonly Job[], seen: Observation): Violation[] {
   const inOrder = jobs.toSorted((a, b) => a.createdAt - b.createdAt);
   return inOrder.flatMap((job, at) => {
     const before = inOrder[at - 1];
-    // The clock is read to a thousandth of a millisecond, and moved by what is no number of them.
+    // The clock is read in microseconds, and moved by an offset that is no whole number of them.
     const isEarly = before !== undefined && job.createdAt - before.createdAt < THROTTLE_MS - 0.01;
     return isEarly ? [wrong('a throttled key has one job in its time', [before, job], seen)] : [];
   });
 }
 
-/** Where an enqueue gives a job that waits its payload, no older one is run afterwards, and what was rolled back never is. */
+/** If an enqueue replaces the payload of a waiting job, no older payload runs later, and a rolled back payload never runs. */
 function checkReplaced(seen: Observation): Violation[] {
   const requests = seen.history.requests.filter(({ replaces }) => replaces);
   const byNumber = new Map(requests.flatMap((request) => request.numbers.map((n) => [n, request])));

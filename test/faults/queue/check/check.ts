@@ -12,7 +12,7 @@ import { checkTimes } from './check-times.ts';
 import { checkUnique } from './check-unique.ts';
 import { Observation } from './observation.ts';
 
-/** What in the history cannot have come from a queue that keeps its promises. */
+/** The events of the history that no queue which keeps its promises can leave. */
 export function checkQueue(history: QueueHistory): Violation[] {
   const seen = new Observation(history);
   return [

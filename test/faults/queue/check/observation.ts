@@ -1,7 +1,7 @@
 import type { Violation } from '../../plan.ts';
 import type { Effect, Job, Move, QueueHistory, Run } from '../history.ts';
 
-/** From one moment to another, by the clock of the notes; the end may be Infinity. */
+/** A span of time, by the clock of the notes; the end may be Infinity. */
 export interface Span {
   readonly from: number;
   readonly to: number;
@@ -10,7 +10,7 @@ export interface Span {
 /** Statuses that only a change by hand ends. */
 export const FINAL: readonly string[] = ['complete', 'error', 'cancelled'];
 
-/** A history by what its rules ask for. */
+/** A history, indexed for the rules. */
 export class Observation {
   readonly history: QueueHistory;
   readonly #jobs: ReadonlyMap<string, Job>;
@@ -27,7 +27,7 @@ export class Observation {
   constructor(history: QueueHistory) {
     this.history = history;
     this.#jobs = new Map(history.jobs.map((job) => [job.id, job]));
-    // One transaction may charge a job for several workers that it finds dead.
+    // One transaction may charge a job several times, once for each dead worker that it finds.
     const moves = history.moves.toSorted((a, b) => a.committedAt - b.committedAt || a.attempt - b.attempt);
     this.#moves = groupBy(moves, ({ job }) => [job]);
     this.#movesOf = groupBy(moves, ({ process }) => (process === null ? [] : [process]));
@@ -36,7 +36,7 @@ export class Observation {
     this.#runsOf = groupBy(runs, ({ process }) => [process]);
     this.#effects = groupBy(history.effects, ({ job }) => [job]);
     this.#askedAt = new Map(history.requests.flatMap(({ numbers, askedAt }) => numbers.map((n) => [n, askedAt])));
-    // Its number is that of the request which has replaced it last.
+    // Such a job has the number of the request that replaced its payload last.
     const made = history.requests.filter(({ replaces }) => replaces);
     this.#madeAt = new Map(
       made.flatMap(({ ids, numbers, duplicates, askedAt }) =>
@@ -51,17 +51,17 @@ export class Observation {
     return this.#jobs.get(id);
   }
 
-  /** In the order in which they were committed. */
+  /** The moves of a job, in the order of their commits. */
   moves(job: string): readonly Move[] {
     return this.#moves.get(job) ?? [];
   }
 
-  /** How the jobs left the attempt with this process id. */
+  /** The moves by which jobs left the attempt with this process id. */
   movesOf(process: string): readonly Move[] {
     return this.#movesOf.get(process) ?? [];
   }
 
-  /** In the order in which they began. With `coalesce: 'latest'` a job may have taken part in more. */
+  /** The runs of a job, in the order of their starts. With `coalesce: 'latest'` a job may have taken part in more runs. */
   runs(job: string): readonly Run[] {
     return this.#runs.get(job) ?? [];
   }
@@ -74,17 +74,17 @@ export class Observation {
     return this.#effects.get(job) ?? [];
   }
 
-  /** When its enqueue began; before everything where no producer has asked for it, or where none knows which request has made it. */
+  /** When the enqueue of a job began; -Infinity if no producer enqueued it, or if none knows which request did. */
   askedAt({ id, n, kind }: Job): number {
     return (kind === 'replaced' ? this.#madeAt.get(id) : this.#askedAt.get(n)) ?? -Infinity;
   }
 
-  /** Whether it was to be erased, and is not there: its history is gone with it. */
+  /** Whether the job was to be erased and does not exist. Its history was erased with it. */
   isErased(id: string): boolean {
     return this.#erased.has(id);
   }
 
-  /** When a job was outstanding: more than once where it was new again by hand. */
+  /** The spans in which a job was outstanding: several if it was new again by hand. */
   outstanding(job: Job): readonly Span[] {
     const known = this.#outstanding.get(job) ?? this.#spansOf(job);
     this.#outstanding.set(job, known);
@@ -103,12 +103,12 @@ export class Observation {
     return from === undefined ? spans : [...spans, { from, to: Infinity }];
   }
 
-  /** When a job did not wait: at work, at the earliest from then on and at the latest until then, or ended. */
+  /** The spans in which a job did not wait: it was claimed, or had ended. They are the longest possible ones. */
   busy(job: Job): Span[] {
     const work = this.moves(job.id).flatMap(({ claimedAt, committedAt }) =>
       claimedAt === null ? [] : [{ from: claimedAt, to: committedAt }],
     );
-    // A transaction that was lost uncharged is in no move: when it ended is unknown, but that was before the job began again.
+    // A lost, uncharged transaction has no move. Its end is unknown, but is before the next start of the job.
     const runs = this.runs(job.id);
     const lost = runs.flatMap(({ begunAt, process, hold }, at) =>
       hold === 'transaction' && this.movesOf(process).every(({ job: id }) => id !== job.id)
@@ -120,7 +120,7 @@ export class Observation {
     return [...work, ...lost, ...ended];
   }
 
-  /** Jobs by their keys; those without a key are left out. */
+  /** The jobs of each key; jobs without a key are left out. */
   get keys(): ReadonlyMap<string, readonly Job[]> {
     return groupBy(this.history.jobs, ({ key }) => (key === null ? [] : [key]));
   }

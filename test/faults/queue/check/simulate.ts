@@ -8,7 +8,7 @@ import { STOP_BUGS, withStops } from './legal/stops.ts';
 import { TENANT_BUGS, withTenant } from './legal/tenants.ts';
 import { UNIQUE_BUGS, withUnique } from './legal/unique.ts';
 
-/** What a queue that is broken may do. */
+/** Bugs of a simulated queue. */
 const OWN_BUGS = [
   'an enqueue is lost',
   'what was rolled back is there',
@@ -56,12 +56,12 @@ interface SimUnit {
   readonly jobs: readonly SimJob[];
   readonly process: string;
   run?: Writable<Run>;
-  /** What is to be written, or was. */
+  /** The outcome that is to be written, or was written. */
   outcome?: 'well' | 'failed' | 'some' | 'refused' | 'exhausted';
   hasEffect: boolean;
 }
 
-/** What one claim gave a worker of one key, or one job without a key. */
+/** The part of a claim with one key, or with one job without a key. */
 interface Holding {
   readonly key: string | null;
   readonly token: bigint;
@@ -86,13 +86,13 @@ const COALESCED: readonly KindName[] = ['sync', 'last'];
 
 const ADDITIONS = [withUnique, withHands, withStops, withTenant];
 
-/** A history as the queue may leave it: every move is one that it can make, at any time at which it can make it. */
+/** A legal history: the queue can make each of its moves, at the time at which it is made. */
 export function simulate(seed: number, bug?: Bug): QueueHistory {
   const simulator = new Simulator(seed, bug);
   for (let step = 0; step < 60; step += 1) simulator.step();
   simulator.drain();
   const groups = withGroups(simulator.history(), new Draw(seed, 'groups'), bug);
-  // Every second legal history has one of these, by turns: with all of them, ten thousand would take three times as long.
+  // Every second legal history has one of these, in turn: with all of them, ten thousand histories would take three times as long.
   const nth = seed % (2 * ADDITIONS.length);
   const added = bug === undefined ? ADDITIONS.slice(nth, nth + 1) : ADDITIONS;
   return added.reduce((history, add, at) => add(history, new Draw(seed, `addition ${at}`), bug), groups);
@@ -108,7 +108,7 @@ class Simulator {
   readonly #effects: Effect[] = [];
   readonly #runs: Writable<Run>[] = [];
   #open: OpenRequest[] = [];
-  /** Jobs that a lost transaction worker was at, to be charged by the worker that finds it dead. */
+  /** Jobs that a lost worker with hold `transaction` ran. The worker that finds it dead charges them. */
   #suspects: SimJob[] = [];
   #now = 1000;
   #number = 0;
@@ -186,7 +186,7 @@ class Simulator {
     };
   }
 
-  // What producers do.
+  // Producers.
 
   #request(): void {
     const how = this.#draw.weighted({ alone: 6, committed: 3, 'rolled back': 1 });
@@ -201,7 +201,7 @@ class Simulator {
     const isAsked =
       created?.kind === 'create' &&
       this.#open.some(({ jobs: [other] }) => other?.kind === 'create' && other.key === created.key);
-    // The second of two at the same time waits for the first.
+    // If two transactions enqueue the same unique job, the second one waits for the first.
     if (isAsked) return;
     const numbers = jobs.map(({ n }) => n);
     const base = { numbers, askedAt: this.#now, how };
@@ -225,7 +225,7 @@ class Simulator {
     return this.#bug === 'an enqueue is lost' && this.#draw.chance(0.2);
   }
 
-  /** Transactions end in any order, whatever ids they have drawn. */
+  /** Transactions end in any order, independent of the ids that they drew. */
   #commitRequest(): void {
     const at = this.#draw.int(0, this.#open.length - 1);
     const [open] = this.#open.splice(at, 1);
@@ -274,7 +274,7 @@ class Simulator {
     });
   }
 
-  // What workers do.
+  // Workers.
 
   #claim(worker: SimWorker): void {
     if (worker.holdings.length > (worker.hold === 'transaction' ? 1 : 3)) return;
@@ -297,7 +297,7 @@ class Simulator {
     worker.holdings.push(holding);
   }
 
-  /** Units of a key in their order: by the first job, what comes after another kind behind that. */
+  /** Units of a key in order: by their first jobs, and each kind behind the kind that it comes after. */
   #chain(free: readonly SimJob[]): SimUnit[] {
     const jobs = free.toSorted((a, b) => (this.#bug === 'the order is reversed' ? b.n - a.n : a.n - b.n));
     const parts = new Map<string, SimJob[]>();
@@ -315,7 +315,7 @@ class Simulator {
     return { jobs, process: `process-${this.#next()}`, hasEffect: false };
   }
 
-  /** The next thing that a worker may do with one of its holdings. */
+  /** The next step of a worker with one of its holdings. */
   #goOn(worker: SimWorker, goodness = 0.6): void {
     const holding = worker.holdings[this.#draw.int(0, worker.holdings.length - 1)];
     if (holding === undefined) return;
@@ -325,7 +325,7 @@ class Simulator {
       ({ outcome }) => outcome === 'failed' || outcome === 'some' || outcome === 'refused',
     );
     const next = holding.units.find(({ run }) => run === undefined);
-    // What has ended is settled now or later; the key goes on meanwhile.
+    // Ended units are settled now or later; the key continues meanwhile.
     const settles = next === undefined || failed || this.#draw.chance(0.4);
     if (settles && holding.units.some(({ outcome }) => outcome !== undefined)) return this.#settle(worker, holding);
     if (next !== undefined && this.#bug === 'what was not run is complete' && this.#draw.chance(0.3)) {
@@ -333,7 +333,7 @@ class Simulator {
       return;
     }
     if (next === undefined) return;
-    // The last attempt was lost with its worker: the handler is not called any more.
+    // The last attempt was lost with its worker, so the handler is not called again.
     if (next.jobs.some((job) => job.spent >= LIMITS[job.kind])) next.outcome = 'exhausted';
     else this.#begin(worker, holding, next);
   }
@@ -375,7 +375,7 @@ class Simulator {
         : this.#draw.chance(0.05)
           ? 'refused'
           : 'failed';
-    // One that is given up for its time ends at some other time, or never.
+    // A handler that timed out ends at another time, or never.
     const isDeaf = unit.outcome === 'failed' && this.#draw.chance(0.1);
     const isWell = unit.outcome === 'well' || unit.outcome === 'some';
     if (!isDeaf) run.ended = { at: this.#now, how: isWell ? 'well' : 'Error' };
@@ -391,7 +391,7 @@ class Simulator {
     }
   }
 
-  /** Writes the outcomes of what has ended; where something is to be tried again, gives the rest of the key back. */
+  /** Writes the outcomes of ended units. If a unit is to be retried, gives the rest of the key back. */
   #settle(worker: SimWorker, holding: Holding): void {
     this.#wait();
     const xid = this.#xid();
@@ -435,7 +435,7 @@ class Simulator {
     holding.units = [];
   }
 
-  /** What has not begun goes back. */
+  /** Gives back units that have not begun. */
   #giveBack(worker: SimWorker): void {
     const holding = worker.holdings.find(({ units }) => units.every(({ run }) => run === undefined));
     if (holding === undefined || worker.hold === 'transaction') return;
@@ -443,9 +443,9 @@ class Simulator {
     this.#drop(worker, holding);
   }
 
-  // What goes wrong.
+  // Faults.
 
-  /** The worker dies, stands still or is cut off; somebody rescues what it held. */
+  /** The worker dies, is suspended or is cut off; another worker rescues its jobs. */
   #lose(worker: SimWorker): void {
     const xid = this.#xid();
     const lost = worker.holdings;
@@ -455,7 +455,7 @@ class Simulator {
       if (worker.hold === 'lease') this.#rescue(holding, xid);
       else this.#rollBack(worker, holding);
       for (const { run, outcome } of holding.units) {
-        // It may stand still and go on, and believe that it has ended well.
+        // A suspended worker may continue later, and believe that its run ended well.
         if (run !== undefined && outcome === undefined && this.#draw.chance(0.5)) {
           run.ended = { at: this.#now + this.#draw.int(0, 300), how: this.#draw.pick('well', 'LeaseLost') };
         }
@@ -464,7 +464,7 @@ class Simulator {
     if (worker.hold === 'lease') this.#wake(worker, lost);
   }
 
-  /** Of a key, only the first unit can have begun without being settled; of a job without a key, this is unknown. */
+  /** Of a key, only the first unit can have begun without being settled. For a job without a key this is unknown. */
   #rescue(holding: Holding, xid: string): void {
     holding.units.forEach(({ jobs, process }, nth) => {
       for (const job of jobs) {
@@ -482,10 +482,10 @@ class Simulator {
     });
   }
 
-  /** A transaction is undone without a trace; a job that ran for a moment is charged later, if it is not claimed then. */
+  /** A transaction is undone without a trace. A job that ran for a moment is charged later, unless it is claimed by then. */
   #rollBack(worker: SimWorker, holding: Holding): void {
     for (const unit of holding.units) {
-      // The answer to its claim may still lie in the socket of a process that stands still.
+      // A suspended process may not have read the answer to its claim yet.
       const isSpent = unit.jobs.some((job) => job.spent >= LIMITS[job.kind]);
       if (unit.run === undefined && !isSpent && this.#draw.chance(0.3)) {
         this.#begin({ ...worker, pid: worker.pid - 1 }, holding, unit);
@@ -510,7 +510,7 @@ class Simulator {
     this.#moves.push(...this.#moves.splice(before).toReversed());
   }
 
-  /** What a process that was taken for dead does when it goes on: nothing, unless it is not stopped. */
+  /** A process that was declared dead continues. It must change nothing, unless a bug lets it. */
   #wake(worker: SimWorker, lost: readonly Holding[]): void {
     for (const holding of lost) {
       for (const unit of holding.units) {
@@ -536,7 +536,7 @@ class Simulator {
     }
   }
 
-  // What they have in common.
+  // Common parts.
 
   #move(job: SimJob, to: string, reason: string, of: Pick<Move, 'attempt' | 'process' | 'claimedAt' | 'xid'>): void {
     job.isHeld = false;

@@ -8,10 +8,10 @@ import type { Hand, Part } from './hand.ts';
 import type { Client } from './pull.ts';
 
 const ANSWER_MS = 3000;
-/** Between two tries at what has to be done before the producer is done. */
+/** The pause between two tries of a change that the producer must complete. */
 const AGAIN_MS = 100;
 
-/** What a silent network keeps from being answered ends with the process, as a health check would end it. */
+/** If a silent network holds back the answer, the process is killed, as by a health check. */
 export async function answered<T>(work: Promise<T>, withinMs: number = ANSWER_MS): Promise<T> {
   const silent = setTimeout(() => process.kill(process.pid, 'SIGKILL'), withinMs);
   try {
@@ -21,15 +21,15 @@ export async function answered<T>(work: Promise<T>, withinMs: number = ANSWER_MS
   }
 }
 
-/** Whether an error leaves it open what has become of a request. */
+/** Whether the outcome of a request is unknown after this error. */
 export function isUnknown(error: unknown): boolean {
   return error instanceof ConnectionFailed && error.outcome === 'unknown';
 }
 
-/** A job that this producer has enqueued, as far as it has been told. */
+/** Finds a job of this producer; undefined if its enqueue was not answered. */
 export type Find = (n: number) => { readonly id: string; readonly orders: Orders } | undefined;
 
-/** What a producer does by hand. */
+/** The changes by hand of a producer. */
 export class Hands {
   readonly #queue: Queue;
   readonly #client: Client;
@@ -52,7 +52,7 @@ export class Hands {
     }
   }
 
-  /** Whatever was paused goes on. @param operation  behind those of the plan */
+  /** Resumes all paused parts. @param operation  the number of the operation, after those of the plan */
   async resumeAll(parts: readonly Part[], operation: number): Promise<void> {
     for (const part of parts) {
       note<ProducerEvent>({ do: 'hand', operation, hand: { do: 'resume', part } });
@@ -72,7 +72,7 @@ export class Hands {
     if (hand.do === 'pause') return answered(this.#queue.pause(hand.part));
     if (hand.do === 'resume') return answered(this.#queue.resume(hand.part));
     if (hand.do === 'cancelAll') return void (await answered(this.#queue.cancelAll(`tag:${hand.tag}`)));
-    // Its enqueue was not answered.
+    // The enqueue of the job was not answered.
     if (job === undefined) throw new Error('there is no such job');
     const { id, orders } = job;
     if (hand.do === 'update') {

@@ -3,10 +3,10 @@ import type { Queue } from '../../../../src/queue/index.ts';
 import { answered } from './act.ts';
 
 const AGAIN_MS = 100;
-/** More than there are in a schedule. */
+/** More than the blocking jobs of a schedule. */
 const PAGE = 200;
 
-/** As people do: what stops its key is tried once more, or skipped at once; which of them, its number tells. */
+/** Acts like a person: retries a job that blocks its key once, or skips it at once; the number of the job decides which. */
 export async function goOn(queue: Queue, isOver: () => boolean): Promise<void> {
   const retried = new Set<string>();
   while (!isOver()) {
@@ -14,7 +14,7 @@ export async function goOn(queue: Queue, isOver: () => boolean): Promise<void> {
     for (const { id } of found?.jobs ?? []) {
       const isNext = Number(id) % 2 === 0 && !retried.has(id);
       retried.add(id);
-      // It blocks nothing any more, or the network is away: the next search tells.
+      // The job no longer blocks its key, or the network failed: the next search shows it.
       await answered(isNext ? queue.retry(id) : queue.skip(id)).catch(() => {});
     }
     await sleep(AGAIN_MS);

@@ -1,47 +1,47 @@
 import type { Draw } from '../../../support/random.ts';
 import type { KindName } from '../declaration.ts';
 
-/** The jobs of a kind, of a key, with a tag, or those that have all that is named. */
+/** The jobs with this kind, key and tag; a field that is left out matches all. */
 export interface Part {
   readonly kind?: KindName;
   readonly key?: string;
   readonly tag?: string;
 }
 
-/** What a producer does by hand. `n` is the number of a job that it has enqueued itself. */
+/** A change by hand of a producer. `n` is the number of one of its own jobs. */
 export type Hand =
   | { readonly do: 'pause' | 'resume'; readonly part: Part }
   | { readonly do: 'update'; readonly n: number; readonly version: number; readonly delayMs: number | null }
   | { readonly do: 'retry' | 'cancel' | 'finish' | 'erase'; readonly n: number }
-  /** All that have a tag, of whichever producer. */
+  /** Cancels all jobs with a tag, of every producer. */
   | { readonly do: 'cancelAll'; readonly tag: string }
-  /** Claims by a call, and works on what it gets. `dies`: with it in its hands. */
+  /** Claims by a call, and works on the jobs. `dies`: the client dies before it settles them. */
   | { readonly do: 'pull'; readonly limit: number; readonly leaseMs: number; readonly dies: boolean };
 
-/** What is done by hand in place of an enqueue. */
+/** A change by hand, in place of an enqueue. */
 export interface ByHand {
-  /** How long the producer waits first. */
+  /** The pause of the producer before it. */
   readonly restMs: number;
   readonly hand: Hand;
 }
 
-/** Kinds whose jobs are changed by hand: those with an order of kinds, or of which several are one unit, are left alone. */
+/** Kinds whose jobs are changed by hand: not those that come after another kind, nor those that coalesce. */
 const CHANGED: readonly KindName[] = ['plain', 'timed', 'fragile', 'only', 'waiting', 'throttled'];
 
-/** The parts that a producer pauses, and no other process. */
+/** The parts that only this producer pauses. */
 export function partsOf(producer: number): readonly Part[] {
   return producer === 0
     ? [{ tag: 'p0' }, { kind: 'timed' }, { kind: 'plain', key: 'k1' }]
     : [{ tag: 'p1' }, { key: 'k2' }, { kind: 'fragile', tag: 'p1' }];
 }
 
-/** A job that was enqueued before this place of a producer's work. */
+/** A job that the producer enqueues before this point of its work. */
 export interface EarlierJob {
   readonly n: number;
   readonly kind: KindName;
 }
 
-/** Draws changes by hand for a producer's work, by the place before which each is done. */
+/** Draws changes by hand for a producer, each for one point of its work. */
 export class HandDraw {
   readonly #draw: Draw;
   readonly #producer: number;
@@ -52,7 +52,7 @@ export class HandDraw {
     this.#producer = producer;
   }
 
-  /** A change of one of these jobs, as a rule one of the last. @returns undefined where there is none */
+  /** A change of one of these jobs, usually one of the last. @returns undefined if there is none */
   change(known: readonly EarlierJob[]): ByHand | undefined {
     const may = known.filter(({ kind }) => CHANGED.includes(kind)).slice(-6);
     const job = may[this.#draw.int(0, may.length - 1)];
@@ -62,7 +62,7 @@ export class HandDraw {
     return { restMs: this.#draw.pick(0, 0, 30, 300), hand: what === 'update' ? this.#update(n) : { do: what, n } };
   }
 
-  /** A part that is paused, and goes on later. */
+  /** A pause of a part, and its resume. */
   pause(): readonly [ByHand, ByHand] {
     const [first = {}, ...others] = partsOf(this.#producer);
     const part = this.#draw.pick(first, ...others);
@@ -73,7 +73,7 @@ export class HandDraw {
     ];
   }
 
-  /** Of its own tagged jobs those that are there by then. */
+  /** Cancels its own tagged jobs that exist by then. */
   cancelAll(): ByHand {
     return { restMs: this.#draw.int(0, 200), hand: { do: 'cancelAll', tag: `p${this.#producer}` } };
   }

@@ -7,16 +7,16 @@ import { takeEffect } from '../effect.ts';
 import { beginOf, type WorkerEvent } from '../history.ts';
 import type { Hand } from './hand.ts';
 
-/** Longest that a client works on one unit. */
+/** The longest work of a client on one unit. */
 const MOST_MS = 300;
 
-/** What a client has to say of a unit. */
+/** The result of a unit, as its client reports it. */
 interface PulledResult {
   readonly how: string;
   readonly settle: () => Promise<unknown>;
 }
 
-/** A program that is no worker: it claims by a call, works on one unit after the other, and says what became of each. */
+/** A program that is no worker: it claims by a call, works on one unit after another, and reports each outcome. */
 export class Client {
   readonly #engine: PostgresEngine;
   readonly #queue: Queue;
@@ -42,12 +42,12 @@ export class Client {
         note<WorkerEvent>({ do: 'end', process: unit.processId, how });
         await this.#answered(settle());
       } catch {
-        // Its lease is over, or the answer was lost: the history says what became of it.
+        // The lease has ended, or the answer was lost: the history has the outcome.
       }
     }
   }
 
-  /** @returns how it ended, and what says so to the server */
+  /** @returns how the work ended, and the call that reports it to the server */
   async #work(unit: ClaimedUnit): Promise<PulledResult> {
     const { ms = 0, how: manner = 'well', times = 0, lateMs = 0 } = unit.payload as Partial<Orders>;
     const how = unit.attempt <= times ? manner : 'well';
@@ -74,7 +74,7 @@ export class Client {
   }
 }
 
-/** Until then its lease is not over. */
+/** Notes until when the lease certainly lasts. */
 function keep({ processId: process, expiresAt }: ClaimedUnit, until: Date = expiresAt): void {
   note<WorkerEvent>({ do: 'kept', process, until: until.getTime() });
 }

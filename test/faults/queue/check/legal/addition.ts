@@ -3,10 +3,10 @@ import type { KindName } from '../../declaration.ts';
 import type { Change, Effect, Job, Move, QueueHistory, Request, Run } from '../../history.ts';
 import type { Group } from '../../plan.ts';
 
-/** What is peculiar to a run that is added. */
+/** The special features of an added run. */
 export interface RunOptions {
   readonly begunAt: number;
-  /** By how much the claim is earlier. Default: 0. */
+  /** The time between the claim and the start. Default: 0. */
   readonly claimedMs?: number;
   readonly hold?: Run['hold'];
   readonly version?: number;
@@ -14,13 +14,13 @@ export interface RunOptions {
   /** The call of a batch handler. */
   readonly call?: string;
   readonly attempt?: number;
-  /** How it ended, in the words of its handler and in those of the history. Default: well. */
+  /** The outcome, in the words of the handler and of the history. Default: well. */
   readonly how?: string;
   readonly to?: string;
   readonly reason?: string;
 }
 
-/** Jobs next to those of a history, with what becomes of them. */
+/** Jobs in addition to those of a history, with their outcomes. */
 export class Addition {
   protected readonly before: QueueHistory;
   protected readonly draw: Draw;
@@ -32,7 +32,7 @@ export class Addition {
   readonly #changes: Change[] = [];
   #number: number;
 
-  /** @param from  the numbers of its jobs begin here */
+  /** @param from  the first number of its jobs */
   constructor(before: QueueHistory, draw: Draw, from: number) {
     this.before = before;
     this.draw = draw;
@@ -57,7 +57,7 @@ export class Addition {
     return this.#number;
   }
 
-  /** A job that ends well, unless it is said otherwise. It is not there yet. */
+  /** A job that ends well unless the caller changes it. It is not in the history yet. */
   protected job(kind: KindName, committedAt: number, key: string | null = null): Job {
     const n = this.next();
     const createdAt = committedAt - this.draw.int(0, 3);
@@ -77,12 +77,12 @@ export class Addition {
     this.#changes.push({ member: 'another', ...change });
   }
 
-  /** @param duplicates  the numbers of those that were there already */
+  /** @param duplicates  the numbers of jobs that existed already */
   protected ask(jobs: readonly Job[], group?: Group, isSealed = false, duplicates: readonly number[] = []): void {
     this.askAs(jobs, { group, isSealed, duplicates: new Set(duplicates) });
   }
 
-  /** A request with what is peculiar to it. */
+  /** A request with special features. */
   protected askAs(jobs: readonly Job[], more: Partial<Request>): void {
     const times = jobs.map(({ committedAt }) => committedAt);
     const [numbers, ids] = [jobs.map(({ n }) => n), jobs.map(({ id }) => id)];
@@ -90,19 +90,19 @@ export class Addition {
     this.#requests.push({ ...request, askedAt: Math.min(...times) - 1, answeredAt: Math.max(...times) + 1, ...more });
   }
 
-  /** A move that no attempt makes. */
+  /** A move of a job that does not run. */
   protected rest({ id }: Job, from: string, to: string, reason: string, committedAt: number): void {
     const xid = String(this.next());
     const of = { attempt: 0, process: null, claimedAt: null, at: committedAt, committedAt, xid };
     this.#moves.push({ job: id, from, to, reason, ...of });
   }
 
-  /** It runs once. @returns when it ends */
+  /** Runs the job once. @returns the time of the end */
   protected run(job: Job, begunAt: number): number {
     return this.runAll([job], { begunAt });
   }
 
-  /** One unit of these runs. @returns when it ends */
+  /** Runs these jobs as one unit. @returns the time of the end */
   protected runAll(jobs: readonly Job[], options: RunOptions): number {
     const { begunAt, claimedMs = 0, hold = 'lease', attempt = 1, version = 0, keptUntil, call } = options;
     const { how = 'well', to = 'complete', reason = to } = options;

@@ -3,7 +3,7 @@ import { RETRY_AFTER_MS, SNOOZE_MS } from '../../declaration.ts';
 import type { QueueHistory } from '../../history.ts';
 import { Addition } from './addition.ts';
 
-/** What a queue that is broken may do with jobs that somebody changes, or that were asked to wait. */
+/** Bugs with jobs that a person changes, or that must wait. */
 export const HAND_BUGS = [
   'an update is forgotten',
   'an update that was refused is done',
@@ -18,7 +18,7 @@ export const HAND_BUGS = [
   'a job expires too early',
 ] as const;
 
-/** The history, with jobs that somebody changes next to those that it has. */
+/** The history with added jobs that a person changes. */
 export function withHands(history: QueueHistory, draw: Draw, bug: string | undefined): QueueHistory {
   const more = new Hands(history, draw, bug);
   more.update();
@@ -38,7 +38,7 @@ class Hands extends Addition {
     this.#bug = bug;
   }
 
-  /** Before it begins, it may be changed; while it runs, that is refused. */
+  /** A change succeeds before the job begins, and is refused while it runs. */
   update(): void {
     const job = this.add('plain', 1000);
     this.ask([job]);
@@ -59,7 +59,7 @@ class Hands extends Addition {
     this.runAll([long], { begunAt: 1200, attempt: 2 });
   }
 
-  /** Nothing is left of it but what its handler has done. */
+  /** Nothing is left of the job except the effects of its handler. */
   erase(): void {
     const isThere = this.#bug === 'what was erased is there';
     const job = isThere ? this.add('plain', 1000) : this.job('plain', 1000);
@@ -72,7 +72,7 @@ class Hands extends Addition {
     this.change({ hand: { do: 'erase', n: job.n }, id: job.id, askedAt, outcome, answeredAt });
   }
 
-  /** What is enqueued later waits for the part to go on; what was enqueued before may have begun. */
+  /** Jobs that are enqueued after the pause wait for the resume; earlier jobs may have begun. */
   pause(): void {
     const part = { tag: 'paused' };
     const tagged = (at: number) => this.put({ ...this.job('plain', at), tags: ['paused'] });
@@ -88,7 +88,7 @@ class Hands extends Addition {
     this.run(after, this.#bug === 'a paused part goes on' ? 1100 : this.draw.int(askedAt + 1, askedAt + 90));
   }
 
-  /** A client that claims by a call is waited for, and loses what it has when its lease is over. */
+  /** A client that claims by a call keeps its job until its lease ends. */
   pull(): void {
     const job = this.add('plain', 1000);
     this.ask([job]);
@@ -98,7 +98,7 @@ class Hands extends Addition {
     this.runAll([job], { begunAt: over + 5, hold: 'pull', keptUntil: over + 1000, attempt: 2 });
   }
 
-  /** A handler asks for time. */
+  /** A handler asks for a later call. */
   wait(): void {
     const [snoozed, later] = [this.add('plain', 1000), this.add('plain', 1000)];
     this.ask([snoozed]);
@@ -111,7 +111,7 @@ class Hands extends Addition {
     this.runAll([later], { begunAt, attempt: 2 });
   }
 
-  /** One that has begun in time runs to its end. */
+  /** A job that has begun in time runs to its end. */
   expire(): void {
     const expiresAt = 1100;
     const add = (status: string) => this.put({ ...this.job('plain', 1000), expiresAt, status });

@@ -4,7 +4,7 @@ import type { Job, QueueHistory } from '../../history.ts';
 import type { Fate } from '../../plan.ts';
 import { Addition } from './addition.ts';
 
-/** What a queue that is broken may do with jobs that belong together. */
+/** Bugs with jobs that belong together. */
 export const GROUP_BUGS = [
   'a child begins before its parents have ended',
   'a job of a graph begins before all are over',
@@ -20,7 +20,7 @@ export const GROUP_BUGS = [
   'a dead letter is of another kind',
 ] as const;
 
-/** The history, with jobs that belong together next to those that it has. */
+/** The history with added jobs that belong together. */
 export function withGroups(history: QueueHistory, draw: Draw, bug: string | undefined): QueueHistory {
   const more = new Groups(history, draw, bug);
   more.leaveLetters();
@@ -68,7 +68,7 @@ class Groups extends Addition {
     this.ask([...parents, child], { as: 'flow' });
   }
 
-  /** Jobs that come after some of the others, each after its own. */
+  /** Jobs that come after others, each after different ones. */
   addGraph(): void {
     const parents = this.#several(3);
     const after = [[0], [0, 1], [1, 2]];
@@ -85,7 +85,7 @@ class Groups extends Addition {
     const members = this.#several(this.draw.int(1, 4));
     const last = Math.max(...members.map((member) => this.run(member, this.draw.int(1000, 2000))));
     const isSealed = this.draw.chance(0.8);
-    // Sealed before the last one ends, or afterwards, or never.
+    // The seal is before the end of the last member, after it, or missing.
     const called = last + (this.draw.chance(0.5) ? 0 : this.draw.int(0, 100));
     const early = this.#bug === 'a batch calls before its last member has ended' ? 10 : 0;
     const call = this.job('called', called - early);
@@ -98,7 +98,7 @@ class Groups extends Addition {
     this.ask(members, { as: 'batch', callback: call.n }, isSealed);
   }
 
-  /** What becomes of the last one is decided by the worst end of the others. */
+  /** The worst end of the parents decides the outcome of the child. */
   addFate(): void {
     const afterError = this.draw.pick<Fate>('run', 'error', 'cancel');
     const isWrong = this.#bug === 'a child runs though its parent failed';
@@ -115,7 +115,7 @@ class Groups extends Addition {
     this.ask([parent, other, child], { as: 'flow', afterError: fate, afterCancel: 'run' });
   }
 
-  /** A batch in a batch, and a call for each end. */
+  /** A batch in a batch, with a callback for each outcome. */
   addNested(): void {
     const [own, inner] = [this.add('plain', 1000), this.add('plain', 1000)];
     const isGood = this.draw.chance(0.5);

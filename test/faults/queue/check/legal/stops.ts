@@ -3,7 +3,7 @@ import { BATCH_SIZE } from '../../declaration.ts';
 import type { Job, QueueHistory } from '../../history.ts';
 import { Addition } from './addition.ts';
 
-/** What a queue that is broken may do with keys that stop at an error, and with batch handlers. */
+/** Bugs with keys that stop at an error, and with batch handlers. */
 export const STOP_BUGS = [
   'a key goes on past an error',
   'a key goes on before a job that runs again',
@@ -12,7 +12,7 @@ export const STOP_BUGS = [
   'a batch has a key twice',
 ] as const;
 
-/** The history, with keys that stop and calls of batch handlers next to what it has. */
+/** The history with added keys that stop, and calls of batch handlers. */
 export function withStops(history: QueueHistory, draw: Draw, bug: string | undefined): QueueHistory {
   const more = new Stops(history, draw, bug);
   more.skip();
@@ -30,7 +30,7 @@ class Stops extends Addition {
     this.#bug = bug;
   }
 
-  /** What was claimed before the error was written, by somebody who has lost the key, may begin late. */
+  /** A worker that has lost the key may begin a job late, if it claimed the job before the error was written. */
   skip(): void {
     const [failed, later] = this.#booked('skipped', 'error');
     const ended = this.#fail(failed);
@@ -52,7 +52,7 @@ class Stops extends Addition {
     );
   }
 
-  /** The earlier one was skipped, and is retried while the later one stops the key: once that is retried, too, the order holds. */
+  /** The earlier job was skipped, and is retried while the later job stops the key. Once the later one is retried, the order holds. */
   retryBoth(): void {
     const [first, second] = this.#booked('both retried', 'complete');
     const skipped = this.#fail(first) + this.draw.int(10, 60);

@@ -3,10 +3,10 @@ import { PER_TENANT, RATE } from '../../declaration.ts';
 import type { QueueHistory } from '../../history.ts';
 import { Addition } from './addition.ts';
 
-/** What a queue that is broken may do with the jobs of a tenant. */
+/** Bugs with the jobs of a tenant. */
 export const TENANT_BUGS = ['one more of a tenant runs at a time', 'a tenant begins more than its rate'] as const;
 
-/** The history, with jobs of a tenant next to those that it has. */
+/** The history with added jobs of a tenant. */
 export function withTenant(history: QueueHistory, draw: Draw, bug: string | undefined): QueueHistory {
   const more = new Tenant(history, draw, 4_000_000);
   const [isCrowded, isFast] = TENANT_BUGS.map((name) => name === bug);
@@ -15,7 +15,7 @@ export function withTenant(history: QueueHistory, draw: Draw, bug: string | unde
 }
 
 class Tenant extends Addition {
-  /** So many at a time: each begins when an earlier one has ended, and its rate has room: a place more in each step. */
+  /** At most `places` jobs run at a time. A job begins when an earlier one has ended and the rate has room: one start more each step. */
   addJobs(places: number, stepMs: number): void {
     const free = Array.from({ length: places }, () => 1000);
     let arrival = 0;

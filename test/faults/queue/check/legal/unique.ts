@@ -3,7 +3,7 @@ import { DEBOUNCE, THROTTLE_MS } from '../../declaration.ts';
 import type { Job, QueueHistory } from '../../history.ts';
 import { Addition } from './addition.ts';
 
-/** What a queue that is broken may do with jobs of which not all are taken, or that wait for rest. */
+/** Bugs with unique, throttled and debounced jobs. */
 export const UNIQUE_BUGS = [
   'two are outstanding',
   'a job is outstanding again next to another one',
@@ -16,7 +16,7 @@ export const UNIQUE_BUGS = [
   'a debounced job is left behind',
 ] as const;
 
-/** The history, with jobs of which not all are taken next to those that it has. */
+/** The history with added unique, throttled and debounced jobs. */
 export function withUnique(history: QueueHistory, draw: Draw, bug: string | undefined): QueueHistory {
   const more = new Unique(history, draw, bug);
   more.addOutstanding();
@@ -46,7 +46,7 @@ class Unique extends Addition {
     }
   }
 
-  /** One that is cancelled, and new again by hand when no other one is outstanding. */
+  /** A job is cancelled, and becomes new again by hand when no other one is outstanding. */
   addAgain(): void {
     const [first, second] = [this.add('only', 1000, 'again'), this.add('only', 1100, 'again')];
     this.rest(first, 'new', 'cancelled', 'cancel', 1050);
@@ -58,7 +58,7 @@ class Unique extends Addition {
     this.ask([second]);
   }
 
-  /** One may wait behind one that runs, and is there already for those that are enqueued meanwhile. */
+  /** A job may wait behind a running one. Jobs that are enqueued meanwhile are its duplicates. */
   addWaiting(): void {
     const first = this.add('waiting', 1000, 'waiting');
     const begun = 1000 + this.draw.int(10, 40);
@@ -70,7 +70,7 @@ class Unique extends Addition {
     this.ask([third], undefined, false, [third.n]);
   }
 
-  /** One waits, and gets the payload of the next request; behind one that runs, another one waits. */
+  /** A waiting job gets the payload of the next request. Behind a running job, another one waits. */
   addReplaced(): void {
     const first = this.job('replaced', 1000, 'replaced');
     const second = { ...this.job('replaced', 1040, 'replaced'), id: first.id };
@@ -99,12 +99,12 @@ class Unique extends Addition {
     }
   }
 
-  /** A burst, a unit; one that comes as the unit begins is in the next. */
+  /** A burst is one unit. A job that arrives as the unit begins is in the next unit. */
   addDebounced(): void {
     const burst = this.#saves(1000, this.draw.int(2, 6));
     const last = Math.max(...burst.map(({ createdAt }) => createdAt));
     const isEarly = this.#bug === 'debounced jobs do not wait for rest';
-    // At the latest when the first has waited for long enough, whether there was rest or not.
+    // At the latest when the first job has waited for the longest time, even without a rest.
     const rested = Math.min(last + DEBOUNCE.wait, Math.max(1000 + DEBOUNCE.max, last + 1));
     const begun = isEarly ? last + 20 : rested + this.draw.int(0, 50);
     const left = this.#bug === 'a debounced job is left behind' ? burst.splice(0, 1) : [];
