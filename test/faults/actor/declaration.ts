@@ -2,11 +2,11 @@ import { type ActorDefinition, actor, type LooseFields, type Turn } from '../../
 
 export const MANNERS = [
   'well',
-  /** Throws before it has done anything. */
+  /** Throws before any effect. */
   'throw',
-  /** Throws after all that it does by itself was done. */
+  /** Throws after its own transactions have committed. */
   'throw late',
-  /** Does not listen to its signal, for longer than its timeout. */
+  /** Ignores its signal for longer than its timeout. */
   'deaf',
   /** Keeps the event loop busy. */
   'block',
@@ -16,34 +16,34 @@ export const MANNERS = [
 
 export type Manner = (typeof MANNERS)[number];
 
-/** What an actor's fields tell its bodies to do. */
+/** The orders to the bodies of an actor, in its fields. */
 export interface Orders {
-  /** Its number, by which it is known even where its id was never answered. */
+  /** The number that identifies the actor even if the answer with its id was lost. */
   readonly n: number;
   readonly how: Manner;
-  /** In so many attempts of each visit it does what `how` says, and afterwards what it should. */
+  /** In this many attempts of each visit the body follows `how`; afterwards it succeeds. */
   readonly times: number;
   readonly ms: number;
-  /** How many items an order has. */
+  /** The number of items of an order. */
   readonly items: number;
 }
 
 export type AnyTurn = Turn<LooseFields, 'go' | 'finish', string>;
 
-/** What the bodies do in addition to moving on; the program that only declares gives none of it. */
+/** The actions of the bodies in addition to their transitions. A program that only declares the types has none. */
 export interface Deeds {
-  /** Begins a turn: notes it, and does what its orders say. */
+  /** Begins a turn: notes it, and follows its orders. */
   readonly begin: (a: AnyTurn) => Promise<void>;
-  /** What takes effect with the commit. */
+  /** Writes an effect with the commit. */
   readonly atCommit: (a: AnyTurn, kind: 'effect' | 'message', numbers: readonly number[]) => void;
-  /** What takes effect in a transaction of the body's own, that asks whether the turn is still current. */
+  /** Writes an effect in the body's own transaction, under a guard of the turn. */
   readonly guarded: (a: AnyTurn) => Promise<void>;
   readonly once: (a: AnyTurn) => Promise<void>;
-  /** Notes what the turn is to come to. */
+  /** Notes the outcome that the turn will return. */
   readonly ending: (a: AnyTurn, to: string) => void;
 }
 
-/** Where each state may lead. */
+/** The transitions of each state. */
 export const MACHINES: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
   order: { open: ['held'], held: ['packing'], packing: ['waiting'], waiting: [] },
   item: { only: ['second'], second: [] },
@@ -56,7 +56,7 @@ type Definitions = readonly [
   ActorDefinition<LooseFields, 'go' | 'finish'>,
 ];
 
-/** Orders with items, and counters that add up what is raised and what they are sent. */
+/** Orders with items, and counters that add up their raises and messages. */
 export function declare({ begin, atCommit, guarded, once, ending }: Deeds): Definitions {
   const semaphores = ['go', 'finish'] as const;
   const common = { semaphores, backoff: { kind: 'fixed', min: 30 } } as const;
@@ -149,7 +149,7 @@ export function declare({ begin, atCommit, guarded, once, ending }: Deeds): Defi
           const messages = await a.receive();
           const numbers = messages.map(({ payload }) => Number(payload));
           if (numbers.length > 0) atCommit(a, 'message', numbers);
-          // All that was committed before it is in the same claim.
+          // Earlier raises and messages are in the same claim.
           if (!a.take('finish') || messages.length >= 1000) return a.hibernate({ sum });
           ending(a, 'done');
           return a.done(sum);

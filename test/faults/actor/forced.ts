@@ -3,7 +3,7 @@ import type { Orders } from './declaration.ts';
 import type { ActorPlan, Operation } from './plan.ts';
 import type { PlantName } from './plants.ts';
 
-/** What is peculiar to a schedule that forces one situation; the rest is two dispatchers, and nothing that goes wrong. */
+/** The special parts of a schedule that forces one situation. The rest is two dispatchers without faults. */
 interface Scene {
   readonly operations: readonly Operation[];
   readonly faults?: readonly Fault[];
@@ -22,22 +22,22 @@ const operation = (given: Partial<Operation>): Operation => ({
   ...given,
 });
 
-/** Each by itself, one after another. */
+/** Operations one after another. */
 function several(count: number, given: Partial<Operation>, orders: Partial<Orders> = {}): Operation[] {
   return Array.from({ length: count }, (_, n) =>
     operation({ ...given, orders: { n, how: 'well', times: 1, ms: 0, items: 1, ...orders } }),
   );
 }
 
-/** Schedules in which the bug of a plant shows. */
+/** Schedules that show the bug of a plant. */
 const SCENES: Readonly<Record<PlantName, Scene>> = {
-  // It is sent before the lease is over, and comes after others have had the actor.
+  // The commit is sent before the lease ends, and arrives after other workers have run the actor.
   'a commit is believed, whatever worker sends it': {
     operations: several(60, { restMs: 60 }, { how: 'throw late', ms: 500 }),
     faults: [{ at: 2000, do: 'freeze', whom: 0, ms: AGES_MS }],
   },
   'a commit leads elsewhere': { operations: several(3, {}) },
-  // While its turn waits, what comes for a counter piles up.
+  // While a turn of a counter waits, raises of the counter pile up.
   'a raise that comes with others is lost': {
     operations: several(60, { what: 'raise' }),
     faults: [0, 1].map((whom) => ({ at: 50, do: 'block', whom, ms: 600 })),
@@ -47,12 +47,12 @@ const SCENES: Readonly<Record<PlantName, Scene>> = {
   'a message is written twice': { operations: several(6, { what: 'send' }) },
   'a message is lost': { operations: several(6, { what: 'send' }) },
   'a parent is not told': { operations: several(3, {}) },
-  // Its first attempt fails after it has kept something.
+  // The first attempt fails after it has kept a result.
   'what was to be kept is not': { operations: several(3, {}, { how: 'throw' }) },
   'a failed turn moves on': { operations: several(3, {}, { how: 'throw' }) },
 };
 
-/** The schedule that shows a plant; without the plant, it is one like any other. */
+/** The schedule that shows a plant. Without the plant it breaks no rule. */
 export function planForced(name: PlantName): ActorPlan {
   const { operations, faults = [] } = SCENES[name];
   const worker = { concurrency: 8 };

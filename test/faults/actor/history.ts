@@ -1,6 +1,6 @@
 import type { Complaint } from '../queue/history.ts';
 
-/** What a process notes of its turns. */
+/** The notes of a process about its turns. */
 export type WorkerEvent =
   | {
       readonly do: 'begin';
@@ -12,7 +12,7 @@ export type WorkerEvent =
   | { readonly do: 'ending'; readonly actor: string; readonly epoch: number; readonly to: string }
   | { readonly do: 'once ran' | 'once kept'; readonly actor: string; readonly visit: number; readonly epoch: number };
 
-/** What a producer notes. `raise` and `send` in a transaction of its own leave a row there, which says their outcome. */
+/** The notes of a producer. Its own transactions with `raise` and `send` leave a row that shows their outcome. */
 export type ProducerEvent =
   | { readonly do: 'ask'; readonly operation: number }
   | { readonly do: 'told'; readonly operation: number; readonly id: string }
@@ -25,14 +25,14 @@ export interface Begun {
   readonly state: string;
 }
 
-/** What a turn was to come to, as its process noted before it gave that back. */
+/** The outcome of a turn, as its process noted it before the commit. */
 export interface Ending {
   readonly actor: string;
   readonly epoch: number;
   readonly to: string;
 }
 
-/** A side effect that was to be kept: a turn ran it, or has seen that it is kept. */
+/** A side effect of `once`: a turn ran it, or saw that its result was kept. */
 export interface Once {
   readonly actor: string;
   readonly visit: number;
@@ -48,7 +48,7 @@ export interface Instance {
   readonly epoch: number;
   readonly isFinal: boolean;
   readonly result: unknown;
-  /** What its fields say: how many items it was to have. */
+  /** The number of items, by its fields. */
   readonly items: number;
 }
 
@@ -61,7 +61,7 @@ export interface Move {
   readonly committedAt: number;
 }
 
-/** A row that a turn wrote, with its commit or under its guard. */
+/** A row of a turn, written with its commit or under its guard. */
 export interface Effect {
   readonly actor: string;
   readonly epoch: number;
@@ -71,16 +71,16 @@ export interface Effect {
   readonly committedAt: number;
 }
 
-/** What was raised or sent: certainly, or perhaps. */
+/** A raise or a message: sent certainly, or perhaps. */
 export interface ActorRequest {
   readonly actor: string;
   readonly what: 'raise' | 'send';
-  /** Of a message. */
+  /** The number of a message. */
   readonly n: number;
   readonly isCertain: boolean;
 }
 
-/** All that the checker looks at, read when nothing moves any more. */
+/** The data of the checker, read when all work has ended. */
 export interface ActorHistory {
   readonly begun: readonly Begun[];
   readonly endings: readonly Ending[];
@@ -89,7 +89,7 @@ export interface ActorHistory {
   readonly moves: readonly Move[];
   readonly effects: readonly Effect[];
   readonly asked: readonly ActorRequest[];
-  /** Orders whose answer arrived, or that left their row. */
+  /** Orders whose answer arrived, or that left a row. */
   readonly orders: readonly string[];
   readonly complaints: readonly Complaint[];
 }

@@ -5,7 +5,7 @@ import { planActors } from './plan.ts';
 import { readPlant } from './plants.ts';
 import { playActors } from './play.ts';
 
-/** Actors: orders with items, that sleep, wait for their items and hold their row; counters that are raised and sent to. */
+/** Actors: orders that sleep, wait for their items and hold their row; counters with raises and messages. */
 export const actorPart: Runner = runner({
   name: 'actor',
   plan: planActors,

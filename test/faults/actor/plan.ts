@@ -3,15 +3,15 @@ import { drawFaults, type FaultName, USUAL } from '../fault.ts';
 import type { Plan } from '../plan.ts';
 import type { Manner, Orders } from './declaration.ts';
 
-/** One thing a producer does. */
+/** One operation of a producer. */
 export interface Operation {
   readonly restMs: number;
   readonly what: 'create' | 'raise' | 'send';
-  /** In a transaction of its own, which leaves a row, or alone, handed over where somebody is idle; or undone. */
+  /** `alone`: handed directly to an idle worker. Else in a transaction of the producer, which leaves a row or is rolled back. */
   readonly how: 'alone' | 'committed' | 'rolled back';
-  /** Of `create`. */
+  /** For `create`. */
   readonly orders: Orders;
-  /** Of the others: which counter. */
+  /** For the others: the index of the counter. */
   readonly counter: number;
 }
 

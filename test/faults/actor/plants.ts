@@ -1,10 +1,10 @@
 import type pg from 'pg';
 import { plantSql } from '../plants/plant.ts';
 
-/** Takes out, or puts in its place, what a careless hand might. */
+/** Changes a function of the database. */
 type Change = readonly [name: string, from: RegExp | string, to: string];
 
-/** Bugs, by what actors then do. */
+/** Bugs, named by the behaviour of the actors. */
 export const PLANTS = [
   'a commit is believed, whatever worker sends it',
   'a commit leads elsewhere',
@@ -62,7 +62,7 @@ export async function plantInDatabase(plant: string, eye: pg.Pool): Promise<void
   await plantSql(eye, name, (source) => source.replace(from, to));
 }
 
-/** @throws when there is no such plant */
+/** @throws Error  there is no such plant */
 export function readPlant(name: string): PlantName {
   const found = PLANTS.find((each) => each === name);
   if (found === undefined) throw new Error(`there is no plant "${name}"; there are ${PLANTS.join(', ')}`);

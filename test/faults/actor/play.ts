@@ -15,10 +15,10 @@ import type { ActorPlan, Operation } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
 import { readTables } from './read.ts';
 
-/** With a planted bug: what does not come to its end is what is looked for. */
+/** The limit with a planted bug: then an actor that does not end is the expected violation. */
 const PLANTED_MS = 8_000;
 
-/** Plays the plan, and gives all that was seen. */
+/** Plays the plan. @returns its history */
 export async function playActors(plan: ActorPlan, stage: Stage): Promise<ActorHistory> {
   const counters = await prepare(plan, stage);
   const workers = await startWorkers(plan, stage);
@@ -68,7 +68,7 @@ async function prepare(plan: ActorPlan, stage: Stage): Promise<string[]> {
   return ids;
 }
 
-/** Lets the counters finish, and lets actors that are held because their processes died go on, as an operator would; until all are final. */
+/** Lets the counters finish, and resumes actors that were held after losses, as an operator would, until all are final. */
 async function drain(eye: pg.Pool, counters: readonly string[], patienceMs: number): Promise<Complaint[]> {
   for (const actor of counters) {
     await eye.query('select pawl.actor_incr($1)', [JSON.stringify({ actor, semaphore: 'finish' })]);
@@ -115,7 +115,7 @@ function readNotes(events: readonly Note<WorkerEvent>[]): Pick<ActorHistory, 'be
   return { begun, endings, onces };
 }
 
-/** What was asked for in a transaction is known by its row; what was asked for alone, by its answer, if there was one. */
+/** A request in a transaction is known by its row, a request alone by its answer, if there was one. */
 function readAsked(
   { producers }: ActorPlan,
   counters: readonly string[],

@@ -1,4 +1,4 @@
-// Creates orders, raises and sends as the plan says, one operation after another; after a kill it goes on with the next one.
+// Creates orders, raises and sends by the plan, one operation after another. After a kill it continues with the next one.
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createActors } from '../../../src/actor/index.ts';
@@ -31,7 +31,7 @@ async function act({ what, orders, counter }: Operation, tx?: Transaction): Prom
   return target;
 }
 
-/** @returns the actor that it created, or asked something of */
+/** @returns the actor of the operation */
 function carryOut(at: number, operation: Operation): Promise<string> {
   if (operation.how === 'alone') return act(operation);
   return engine.transaction(
@@ -45,7 +45,7 @@ function carryOut(at: number, operation: Operation): Promise<string> {
   );
 }
 
-/** What a silent network keeps from being answered ends with the process, as a health check would end it. */
+/** If a silent network holds back the answer, the process is killed, as by a health check. */
 async function operate(at: number, operation: Operation): Promise<void> {
   note<ProducerEvent>({ do: 'ask', operation: at });
   const silent = setTimeout(() => process.kill(process.pid, 'SIGKILL'), ANSWER_MS);
@@ -53,13 +53,13 @@ async function operate(at: number, operation: Operation): Promise<void> {
     const id = await carryOut(at, operation);
     note<ProducerEvent>({ do: 'told', operation: at, id });
   } catch {
-    // Its outcome is in the database, or unknown.
+    // The outcome is in the database, or unknown.
   } finally {
     clearTimeout(silent);
   }
 }
 
-/** How many operations earlier lives have begun. */
+/** The number of operations that earlier processes have begun. */
 function begun(): number {
   const log = readFileSync(FAULTS_LOG, 'utf8').split('\n');
   return log.filter((line) => line.includes('"do":"ask"')).length;

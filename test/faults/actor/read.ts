@@ -8,7 +8,7 @@ interface Tables {
 
 const COMMITTED = '(extract(epoch from pg_xact_commit_timestamp(r.xmin)) * 1000)::float8 as "committedAt"';
 
-/** In one snapshot, and when nothing moves any more: else one table would know what another one does not. */
+/** Reads in one snapshot, when all work has ended: otherwise the tables would not fit together. */
 export async function readTables(eye: pg.Pool): Promise<Tables> {
   const client = await eye.connect();
   const all = async <T extends object>(sql: string): Promise<T[]> => (await client.query<T>(sql)).rows;

@@ -1,5 +1,5 @@
-// A dispatcher of orders, items and counters. It notes when each body begins, and what it is to come to; what took effect is rows of
-// faults_effect, written with the commit or under a guard.
+// A dispatcher of orders, items and counters. It notes the start and the outcome of each body. Effects are rows of faults_effect, written
+// with the commit or under a guard.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createActors } from '../../../src/actor/index.ts';
 import { postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';

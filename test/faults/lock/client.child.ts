@@ -1,5 +1,5 @@
-// A client of locks: does its threads of steps; after a kill each goes on with the next one. It notes what it asks, what it is told, and what it
-// believes; what took effect is what it writes under a guard.
+// A client of locks: executes its threads of steps. After a kill, each thread continues with its next step. The client notes its requests, the
+// answers, and its beliefs. Effects are its writes under a guard.
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LeaseLost } from '../../../src/base/errors.ts';
@@ -16,13 +16,13 @@ const threads: Step[][] = JSON.parse(readFileSync(process.env['THREADS'] ?? '', 
 const [LOOK_MS, TICK_MS, STILL_MS] = [10, 50, 200];
 
 if (plant !== undefined) await plantInClient(engine, plant);
-// An SDK that is not used would be half of what it takes to start.
+// To load an unused SDK would be half of the start of the process.
 const ground = url.startsWith('http')
   ? (await import('./ground/dynamodb.ts')).dynamoGround(url, seed, plant)
   : (await import('./ground/postgres.ts')).postgresGround(url);
 const locks = createLocks(ground.engine, { waiterLease: waiterMs });
 const ops = new WeakMap<Lock, string>();
-/** Operations that had what they asked for. */
+/** Operations that got their lock. */
 const granted = new Set<string>();
 
 locks.on('lost', ({ lock, error }) => {
@@ -41,7 +41,7 @@ function take({ kind, names, capacity, leaseMs, waitMs, isFair, abortMs }: Step)
   return locks.acquire(names, { ...options, mode: kind === 'shared' ? 'shared' : 'exclusive' });
 }
 
-/** Looks whether it believes to hold the lock; what it saw counts from before it looked. */
+/** Notes whether the client believes that it holds the lock. The note has the time before the check. */
 function look(op: string, lock: Lock): void {
   const at = clock();
   const { isHeld } = lock;
@@ -94,7 +94,7 @@ async function run(op: string, step: Step): Promise<void> {
   }
 }
 
-/** How many steps of a thread earlier lives have begun. */
+/** The number of steps of a thread that earlier processes have begun. */
 function begunBy(thread: number): number {
   const log = readFileSync(process.env['FAULTS_LOG'] ?? '', 'utf8');
   return log.split('\n').filter((line) => line.includes(`"do":"ask","op":"${thread}/`)).length;

@@ -2,7 +2,7 @@ import { sharedDynamo } from '../../support/dynamodb.ts';
 import type { Runner } from '../part.ts';
 import { lockOnDynamo, lockPart } from './part.ts';
 
-/** The part of locks on each engine, and why it cannot be run here, if it cannot. */
+/** The part of locks on each engine. `isMissing` says why it cannot run here. */
 export const LOCK_PARTS: Readonly<
   Record<'postgres' | 'dynamodb', { readonly part: Runner; readonly isMissing: () => Promise<string | undefined> }>
 > = {

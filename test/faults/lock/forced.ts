@@ -26,14 +26,14 @@ interface Scene {
 }
 
 const alone = { pauseMs: 0, lateMs: 0, isUnaware: true } as const;
-/** Stands still for longer than its lease between reading and its guard, and does not look at its own clock. */
+/** Blocks for longer than the lease between its read and its guard, and ignores its own clock. */
 const late = step({ writing: { ...alone, stands: { when: 'before', ms: 6 * LEASE_MS } } });
-/** The same between its guard and its commit. */
+/** Blocks between its guard and its commit. */
 const slow = step({ writing: { ...alone, stands: { when: 'after', ms: 8 * LEASE_MS } } });
 const quick = step({ restMs: 300, writing: { pauseMs: 0, lateMs: 0, isUnaware: false } });
 const crowd = (given: Partial<Step>): Step[][] => Array.from({ length: 3 }, () => several(6, given));
 
-/** Schedules in which the bug of a plant shows. */
+/** Schedules that show the bug of a plant. */
 const SCENES: Readonly<Record<string, Scene>> = {
   'the guard does nothing': { clients: [[[late]], [[quick, quick]]] },
   'the guard lets others in': { clients: [[[slow]], [[quick, quick]]] },
@@ -42,7 +42,7 @@ const SCENES: Readonly<Record<string, Scene>> = {
     clients: [[several(2, { holdMs: 800 })], [several(2, { kind: 'shared', capacity: SHARED, restMs: 300 })]],
   },
   'who came last is served first': {
-    // What has a longer lease than its place is handed over.
+    // A lock is handed over if its lease is longer than the place.
     clients: [0, 1, 2].map(() => [0, 1].map(() => several(3, { leaseMs: 5000, holdMs: 250 }))),
   },
   'a token stands still': { clients: [[several(6, { holdMs: 5 })], [several(6, { holdMs: 5 })]] },
@@ -58,12 +58,12 @@ const SCENES: Readonly<Record<string, Scene>> = {
   'who lost it is not told': {
     clients: [[[step({ holdMs: 8000, leaseMs: 1500 })]], [[step({ kind: 'break', restMs: 2500 }), quick]]],
   },
-  // Who wakes looks again.
+  // A process that wakes checks its belief again.
   'holders believe for ever': {
     clients: [[[step({ ...late, holdMs: 500 })]], [[step({ restMs: 300, holdMs: 8000 })]]],
   },
   'waits end by the wall clock': {
-    // The clock is set while it waits, however late its process has started.
+    // The clock is set while the client waits, however late its process started.
     clients: [[[step({ holdMs: 11_000 })]], [[step({ restMs: 500, waitMs: 10_000 })]]],
     faults: [{ at: 6000, do: 'clock', whom: 1, ms: 3_600_000 }],
   },
@@ -73,7 +73,7 @@ const SCENES: Readonly<Record<string, Scene>> = {
   [FAILURE]: { clients: [[[quick]], [[quick]]] },
 };
 
-/** @throws when there is no scene for the plant */
+/** @throws Error  there is no scene for the plant */
 export function planForced(engine: EngineName, plant: string): LockPlan {
   const scene = SCENES[plant];
   if (scene === undefined) throw new Error(`there is no schedule for the plant "${plant}"`);

@@ -2,20 +2,20 @@ import type { Note } from '../member/member.ts';
 import type { Violation } from '../plan.ts';
 import type { EngineName, Step } from './plan.ts';
 
-/** What a client notes. `op`: its thread and the number of the step. */
+/** The notes of a client. `op`: its thread and the number of the step. */
 export type ClientEvent =
   | { readonly do: 'ask'; readonly op: string; readonly step: Step }
   | { readonly do: 'granted'; readonly op: string; readonly token: string }
-  /** It looked whether it holds the lock, from `at` on. */
+  /** It checked whether it holds the lock; the check began at `at`. */
   | { readonly do: 'look'; readonly op: string; readonly isHeld: boolean }
   | { readonly do: 'lost'; readonly op: string; readonly reason: string }
   | { readonly do: 'wrote'; readonly op: string; readonly how: 'committed' | 'refused' | 'unknown' }
   | { readonly do: 'ended'; readonly op: string; readonly how: End; readonly error?: string }
-  /** Its event loop stood still for this long, or the machine did. */
+  /** Its event loop, or the machine, was blocked for this time. */
   | { readonly do: 'lag'; readonly ms: number }
   | { readonly do: 'done'; readonly thread: number };
 
-/** `refused`: it was not had. `run`, `not run`: of a run once in a period. */
+/** `refused`: the lock was not granted. `run`, `not run`: of a run once in a period. */
 export type End = 'released' | 'lost' | 'failed' | 'refused' | 'run' | 'not run' | 'broke';
 
 /** One step, as its client saw it. Times are of the clock that all processes share. */
@@ -32,7 +32,7 @@ export interface Operation {
   lostAt: number | undefined;
   lostReason: string | undefined;
   wrote: 'committed' | 'refused' | 'unknown' | undefined;
-  /** Undefined: its process was killed before. */
+  /** Undefined: its process was killed before the end. */
   end: { readonly at: number; readonly how: End; readonly error: string | undefined } | undefined;
 }
 
@@ -45,10 +45,10 @@ export interface Written {
   readonly committedAt: number;
 }
 
-/** What the database did about a name, in the order in which it was decided. Postgres only. */
+/** A decision of the database about a name, in the order of the decisions. Postgres only. */
 export interface Decision {
   readonly at: number;
-  /** A place was taken, kept, or is gone; a grant. */
+  /** A place was taken, renewed or removed; or the lock was granted. */
   readonly what: 'place' | 'kept' | 'gone' | 'grant';
   readonly name: string;
   readonly nonce: string;
@@ -56,11 +56,11 @@ export interface Decision {
   readonly ticket: number | undefined;
   readonly token: string | undefined;
   readonly expiresAt: number;
-  /** Decisions of one are made together. */
+  /** The transaction: its decisions are made together. */
   readonly transaction: string;
 }
 
-/** How something that was held ended. Postgres only. */
+/** The end of a hold. Postgres only. */
 export interface HoldEnd {
   readonly name: string;
   readonly token: string;
@@ -75,7 +75,7 @@ export interface Sighting {
   readonly pid: number;
 }
 
-/** What went wrong in addition to the operations. */
+/** A violation in addition to those of the operations. */
 export type Complaint = Violation;
 
 export interface LockHistory {
@@ -85,16 +85,16 @@ export interface LockHistory {
   readonly decisions: readonly Decision[];
   readonly ended: readonly HoldEnd[];
   readonly sightings: readonly Sighting[];
-  /** Members that no fault was aimed at but steps of their clock, and that did not stand still. */
+  /** Members that met no fault except steps of their clock, and that were not blocked. */
   readonly calm: ReadonlySet<string>;
   /** The server was restarted: a release without a waiter may be forgotten. */
   readonly wasRestarted: boolean;
   readonly complaints: readonly Complaint[];
-  /** By how much a time of the database's may differ from one of the processes'. */
+  /** The greatest difference between a time of the database and a time of the processes. */
   readonly clockErrorMs: number;
 }
 
-/** Puts the notes of all members together. */
+/** Makes operations of the notes of all members. */
 export function toOperations(events: readonly Note<ClientEvent>[]): Operation[] {
   const all = new Map<string, Operation>();
   for (const event of events.toSorted((a, b) => a.at - b.at)) {

@@ -6,7 +6,7 @@ interface Local {
   stop(): Promise<void>;
 }
 
-/** Ends when it was not borrowed for this long: the next schedule may come. */
+/** The server ends if it was not borrowed for this time, because a next schedule may follow. */
 const IDLE_MS = 1000;
 
 let started: Promise<Local> | undefined;

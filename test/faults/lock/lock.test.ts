@@ -7,7 +7,7 @@ import { lockPart } from './part.ts';
 import { FAILURE } from './plants.ts';
 
 const ground = openGround();
-/** The usual ones have several names, `exclusive: 'alone'`, and most kinds of faults. */
+/** The seeds of a usual run have several names, `exclusive: 'alone'`, and most kinds of faults. */
 const SEEDS = most([1, 2, 3, 4, 5, 6], 3, 4, 5);
 
 describeSchedules('leave locks on Postgres as they promise', {

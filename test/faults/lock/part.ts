@@ -5,7 +5,7 @@ import type { LockHistory } from './history.ts';
 import { type LockPlan, planLocks } from './plan.ts';
 import { playOnDynamo, playOnPostgres } from './play.ts';
 
-/** Only Postgres keeps notes of what it decides. */
+/** Only Postgres records its decisions. */
 const successes = ({ engine, operations: seen, decisions }: LockHistory): Readonly<Record<string, number>> => ({
   'a lock is granted': seen.filter(({ grantedAt }) => grantedAt !== undefined).length,
   ...(engine === 'postgres' ? { 'a grant is noted': decisions.filter(({ what }) => what === 'grant').length } : {}),
@@ -32,7 +32,7 @@ export const lockPart: Runner = runner({
   operations,
 });
 
-/** The same on DynamoDB. @param endpoint  of a DynamoDB Local; without, one is started */
+/** Locks on DynamoDB. @param endpoint  of a DynamoDB Local; default: one is started */
 export function lockOnDynamo(endpoint?: () => Promise<string>): Runner {
   return runner({
     name: 'lock-dynamodb',

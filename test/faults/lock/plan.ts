@@ -7,28 +7,28 @@ export type EngineName = 'postgres' | 'dynamodb';
 /** A write under the lock: reads, waits, writes, guards, waits, commits. */
 export interface Writing {
   readonly pauseMs: number;
-  /** Between the guard and the commit. */
+  /** The pause between the guard and the commit. */
   readonly lateMs: number;
-  /** Does not look at its own clock, as after a pause between looking and writing: only the database can refuse. */
+  /** Ignores its own clock, as after a pause between check and write: only the database can refuse the write. */
   readonly isUnaware: boolean;
-  /** Its process stands still for this long, before the guard or after it. */
+  /** Its process is blocked for this time, before the guard or after it. */
   readonly stands?: { readonly when: 'before' | 'after'; readonly ms: number };
 }
 
-/** One thing that a client does. */
+/** One step of a client. */
 export interface Step {
-  /** How long it waits first. */
+  /** The pause before the step. */
   readonly restMs: number;
   readonly kind: 'exclusive' | 'shared' | 'permit' | 'once' | 'break';
-  /** Several are a set. */
+  /** Several names are a set. */
   readonly names: readonly string[];
-  /** How many may hold at once: 1, 2147483647 when shared, else the permits. */
+  /** How many clients may hold at once: 1; 2147483647 if shared; else the permits. */
   readonly capacity: number;
   readonly leaseMs: number;
-  /** Null: as long as it takes. */
+  /** Null: without a limit. */
   readonly waitMs: number | null;
   readonly isFair: boolean;
-  /** After this long the waiting is aborted. */
+  /** The wait is aborted after this time. */
   readonly abortMs: number | null;
   readonly holdMs: number;
   readonly writing: Writing | null;
@@ -38,7 +38,7 @@ export interface LockPlan extends Plan {
   readonly engine: EngineName;
   /** How long places are kept without a renewal. */
   readonly waiterMs: number;
-  /** Each client is a process with some threads of steps, one after the other. */
+  /** Each client is a process with some threads, and each thread executes its steps one after another. */
   readonly clients: readonly (readonly (readonly Step[])[])[];
 }
 

@@ -3,18 +3,18 @@ import { plantSql } from '../plants/plant.ts';
 import type { EngineName } from './plan.ts';
 
 interface Plant {
-  /** Functions of the database, and what becomes of them. */
+  /** Functions of the database, and their changes. */
   readonly sql?: readonly (readonly [name: string, from: RegExp, to: string])[];
-  /** What is done in every client's process. */
+  /** A change in every client's process. */
   readonly child?: () => void | Promise<void>;
 }
 
-/** Puts another method in place of one. */
+/** Replaces a method. */
 function replace<T extends object, K extends keyof T>(prototype: T, name: K, make: (original: T[K]) => T[K]): void {
   prototype[name] = make(prototype[name]);
 }
 
-/** Believes until it is released, whatever its lease says. */
+/** A lock counts as held until its release, even after the end of its lease. */
 async function believe(): Promise<void> {
   const { HeldLock } = await import('../../../src/lock/lease.ts');
   const released = new WeakSet<object>();
@@ -34,7 +34,7 @@ async function believe(): Promise<void> {
   });
 }
 
-/** One clock for everything: the one that can be set. */
+/** Replaces the monotonic clock by the wall clock, which a fault can step. */
 function waitByTheWall(): void {
   const start = Date.now();
   performance.now = () => Date.now() - start;
@@ -44,7 +44,7 @@ const FITS = /v_count > 0 and v_count >= least\(v_least, p_capacity\)/;
 
 const TOKEN = /nextval\('pawl\.lock_token'\)/g;
 
-/** No checker finds it: every operation fails at once, as when a trigger of the notes is broken. */
+/** No checker finds this: every operation fails at once, as if a trigger of the records were broken. */
 export const FAILURE = 'every grant fails';
 const FAILING = "raise exception 'a planted failure';";
 
@@ -176,7 +176,7 @@ const DYNAMODB: Readonly<Record<string, Plant>> = {
 
 const ALL: Readonly<Record<EngineName, Readonly<Record<string, Plant>>>> = { postgres: POSTGRES, dynamodb: DYNAMODB };
 
-/** Bugs, by what locks then do. */
+/** Bugs, named by the behaviour of the locks. */
 export function plantsOf(engine: EngineName): string[] {
   return Object.keys(ALL[engine]);
 }
@@ -191,7 +191,7 @@ export async function plantInClient(engine: EngineName, name: string): Promise<v
   await find(engine, name).child?.();
 }
 
-/** @throws when there is no such plant */
+/** @throws Error  there is no such plant */
 function find(engine: EngineName, name: string): Plant {
   const found = ALL[engine][name] ?? FAILURES[name];
   if (found === undefined) throw new Error(`there is no plant "${name}"; there are ${plantsOf(engine).join(', ')}`);

@@ -14,15 +14,15 @@ import type { LockPlan } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
 import { readDecisions, readEnded, readPostgresWritten } from './read.ts';
 
-/** How long nothing may end: a busy machine is slow, and what is never done takes for ever. */
+/** The longest time without the end of an operation: a busy machine is slow, but a stuck schedule must end. */
 const PATIENCE_MS = 60_000;
 const SAMPLE_MS = 250;
-/** A store that is so slow is none in which a lease of a second is safe. */
+/** With a store that is slower than this, a lease of a second is not safe. */
 const SLOW_MS = 250;
-/** Faults that take nothing from a process but the time of its wall clock. */
+/** Faults that change only the wall clock of a process. */
 const HARMLESS = new Set(['clock']);
 
-/** Where a schedule's locks are, in addition to what its clients have. */
+/** The observer's access to the locks of a schedule. */
 interface Eye {
   readonly locks: Locks;
   readonly before: string | undefined;
@@ -32,7 +32,7 @@ interface Eye {
   readonly close: () => Promise<void>;
 }
 
-/** On Postgres, with notes of all that it decides. */
+/** Plays the plan on Postgres, which records all decisions. */
 export async function playOnPostgres(plan: LockPlan, stage: Stage): Promise<LockHistory> {
   await makeTables(stage.eye);
   if (stage.plant !== undefined) await plantInDatabase(stage.plant, stage.eye);
@@ -59,7 +59,7 @@ export async function playOnPostgres(plan: LockPlan, stage: Stage): Promise<Lock
   });
 }
 
-/** On a table of its own; what it decides is seen through the clients alone. */
+/** Plays the plan on a table of its own. Only the clients show the decisions of the table. */
 export function playOnDynamo(endpoint?: () => Promise<string>): (plan: LockPlan, stage: Stage) => Promise<LockHistory> {
   return async (plan, stage) => {
     const given = await endpoint?.();
@@ -87,7 +87,7 @@ async function play(plan: LockPlan, stage: Stage, eye: Eye): Promise<LockHistory
   const sampler = new Sampler(eye.locks);
   await stage.inflict();
   const complaints = await drained(plan, members);
-  // Before the eye takes locks itself.
+  // Before the observer takes locks itself.
   const sightings = await sampler.stop();
   complaints.push(...(await left(eye.locks, plan.engine)));
   for (const member of members) {
@@ -140,13 +140,13 @@ async function drained({ clients }: LockPlan, members: readonly Member[]): Promi
   return [{ rule: 'everything is done in the end', about: waiting.join(', '), story }];
 }
 
-/** What a killed process held ends with its lease; nothing else may be left. */
+/** Locks of killed processes end with their leases. No other lock or place may be left. */
 async function left(locks: Locks, engine: LockPlan['engine']): Promise<Complaint[]> {
   let story: string[] = [];
   if (engine === 'dynamodb') await lookAtWaiters(locks);
   for (const since = performance.now(); performance.now() - since < 30_000; await sleep(200)) {
     const { held, waiting } = await locks.query();
-    // DynamoDB keeps the row of a dead holder until somebody looks at it.
+    // DynamoDB keeps the row of a dead holder until another client checks it.
     const living = held.filter(({ leaseLeftMs }) => leaseLeftMs === null || leaseLeftMs > 0);
     if (living.length + waiting.length === 0) return [];
     story = [...living, ...waiting].map((each) =>
@@ -157,8 +157,8 @@ async function left(locks: Locks, engine: LockPlan['engine']): Promise<Complaint
 }
 
 /**
- * DynamoDB keeps the place of a waiter that was killed until the next one of that name finds that it gives no sign of life. If all
- * others are done, the eye is that next one.
+ * DynamoDB keeps the place of a killed waiter until the next waiter of that name sees no sign of life from it. If all clients are
+ * done, the observer is this next waiter.
  */
 async function lookAtWaiters(locks: Locks): Promise<void> {
   const { waiting } = await locks.query();
@@ -184,12 +184,12 @@ function calmIn(
   return new Set(members.map(({ name }) => name).filter((name) => !restless.has(name)));
 }
 
-/** Sees who waits, now and then. */
+/** Records the waiters at intervals. */
 class Sampler {
   readonly #locks: Locks;
   readonly #seen: Sighting[] = [];
   #isOver = false;
-  /** How long the slowest look took. */
+  /** The duration of the slowest query. */
   slowestMs = 0;
   readonly #looking: Promise<void>;
 
@@ -206,7 +206,7 @@ class Sampler {
 
   async #look(): Promise<void> {
     for (; !this.#isOver; await sleep(SAMPLE_MS)) {
-      // While the server is restarted there is nothing to see.
+      // While the server restarts, the query fails.
       const askedAt = monotonic();
       const snapshot = await this.#locks.query().catch(() => undefined);
       const at = monotonic();

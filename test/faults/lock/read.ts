@@ -4,7 +4,7 @@ import type { Decision, HoldEnd, Written } from './history.ts';
 /** Milliseconds of the clock of the processes. */
 const time = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8 - $1`;
 
-/** In the order of the commits. */
+/** The writes, in the order of their commits. */
 export async function readPostgresWritten(eye: pg.Pool, offset: number): Promise<Written[]> {
   const { rows } = await eye.query<Written>(
     `select name, value, token::text, op, ${time('pg_xact_commit_timestamp(xmin)')} as "committedAt"
@@ -24,7 +24,7 @@ export async function readDecisions(eye: pg.Pool, offset: number): Promise<Decis
   return rows;
 }
 
-/** What has ended; those that ran out and were not evicted since, too. */
+/** The holds that have ended, also expired ones that were not evicted yet. */
 export async function readEnded(eye: pg.Pool, offset: number): Promise<HoldEnd[]> {
   const { rows } = await eye.query<HoldEnd>(
     `select name, token::text, ${time('ended_at')} as at, outcome from pawl.lock_past

@@ -2,10 +2,10 @@ import type { Violation } from '../../plan.ts';
 import { MACHINES } from '../declaration.ts';
 import type { ActorHistory, Effect, Instance, Move } from '../history.ts';
 
-/** Reasons of moves that a turn committed, and no rescue, failure or hold. */
+/** Reasons of moves that a turn committed; others are of a rescue, a failure or a hold. */
 const COMMITTED = new Set(['to', 'done']);
 
-/** What in the history cannot have come from actors that keep their promises. */
+/** The events of the history that no actors which keep their promises can leave. */
 export function checkActors(history: ActorHistory): Violation[] {
   const seen = new Observation(history);
   return [
@@ -64,7 +64,7 @@ function checkMoves({ moves, endings }: Observation, { id, type, state, epoch, i
   let last = -1;
   for (const move of mine) {
     if (move.from !== at) rules.push('each move begins where the last one ended');
-    // An actor that is held after a loss is held by the same rescue.
+    // The rescue that records the loss also holds the actor, at the same epoch.
     if (move.reason === 'held' ? move.epoch < last : move.epoch <= last) rules.push('epochs rise');
     last = move.epoch;
     if (move.from !== null && move.from !== move.to && !(MACHINES[type]?.[move.from] ?? []).includes(move.to)) {
@@ -82,7 +82,7 @@ function checkMoves({ moves, endings }: Observation, { id, type, state, epoch, i
   return rules;
 }
 
-/** With each commit that has one, its effect; and none without its commit. */
+/** Each commit with an effect has it exactly once, and no effect is without its commit. */
 function checkEffects({ moves, effects }: Observation, { id, type }: Instance): string[] {
   const mine = moves.get(id) ?? [];
   const all = effects.get(id) ?? [];
@@ -98,7 +98,7 @@ function checkEffects({ moves, effects }: Observation, { id, type }: Instance): 
       rules.push('nothing takes effect without its commit');
     }
   }
-  // Whatever raises the epoch waits for the row that the guard has locked.
+  // Every statement that raises the epoch waits for the row that the guard has locked.
   for (const effect of all) {
     if (mine.some((move) => move.epoch > effect.epoch && move.committedAt < effect.committedAt)) {
       rules.push('nothing passes a guard that comes too late');
@@ -123,7 +123,7 @@ function checkFamily({ children }: Observation, { id, type, items, result, isFin
   return rules;
 }
 
-/** Every raise counts once, every message is read once; of those without an answer, each at most once. */
+/** Every raise counts once, and every message is read once. Those without an answer count at most once. */
 function checkCounter({ history, effects }: Observation, { id, type, result, isFinal }: Instance): string[] {
   if (type !== 'counter' || !isFinal) return [];
   const asked = history.asked.filter(({ actor }) => actor === id);
@@ -158,7 +158,7 @@ function checkTurns(seen: Observation): Violation[] {
   return rules;
 }
 
-/** What one turn has kept, no later one of the same visit runs again; one that is no longer current may, until it looks. */
+/** A result that a turn of a visit has stored is not computed again in a later turn. An earlier turn may compute it again. */
 function checkOnce({ onces }: ActorHistory): Violation[] {
   const kept = new Map<string, number>();
   for (const { actor, visit, epoch, how } of onces) {

@@ -1,7 +1,7 @@
 import { Draw } from '../../../support/random.ts';
 import type { ActorHistory, ActorRequest, Begun, Effect, Ending, Instance, Move, Once } from '../history.ts';
 
-/** What actors that are broken may do. */
+/** Bugs of simulated actors. */
 export const BUGS = [
   'a move is made that was not declared',
   'a move is made that no body made',
@@ -43,12 +43,12 @@ const PATHS: Readonly<Record<string, readonly Path[]>> = {
   ],
 };
 
-/** A history that actors leave which keep their promises; or that those leave which have the bug, where it comes to that. */
+/** A legal history of actors; or, with a bug, a history that shows the bug if the bug has an effect in it. */
 export function simulate(seed: number, bug?: Bug): ActorHistory {
   return new Simulation(new Draw(seed, 'history'), bug).run();
 }
 
-/** Actors live one after the other: none of the rules compares two of them, but parents and their children. */
+/** Actors live one after another: the rules compare only parents with their children. */
 class Simulation {
   readonly #draw: Draw;
   readonly #bug: Bug | undefined;
@@ -144,7 +144,7 @@ class Simulation {
     for (const late of isLate) this.#late(one, path, late);
   }
 
-  /** Turns that come to nothing: they throw, are given up, or are lost with their process. @returns whose processes live on */
+  /** Turns without a commit: they throw, time out, or are lost. @returns the epochs of lost turns whose processes still run */
   #lateTurns(one: Writable<Instance>, path: Path): number[] {
     const living: number[] = [];
     for (let n = this.#draw.pick(0, 0, 0, 1, 2, 3); n > 0; n -= 1) {
@@ -158,7 +158,7 @@ class Simulation {
       if (this.#has('an effect is written without its commit')) this.#effect(one, epoch, path.from, 'effect');
       const how = this.#draw.weighted({ failed: 4, 'timed out': 1, 'worker lost': 4, released: 2 });
       if (how === 'worker lost') one.epoch += 1;
-      // What is given back leaves no row.
+      // A turn that is given back leaves no row.
       if (how !== 'released') this.#move(one, path.from, path.from, how, one.epoch);
       if (how === 'worker lost' && this.#draw.chance(0.1)) this.#move(one, path.from, path.from, 'held', one.epoch);
       if (how === 'worker lost' && hasBegun) living.push(epoch);
@@ -166,10 +166,10 @@ class Simulation {
     return living;
   }
 
-  /** What a process does that was taken for dead, and does not know it yet. */
+  /** The steps of a process that was declared dead and does not know it yet. */
   #late(one: Writable<Instance>, path: Path, epoch: number): void {
     if (this.#draw.chance(0.5)) this.#end(one, epoch, path.to);
-    // It has looked before it stood still, and found nothing.
+    // The process read the kept results before it was suspended, and found none.
     const isKept = this.#onces.some((once) => once.actor === one.id && once.how === 'kept' && once.epoch < epoch);
     if (path.from === 'open' && !isKept && this.#draw.chance(0.3)) {
       this.#onces.push({ actor: one.id, visit: 1, epoch, how: 'ran' });
@@ -198,7 +198,7 @@ class Simulation {
     while (unread.length > 0) {
       counter.epoch += 1;
       this.#begin(counter, counter.epoch, 'counting');
-      // Turns that fail read nothing.
+      // A turn that fails reads no message.
       if (this.#draw.chance(0.2)) {
         this.#move(counter, 'counting', 'counting', 'failed', counter.epoch);
         continue;

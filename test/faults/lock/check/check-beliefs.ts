@@ -3,17 +3,18 @@ import type { Violation } from '../../plan.ts';
 import type { HoldEnd, LockHistory, Operation } from '../history.ts';
 import { violation } from './story.ts';
 
-/** A holder whose lock was broken learns it at its next renewal: within a third of the lease, and the delay of a busy machine. */
+/** If a lock was broken, its holder learns it at its next renewal: after a third of the lease, plus this delay of a busy machine. */
 const TELLING_MS = 3000;
 
-/** What holders believe, what they are told, and what they wrote. */
+/** The beliefs of holders, the ends that they learn, and their writes. */
 export function checkBeliefs(history: LockHistory): Violation[] {
   return [...checkTogether(history), ...checkEnds(history), ...checkWrites(history), ...checkRuns(history)];
 }
 
 /**
- * By the clock that all processes share: whatever the database says, no two believed at once that they hold it alone. From when on
- * it may have been broken, also before it heard that it has it, a holder believes what is not so until it is told.
+ * By the clock that all processes share: no two clients believed at one time that they hold a lock alone, whatever the database
+ * says. If a lock was broken, even before its holder got the answer to its request, the belief of the holder does not count from
+ * then on.
  */
 function checkTogether({ operations, written }: LockHistory): Violation[] {
   const breaks = operations.filter(({ step }) => step.kind === 'break');
@@ -54,7 +55,7 @@ function checkEnds(history: LockHistory): Violation[] {
   );
 }
 
-/** Which rule is broken by how a hold ended in the database, and what its owner knew then. */
+/** The rule that is broken by the end of a hold in the database, compared with the knowledge of its owner. */
 function brokenRule(
   { clockErrorMs, calm, wasRestarted }: LockHistory,
   { step, member, believedUntil = 0, lostAt, lostReason, end }: Operation,
@@ -65,10 +66,10 @@ function brokenRule(
   if (!calm.has(member) || wasRestarted || end === undefined) return undefined;
   if (outcome === 'expired') {
     if (end.how === 'released') return 'a release that was acknowledged has happened';
-    // Where the server itself stood still no holder could renew.
+    // If the server itself was suspended, no holder could renew.
     return lostReason === 'unreachable' ? undefined : 'no healthy lease is lost';
   }
-  // Broken in the moment of its release, it was either.
+  // If a lock is broken at the moment of its release, both outcomes are right.
   if (outcome !== 'broken' || end.how === 'released') return undefined;
   const toldAt = lostAt ?? (end.how === 'lost' ? end.at : Infinity);
   return toldAt > at + step.leaseMs / 3 + TELLING_MS ? 'a holder that loses its lock is told in time' : undefined;
@@ -97,7 +98,7 @@ function checkWrites(history: LockHistory): Violation[] {
   return found;
 }
 
-/** Of runs that may happen once in an hour there is one. */
+/** A run that may happen once in an hour happens once. */
 function checkRuns({ operations }: LockHistory): Violation[] {
   const runs = operations.filter(({ end }) => end?.how === 'run').map(({ id }) => id);
   return runs.length > 1 ? [{ rule: 'one run in a period', about: runs.join(', '), story: [] }] : [];

@@ -2,13 +2,13 @@ import type { Violation } from '../../plan.ts';
 import type { Decision, LockHistory } from '../history.ts';
 import { violation } from './story.ts';
 
-// A place that was kept in the same moment may have been seen as it was before.
+// A decision may not see a place that was renewed within this time before it.
 const UNSEEN_MS = 500;
 
 interface Place {
   readonly ticket: number;
   readonly capacity: number;
-  /** How long it was kept for, and when that was written. */
+  /** Each renewal of the place: its time, and the new expiry. */
   readonly kept: { readonly at: number; readonly until: number }[];
   /** The transaction that removed it. */
   goneIn: string | undefined;
@@ -20,8 +20,8 @@ interface Holder {
 }
 
 /**
- * By the database's record: no client is granted a lock that others hold, or wait for before it; and tokens rise. A client that came before
- * and lives is counted as if it held. There may be no more of them than the smallest capacity among them.
+ * By the record of the database: no client is granted a lock that other clients hold, or for which they waited before it, and tokens rise. An
+ * earlier living waiter counts as a holder. The holders together must not exceed the smallest capacity among them.
  */
 export function checkDecisions(history: LockHistory): Violation[] {
   const names = new Set(history.decisions.map(({ name }) => name));
@@ -77,7 +77,7 @@ function notePlace(
 
 function waitingBefore(places: ReadonlyMap<string, Place>, grant: Decision): Place[] {
   const own = places.get(grant.nonce);
-  // A place is given up in the transaction of its grant; before or after it.
+  // The transaction of a grant also gives up the place, before or after the grant.
   const hasPlace = own !== undefined && (own.goneIn === undefined || own.goneIn === grant.transaction);
   const ticket = hasPlace ? own.ticket : Infinity;
   return [...places].flatMap(([nonce, place]) => {

@@ -2,10 +2,10 @@ import type { Violation } from '../../plan.ts';
 import type { LockHistory, Operation } from '../history.ts';
 import { violation } from './story.ts';
 
-/** What a busy machine, and a store that is slow, may add to a wait whose process nothing was done to. */
+/** The time that a busy machine and a slow store may add to a wait of a process without faults. */
 const LATE_MS = 5000;
 
-/** How waits end: never early, and in time where nothing happened to the process; and in order, where only queues were seen. */
+/** Waits never end early. In a process without faults they end in time. If decisions were not recorded, sightings show the order. */
 export function checkWaits(history: LockHistory): Violation[] {
   const timely = history.operations.flatMap((operation) => {
     const rule = brokenRule(history, operation);
@@ -28,7 +28,7 @@ function brokenRule(
   return calm.has(member) && !wasRestarted && isLate ? 'a wait ends in time' : undefined;
 }
 
-/** A client that was seen waiting before another one asked gets the lock first. Of processes that stood still this is unknown. */
+/** A client that was seen waiting before the request of another one gets the lock first. For suspended processes this is unknown. */
 function checkOrder(history: LockHistory): Violation[] {
   const alone = history.operations.filter(
     ({ step }) => step.capacity === 1 && step.names.length === 1 && step.kind === 'exclusive',
@@ -54,7 +54,7 @@ function isWaiting({ askedAt, grantedAt, end }: Operation, at: number): boolean 
   return askedAt < at && (grantedAt ?? end?.at ?? Infinity) > at;
 }
 
-/** In its turn: it is calm, has a place, and had what it waited for. */
+/** Whether the waiter must be served in order: its process had no fault, it had a place, and it got the lock. */
 function isServed({ calm }: LockHistory, { member, step, token }: Operation): boolean {
   return calm.has(member) && step.isFair && step.waitMs !== 0 && token !== undefined;
 }

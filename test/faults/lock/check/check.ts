@@ -4,7 +4,7 @@ import { checkBeliefs } from './check-beliefs.ts';
 import { checkDecisions } from './check-decisions.ts';
 import { checkWaits } from './check-waits.ts';
 
-/** What in a history cannot have come from locks that keep their promises. */
+/** The events of a history that no locks which keep their promises can leave. */
 export function checkLocks(history: LockHistory): Violation[] {
   return [...history.complaints, ...checkDecisions(history), ...checkBeliefs(history), ...checkWaits(history)];
 }

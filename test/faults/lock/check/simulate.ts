@@ -21,8 +21,8 @@ export const BUGS = [
 export type Bug = (typeof BUGS)[number];
 
 /**
- * A history as locks may leave one: a store that decides in one order, and clients that wait, hold, write, stand still, are
- * killed, and lose answers. With a bug, as they may not.
+ * A legal history of locks: a store that decides in one order, and clients that wait, hold, write, are suspended, are killed,
+ * and lose answers. With a bug, the history is not legal.
  */
 export function simulate(seed: number, bug?: Bug): LockHistory {
   return new Simulation(seed, bug).run();
@@ -42,7 +42,7 @@ interface Holder {
   readonly token: string;
   readonly capacity: number;
   until: number;
-  /** No one else can have it before: a guard's transaction is open. */
+  /** No other client can get the lock before this time, because the transaction of a guard is open. */
   guardedUntil: number;
 }
 
@@ -54,10 +54,10 @@ interface Client {
   restsUntil: number;
   waiter: Waiter | undefined;
   holder: Holder | undefined;
-  /** When the last renewal was sent, of the lease it believes in. */
+  /** When the last confirmed renewal was sent. */
   sentAt: number;
   releasesAt: number;
-  /** A write under way: what was read, when it is guarded and when committed. */
+  /** A write that is under way: the read value, and the times of its guard and of its commit. */
   writing:
     | { readonly value: number; readonly guardAt: number; readonly commitAt: number; isGuarded: boolean }
     | undefined;
@@ -129,7 +129,7 @@ class Simulation {
       client.standsUntil = this.#now + this.#draw.int(100, 2500);
       client.isCalm = false;
     } else if (this.#draw.chance(0.004)) {
-      // Killed: its transaction and its place end, what it holds does with its lease, and nothing more is noted of its step.
+      // A kill ends the transaction and the place. The lock ends with its lease. The step has no more notes.
       if (client.holder !== undefined) client.holder.guardedUntil = 0;
       Object.assign(client, { waiter: undefined, holder: undefined, writing: undefined, isCalm: false });
       client.restsUntil = this.#now + 200;
@@ -229,14 +229,14 @@ class Simulation {
     if (client.releasesAt <= this.#now && client.writing === undefined) this.#release(client, holder, isThere);
   }
 
-  /** @returns whether it waits for its commit */
+  /** @returns whether the client waits for the commit of its write */
   #write(client: Client, holder: Holder, isThere: boolean): boolean {
     const { writing } = client;
     const { operation } = holder;
     if (writing === undefined || this.#now < writing.guardAt) return false;
     if (!writing.isGuarded) {
       writing.isGuarded = isThere;
-      // Its transaction keeps others out until it ends, however late.
+      // The transaction keeps other clients out until it ends, however late.
       holder.guardedUntil = isThere ? Infinity : 0;
     }
     const passes = writing.isGuarded || this.#bug === 'a guard does nothing';
@@ -290,7 +290,7 @@ class Simulation {
     this.#note('gone', waiter);
   }
 
-  /** Evicts who is dead, then grants to those who fit, in their order. */
+  /** Evicts dead holders, then grants to waiters that fit, in order. */
   #decide(): void {
     this.#decided += 1;
     for (const holder of this.#holders) {
@@ -315,7 +315,7 @@ class Simulation {
     const { capacity } = operation.step;
     this.#note('grant', waiter, token);
     this.#leave(waiter);
-    // Handed over: for as long as the place was kept.
+    // A handed over lock first lasts as long as the place.
     const holder: Holder = {
       operation,
       token,
@@ -324,7 +324,7 @@ class Simulation {
       guardedUntil: 0,
     };
     this.#holders.push(holder);
-    // A process that stands still learns it late, or never; a killed one never.
+    // A suspended process learns of the grant late, or never; a killed one never.
     if (client.waiter !== waiter || client.standsUntil > this.#now) return;
     client.waiter = undefined;
     client.holder = holder;

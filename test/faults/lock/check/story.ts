@@ -2,7 +2,7 @@ import type { Violation } from '../../plan.ts';
 import type { LockHistory, Operation } from '../history.ts';
 import { SHARED } from '../plan.ts';
 
-/** What happened to a name around a moment, in the order of time. */
+/** The events of a name around a moment, in the order of time. */
 export function storyOf({ operations, decisions }: LockHistory, name: string, at: number): string[] {
   const lines: { at: number; text: string }[] = [];
   for (const operation of operations) {

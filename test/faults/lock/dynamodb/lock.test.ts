@@ -6,7 +6,7 @@ const ground = openGround();
 
 describeSchedules('leave locks on DynamoDB as they promise', {
   ...LOCK_PARTS.dynamodb,
-  // The same as on Postgres.
+  // The same seeds as on Postgres.
   seeds: most([1, 2, 3, 4, 5, 6], 3, 4, 5),
   ground,
   operations: 10,

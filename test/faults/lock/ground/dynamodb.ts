@@ -15,10 +15,10 @@ import type { Written } from '../history.ts';
 import type { Writing } from '../plan.ts';
 import type { Ground } from './postgres.ts';
 
-/** The SDK by itself waits for ever for what a silent network does not answer. */
+/** The limit of a request: on a silent network, the SDK would wait for ever. */
 const ANSWER_MS = 8000;
 
-/** Where the locks and what they protect are: `http://host:port/table`. */
+/** The place of the locks and of the protected values: `http://host:port/table`. */
 export interface Place {
   readonly client: DynamoDBClient;
   readonly table: string;
@@ -30,7 +30,7 @@ export function placeOf(url: string): Place {
   return { client: new DynamoDBClient({ endpoint: origin, region: 'local', credentials }), table: pathname.slice(1) };
 }
 
-/** Each client's requests about locks meet faults of their own; its writes only what the network does. */
+/** Each client's requests about locks meet faults of their own. Its writes meet only the faults of the network. */
 export function dynamoGround(url: string, seed: number, plant: string | undefined): Ground {
   const { client, table } = placeOf(url);
   const chosen = plant === 'conditions always hold' ? carelessClient(client) : faultyClient(client, seededFaults(seed));
@@ -39,7 +39,7 @@ export function dynamoGround(url: string, seed: number, plant: string | undefine
     name: string,
     { op, pauseMs, isUnaware, stands }: Writing & { op: string },
   ): Promise<void> => {
-    // Taken before the pause, it is what a process has that stood still between looking and writing.
+    // A guard from before the pause: a process that is suspended between its check and its write has such a guard.
     const early = isUnaware ? lock.guard() : undefined;
     const Key = keyOf(name);
     const { Item } = await client.send(new GetItemCommand({ TableName: table, Key, ConsistentRead: true }), {

@@ -7,14 +7,14 @@ import type { Lock, LockEngine } from '../../../../src/lock/index.ts';
 import { block } from '../../block.ts';
 import type { Writing } from '../plan.ts';
 
-/** Where locks are taken, and what they protect is written. */
+/** The store of the locks and of the protected values. */
 export interface Ground {
   readonly engine: LockEngine;
   write(lock: Lock, name: string, how: Writing & { readonly op: string }): Promise<'committed' | 'refused' | 'unknown'>;
   stop(): Promise<void>;
 }
 
-// What a silent network leaves open ends by itself, as operators of databases configure it.
+// Transactions that a silent network leaves open end by timeouts, as operators configure them.
 const [IDLE, ANSWER_MS] = [statement('faults.idle', "set local idle_in_transaction_session_timeout = '12s'"), 15_000];
 const READ = statement('faults.read', 'select value from faults_value where name = $1');
 const WRITE = statement(
@@ -55,7 +55,7 @@ export function postgresGround(url: string): Ground {
   };
 }
 
-/** The tables that are written to, and the notes of what is decided about locks: within Pawl's functions, which find Postgres' own names alone. */
+/** The protected tables, and the records of decisions about locks: triggers within Pawl's functions, which see only names of Postgres. */
 export const TABLES = `
 create table faults_value (name text primary key, value int not null);
 create table faults_written (name text not null, value int not null, token bigint not null, op text not null);
