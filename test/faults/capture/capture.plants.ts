@@ -5,7 +5,7 @@ import { PLANTS } from './plants.ts';
 
 const NAMES = Object.keys(PLANTS);
 
-/** Schedules that take as long as those of all other parts together: only in long runs. */
+/** These schedules take as long as those of all other parts together, so they run only in long runs. */
 describePlants('a planted bug is found', {
   part: capturePart,
   plants: NAMES,

@@ -1,7 +1,7 @@
 import { describeSchedules, openGround } from '../describe-schedules.ts';
 import { capturePart } from './part.ts';
 
-/** With a restore, a failover and a crash, of the first 150 those that cost the least of the processor; and without any of them. */
+/** A restore, a failover, a crash, and none of them: of the first 150 seeds, those that cost the least processor time. */
 const SEEDS = [2, 10, 12, 5, 15, 88];
 
 describeSchedules('leave a capture as it promises', {

@@ -1,9 +1,9 @@
-// What an administrator does to the tables meanwhile, and puts right with apply().
+// Changes of the tables by an administrator during the schedule, followed by apply().
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Change, ChangeName } from './plan.ts';
 
-/** Each of these is one transaction; they come one after another. */
+/** The transactions of a change, one after another. */
 function statements(what: ChangeName, n: number): string[] {
   const own = `order_line_x${n}`;
   const some = `insert into ${own} (order_id, product_id, warehouse, qty) select o.id, 1 + o.id % 15, ${n + 10}, 1 from orders o where o.id % 5 = 0`;
@@ -36,7 +36,7 @@ function statements(what: ChangeName, n: number): string[] {
   }
 }
 
-/** Carries them out at their times, and calls `mend` after each. What a fault keeps from being done is left out. */
+/** Executes the changes at their times, and calls `mend` after each. Statements that fail because of a fault are left out. */
 export async function change(eye: pg.Pool, changes: readonly Change[], mend: () => Promise<unknown>): Promise<void> {
   const since = performance.now();
   for (const [n, { at, what }] of changes.entries()) {

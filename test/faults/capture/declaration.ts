@@ -3,11 +3,11 @@ import { type PostgresEngine, statement } from '../../../src/engine/postgres/ind
 import { COLUMNS, ROW, VIA } from './schema.ts';
 
 export interface Shop {
-  /** With two projections next to the tables, and one in another database. */
+  /** The capture with two projections in its own database and one in another database. */
   readonly orders: Capture;
   readonly copy: Projection;
   readonly projections: readonly Projection[];
-  /** With a history, and a follower that keeps what it is given. */
+  /** The capture with a history, and with a follower that stores its changes. */
   readonly changes: Capture;
   readonly follower: Follower;
 }
@@ -22,7 +22,7 @@ const KEEP = statement(
   'insert into faults_journal (change, source, op, key, old_key) select * from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[])',
 );
 
-/** As every process of a schedule declares it. */
+/** The declarations of every process of a schedule. */
 export function declare(engine: PostgresEngine, to: PostgresEngine): Shop {
   const orders = createCapture(engine, { entity: 'ord', root: 'orders', via: VIA });
   const query = sql`${new Sql(SOME)}`;

@@ -2,10 +2,10 @@ import { Draw } from '../../support/random.ts';
 import { type CapturePlan, drawWorks, planCapture } from './plan.ts';
 import { PLANTS, WHOLE } from './plants.ts';
 
-/** A schedule in which a planted bug shows: much to do for two workers at once, and the turn that it takes. */
+/** A schedule that shows a planted bug: much work for two workers at once, and the turn that the bug needs. */
 export function planForced(plant: string): CapturePlan {
   const turn = PLANTS[plant]?.turn ?? 'none';
-  // What goes through a whole table finds again what was lost before; only one plant needs it.
+  // Work on a whole table also repairs lost changes, so only the plant that needs it has it.
   const isWhole = plant === WHOLE;
   const works = (what: string, n: number): CapturePlan['before'] =>
     [0, 1].map((writer) =>
@@ -16,7 +16,7 @@ export function planForced(plant: string): CapturePlan {
   return {
     ...planCapture(1),
     title: `two workers in haste, then ${turn}`,
-    // A worker stands still with what it has read, for longer than its timeout, and then goes on with it.
+    // A worker is cut off with the rows that it has read, for longer than its timeout, and then continues with them.
     faults: [
       { at: 400, do: 'freeze', whom: 0, ms: 2200 },
       { at: 2700, do: 'freeze', whom: 1, ms: 2200 },

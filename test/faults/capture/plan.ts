@@ -10,7 +10,7 @@ export interface Work {
   readonly end: 'commit' | 'rollback';
 }
 
-/** What the captured server is in the end: itself, crashed without its last commits, its standby, or where a dump was restored. */
+/** The captured server at the end: the same one, the same after a crash without its last commits, its standby, or the target of a dump. */
 export type Turn = 'none' | 'crash' | 'failover' | 'dump';
 
 export interface Change {
@@ -33,14 +33,14 @@ export type ChangeName = (typeof CHANGES)[number];
 
 export interface CapturePlan extends Plan {
   readonly turn: Turn;
-  /** When the standby stops to follow, or the dump is made. */
+  /** When the standby stops following, or the dump is made. */
   readonly turnAt: number;
   readonly workers: number;
   readonly batch: number;
   readonly concurrency: number;
-  /** After which a worker that stands still loses what it has claimed. */
+  /** After this time a suspended worker loses its claims. */
   readonly timeoutMs: number;
-  /** Of each writer, before the turn and after it. */
+  /** The transactions of each writer, before the turn and after it. */
   readonly before: readonly (readonly Work[])[];
   readonly after: readonly (readonly Work[])[];
   readonly changes: readonly Change[];
@@ -88,7 +88,7 @@ export function planCapture(seed: number): CapturePlan {
     timeoutMs: 3000,
     before: works('before', draw.int(40, 90)),
     after: turn === 'none' ? [] : works('after', draw.int(10, 25)),
-    // What is restored from a dump is the schema as it was in the beginning.
+    // A restored dump has the schema of the start, so there are no changes.
     changes: turn === 'dump' ? [] : drawChanges(new Draw(seed, 'changes')),
   };
 }
@@ -127,7 +127,7 @@ const WHAT = {
   truncate: 0.2,
 };
 
-/** Numbers of new orders are a writer's own. */
+/** Each writer has its own numbers for new orders. */
 function drawStatement(draw: Draw, writer: number, n: number): string[] {
   const order = draw.int(1, ORDERS);
   const [product, customer, warehouse] = [draw.int(1, PRODUCTS), draw.int(1, CUSTOMERS), draw.int(0, 1)];

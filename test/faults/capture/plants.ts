@@ -3,19 +3,19 @@ import { plantSql } from '../plants/plant.ts';
 import type { Turn } from './plan.ts';
 
 interface Plant {
-  /** A function of the captured database, and what becomes of it; or one of the copy's. */
+  /** A function of the captured database or of the copy, and its change. */
   readonly name: string;
   readonly from: RegExp | string;
   readonly to: string;
   readonly isThere?: boolean;
-  /** The turn in which it shows. */
+  /** The turn that shows the bug. */
   readonly turn?: Turn;
 }
 
-/** The one that shows where a whole table counts as changed. */
+/** The plant that shows only if a whole table counts as changed. */
 export const WHOLE = 'what happened to a whole table is forgotten';
 
-/** Bugs, by what the capture then does. */
+/** Bugs, named by the behaviour of the capture. */
 export const PLANTS: Readonly<Record<string, Plant>> = {
   'what changes meanwhile is acknowledged, too': {
     name: 'capture_settle',

@@ -15,11 +15,11 @@ import { readCapture, readLeft } from './read.ts';
 import { AUDIT, ROWS, SCHEMA } from './schema.ts';
 import { prepareTurn } from './turn.ts';
 
-/** With a planted bug: what does not come to its end is what is looked for. */
+/** The limit with a planted bug: then undelivered work is the expected violation. */
 const PLANTED_MS = 15_000;
 const logger = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** Plays the plan, and gives all that was seen. */
+/** Plays the plan. @returns its history */
 export async function playCapture(plan: CapturePlan, stage: Stage): Promise<CaptureHistory> {
   const copy = await stage.another();
   await prepare(stage, copy.url);
@@ -35,16 +35,16 @@ export async function playCapture(plan: CapturePlan, stage: Stage): Promise<Capt
   ]);
   await untilDone(first.writers, 'writers');
   if (plan.turn === 'none') return await finish(scene, stage.url, first);
-  // As it ends: all at once, whatever they are at.
+  // All processes end at once, in the middle of their work.
   await Promise.all([...first.workers, ...first.writers].map((member) => member.end()));
   const url = await turn.end();
   await withShop(url, copy.url, (shop) => turn.open(shop));
-  // What was restored is a database of its own, with functions of its own.
+  // The restored database has its own functions, so the bug is planted there, too.
   if (plan.turn === 'dump') await plantAt(url, scene);
   const second = await startAll(scene, url, plan.after, 'after');
   await withShop(url, copy.url, (shop) => turn.settle(shop));
   await untilDone(second.writers, 'writers');
-  // Awaited here, while what has turned is still there.
+  // Awaited here, before the turn disposes of its servers.
   return await finish(scene, url, second);
 }
 
@@ -120,7 +120,7 @@ async function startAll(
   return { workers, writers: await stage.start(await Promise.all(writers)) };
 }
 
-/** Puts everything right, lets the consumers come to their end, and reads what there is. */
+/** Repairs the triggers, waits until the consumers have no work left, and reads the history. */
 async function finish({ stage, copyUrl }: Scene, url: string, { workers, writers }: Members): Promise<CaptureHistory> {
   const options = { max: 3, application_name: 'eye' };
   const [eye, there] = [url, copyUrl].map((connectionString) =>
@@ -143,7 +143,7 @@ async function finish({ stage, copyUrl }: Scene, url: string, { workers, writers
   }
 }
 
-/** A fault may have come between disabling triggers and enabling them. Otherwise nothing is touched, since apply() would mend it all. */
+/** Enables triggers that stayed disabled because of a fault. It repairs nothing else: apply() must repair the rest. */
 async function enable(eye: pg.Pool): Promise<void> {
   const { rowCount } = await eye.query(
     "select 1 from pg_trigger where tgrelid = 'order_line'::regclass and tgenabled = 'D'",
@@ -156,7 +156,7 @@ async function drain(eye: pg.Pool, patienceMs: number): Promise<Complaint[]> {
   let isEmpty = false;
   for (const since = performance.now(); performance.now() - since < patienceMs; await sleep(100)) {
     left = await readLeft(eye);
-    // Twice: what a link leads to, and a table, stands behind it.
+    // Twice in a row, because a link or a table leads to further work.
     if (left.length === 0 && isEmpty) return [];
     isEmpty = left.length === 0;
   }

@@ -5,7 +5,7 @@ import { ROW } from './schema.ts';
 
 type Rows = ReadonlyMap<string, string>;
 
-/** When nothing moves any more. `eye` looks at the captured database, `there` at that of the copy. */
+/** Reads the history when all work has ended. `eye` reads the captured database, `there` the database of the copy. */
 export async function readCapture(
   eye: pg.Pool,
   there: pg.Pool,
@@ -41,7 +41,7 @@ function compare(table: string, wanted: Rows, found: Rows): Difference[] {
   });
 }
 
-/** What consumers still have to do, in words; empty when nothing is. */
+/** The remaining work of the consumers, in words; empty if there is none. */
 export async function readLeft(eye: pg.Pool): Promise<string[]> {
   const { rows } = await eye.query<{ told: string }>(`
     select format('%s changes of %s, such as %s of source %s', count(*), l.name, min(d.key), min(d.source)) as told

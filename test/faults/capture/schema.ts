@@ -1,5 +1,5 @@
-// A shop in fourteen tables, of the shape that everybody knows: orders with lines, of customers in segments, taken by employees who
-// look after territories. Lines are partitioned by warehouse.
+// A shop in fourteen tables: orders with lines, of customers in segments, taken by employees with territories. Lines are partitioned by
+// warehouse.
 import type { CaptureOptions } from '../../../src/capture/index.ts';
 import { sql } from '../../../src/capture/index.ts';
 
@@ -25,7 +25,7 @@ export const TABLES: readonly string[] = [
   'order_line',
 ];
 
-/** What the schedules themselves keep: single changes as a trigger of their own saw them, and as the follower was given them. */
+/** The records of the schedule itself: the changes that an independent trigger saw, and those that the follower got. */
 export const OWN_TABLES: readonly string[] = ['faults_audit', 'faults_journal'];
 
 export const SCHEMA = `
@@ -100,7 +100,7 @@ export const VIA: NonNullable<CaptureOptions['via']> = {
     join state s on s.id = t.state_id join changed c on c.id = s.region_id`,
 };
 
-/** What a row of each projection is. */
+/** The query for the rows of each projection. */
 export const ROW = `
 select o.id, o.status, o.freight::text as freight, c.name as customer, e.name as employee, h.name as shipper,
   (select string_agg(concat_ws('/', l.warehouse, p.name, l.qty, g.name, s.name, s.city), ', ' order by l.warehouse, l.product_id)

@@ -11,13 +11,13 @@ import { AUDIT, COLUMNS, OWN_TABLES, SCHEMA, TABLES } from './schema.ts';
 
 type Shop = ReturnType<typeof declare>;
 
-/** What becomes of the captured server. */
+/** The fate of the captured server. */
 export interface Turning extends AsyncDisposable {
-  /** While everything runs. */
+  /** Called while all processes run. */
   begin(): Promise<void>;
-  /** When all processes are dead. @returns where the database is from now on */
+  /** Called when all processes are dead. @returns the URL of the database from now on */
   end(): Promise<string>;
-  /** What an operator has to do there before processes start, and while they run. */
+  /** The steps of an operator there: before the processes start, and while they run. */
   open(shop: Shop): Promise<void>;
   settle(shop: Shop): Promise<void>;
 }
@@ -38,7 +38,7 @@ export async function prepareTurn(plan: CapturePlan, stage: Stage): Promise<Turn
   }
 }
 
-/** From some moment on commits are not flushed, and then the server dies. */
+/** From a moment on, commits are not flushed; then the server dies. */
 function crash({ turnAt }: CapturePlan, stage: Stage): Turning {
   let unflushed: WalHold | undefined;
   return {
@@ -61,7 +61,7 @@ async function set(stage: Stage, mode: 'on' | 'off'): Promise<void> {
   await stage.eye.query('select pg_reload_conf()');
 }
 
-/** From some moment on the standby hears nothing, and then it is promoted. */
+/** From a moment on, the standby receives nothing; then it is promoted. */
 function failover({ turnAt }: CapturePlan, stage: Stage, standby: Standby): Turning {
   return {
     ...NOTHING,
@@ -80,7 +80,7 @@ function failover({ turnAt }: CapturePlan, stage: Stage, standby: Standby): Turn
   };
 }
 
-/** A dump is made, everything goes on for a while, and then what was dumped is all that is left, on a younger server. */
+/** A dump is made, and the work continues for a while. Then only the dump is left, on a younger server. */
 async function dump({ turnAt }: CapturePlan, stage: Stage): Promise<Turning> {
   const { url } = await stage.another({ isStranger: true });
   const quiet = new URL(url);
@@ -101,7 +101,7 @@ async function dump({ turnAt }: CapturePlan, stage: Stage): Promise<Turning> {
       await into.session((session) => session.run(AUDIT));
     },
     end: async () => url,
-    // A dump has the triggers, too.
+    // A real dump has the triggers, too; here apply() creates them.
     open: async ({ orders, changes }) => {
       await orders.apply();
       await changes.apply();

@@ -1,4 +1,4 @@
-// Whatever consumes the shop's changes: two projections, a copy, a follower.
+// The consumers of the shop's changes: two projections, a copy, a follower.
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { ready, url } from '../member/member-side.ts';
 import { declare } from './declaration.ts';

@@ -1,4 +1,4 @@
-// An application that knows nothing of Pawl: it carries out the plan's transactions, one after another, on a connection of its own.
+// An application without Pawl: it executes the transactions of the plan, one after another, on its own connection.
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
@@ -8,14 +8,14 @@ import type { Work } from './plan.ts';
 
 const { WORK = '', FAULTS_LOG = '' } = process.env;
 const works: readonly Work[] = JSON.parse(readFileSync(WORK, 'utf8'));
-/** What a silent network keeps from being answered ends with the process, as a health check would end it. */
+/** If a silent network holds back the answer for this time, the process is killed, as by a health check. */
 const ANSWER_MS = 4000;
 
 async function connect(): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => {});
   await client.connect();
-  // Two writers may lock each other out, and what a process leaves behind that was killed holds its locks until it is noticed.
+  // Two writers may block each other, and the session of a killed process holds its locks until the server notices the kill.
   await client.query("set lock_timeout = '1s'; set idle_in_transaction_session_timeout = '2s'");
   return client;
 }
@@ -32,7 +32,7 @@ async function carryOut({ statements, end }: Work): Promise<void> {
       for (const statement of statements) await session.query(statement);
       await session.query(end);
     } catch {
-      // Refused, or the connection is gone. Its outcome is in the database.
+      // The transaction was refused, or the connection is gone. The outcome is in the database.
       await session.query('rollback').catch(() => {
         client = undefined;
       });

@@ -1,4 +1,4 @@
-// Writes and reads documents as the plan says, one operation after another; after a kill it goes on with the next one.
+// Writes and reads documents by the plan, one operation after another. After a kill it continues with the next one.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -14,14 +14,14 @@ import type { Operation } from './plan.ts';
 import { plantInMember } from './plants.ts';
 
 const { OPERATIONS = '', LIMIT = '2000', RETAIN = '1000', HOT = '', FAULTS_LOG = '', CLIENT = '0' } = process.env;
-/** Longer than whatever is within its limits, on a machine that is busy. */
+/** Longer than any operation within its limits, also on a busy machine. */
 const HUNG_MS = 8 * Number(LIMIT);
 const operations: readonly Operation[] = JSON.parse(readFileSync(OPERATIONS, 'utf8'));
 const COMMITTED = statement('faults.committed', 'insert into faults_committed (op) values ($1)');
 
 /**
- * As a careful application has it: the transactions are its own, and one on a connection that fell silent would hold its document for
- * as long as the server keeps it.
+ * A careful application limits its idle transactions: on a silent connection, the server would keep the transaction, and with it the lock
+ * on the document.
  */
 const bounded = new URL(url);
 bounded.searchParams.set('options', '-c idle_in_transaction_session_timeout=10s');
@@ -47,7 +47,7 @@ function source(bytes: Buffer): AsyncGenerator<Buffer, void> {
   })();
 }
 
-/** The `ifVersion` of an operation: what is there now. */
+/** The `ifVersion` of an operation: the current version. */
 async function expectation(op: string, { id, isGuarded }: Operation): Promise<{ ifVersion?: number }> {
   if (!isGuarded) return {};
   const version = await files.stat(id).then(
@@ -88,7 +88,7 @@ async function write(op: string, operation: Operation): Promise<WriteResult | un
   });
 }
 
-/** A version before the one that is live, or that. */
+/** An earlier version, or the live one if there is none. */
 async function before(id: string): Promise<number> {
   const past = await files.history(id, { limit: 3 });
   return (past.at(-1) ?? (await files.stat(id))).version;
@@ -137,13 +137,13 @@ async function operate(op: string, operation: Operation): Promise<void> {
   }
 }
 
-/** How many such events earlier lives, and this one, have noted. */
+/** The number of such notes of this process and of earlier ones. */
 function noted(event: RegExp): number {
   const log = readFileSync(FAULTS_LOG, 'utf8').split('\n');
   return log.filter((line) => event.test(line)).length;
 }
 
-/** What it does until a version is written: on a machine that is so busy that no call was done within its limits, nothing would be checked. */
+/** Repeated until a version is written: if a busy machine lets no call end within its limits, nothing would be checked. */
 const AT_LEAST = operations.find(({ deed }) => deed === 'write');
 const MOST_TRIES = 10;
 

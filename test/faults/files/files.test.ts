@@ -1,7 +1,7 @@
 import { describeSchedules, openGround } from '../describe-schedules.ts';
 import { filesPart } from './part.ts';
 
-/** On a disk and on a store that speaks S3: with many faults, and quick ones of the first 150. */
+/** Disks and stores that speak S3, with many faults: quick seeds of the first 150. */
 const SEEDS = [3, 6, 21, 22, 62, 109];
 
 describeSchedules('leave files as they promise', {

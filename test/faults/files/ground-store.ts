@@ -8,13 +8,13 @@ import { hashOf } from './bytes.ts';
 import type { StorePlace } from './member-store.ts';
 import type { FilesPlan, StoreFaulting } from './plan.ts';
 
-/** How long a disk is full. With longer times, a schedule may end in which nothing was written. */
+/** The longest time of a full disk. With longer times, a schedule could end without a write. */
 const FULL_MS = 1000;
 
-/** The content store of a schedule, as its hand, its members and its checker have it. */
+/** The content store of a schedule, for its faults, its members and its checker. */
 export class GroundStore implements AsyncDisposable {
   readonly place: StorePlace;
-  /** What was put there that no row knows. */
+  /** Names in the store that no row has. */
   readonly strangers: string[] = [];
   /** Objects that rotted. */
   readonly rotten: string[] = [];
@@ -34,12 +34,12 @@ export class GroundStore implements AsyncDisposable {
     this.place = server === undefined ? { dir, ...flags } : { s3: { ...server.connection, prefix: 'test' }, ...flags };
   }
 
-  /** For a process that no fault is aimed at. */
+  /** A client for a process that no fault hits. */
   client(): Content {
     return this.place.s3 === undefined ? disk(this.#dir) : s3(this.place.s3);
   }
 
-  /** Inflicts the plan's faults of the store, each at its time from now on. @returns how often each one was */
+  /** Inflicts the plan's faults of the store, each at its time from now on. @returns the number of each fault */
   async inflict({ storeFaults }: FilesPlan): Promise<Record<string, number>> {
     const done: Record<string, number> = {};
     await Promise.all(
@@ -58,7 +58,7 @@ export class GroundStore implements AsyncDisposable {
     this.#server?.mend();
   }
 
-  /** What lies where objects are. */
+  /** The names and hashes in the place of objects. */
   async stored(): Promise<{ name: string; sha256: string }[]> {
     const names = await this.#names('objects');
     return Promise.all(
@@ -97,7 +97,7 @@ export class GroundStore implements AsyncDisposable {
       case 'rot':
         return this.#rotObject(draw);
       case 'rot the marker':
-        // A process that is still at the first of the two has no copy: of that store an operator has to say whose it is.
+        // A process may have written only the first of the two. If that one is damaged, an operator must confirm the owner of the store.
         if ((await this.markers()).length < 2) return false;
         return this.#rot(draw % 2 === 0 ? 'pawl-store.json' : 'pawl-store.copy.json', draw);
       case 'strangers':
@@ -109,7 +109,7 @@ export class GroundStore implements AsyncDisposable {
       case 'short':
       case 'short_body':
       case 'flip':
-        // Everything that is read, the marker too; or objects alone.
+        // All reads, also of the marker; or only reads of objects.
         this.#server?.fault(name, { operation: 'GetObject', times, key: draw % 2 === 1 ? 'objects/' : '' });
         return true;
       case 'lose_answer':
@@ -127,15 +127,15 @@ export class GroundStore implements AsyncDisposable {
     const names = (await this.#names('objects')).toSorted();
     const path = names[draw % names.length];
     if (path === undefined) return false;
-    // It may be collected in this moment, or still be written.
+    // The object may be collected at this moment, or may still be written.
     this.rotten.push(path.split('/').at(-1) ?? '');
     return this.#rot(path, draw).catch(() => false);
   }
 
-  /** One bit of it is another one, without a trace in its times or its length. */
+  /** Flips one bit, without a trace in the times or the length of the file. */
   async #rot(path: string, draw: number): Promise<boolean> {
     const bytes = await this.#read(path).catch(() => Buffer.alloc(0));
-    // Of a marker the part that says something.
+    // In a marker, the bit is in the text and not in the padding.
     const size = path.startsWith('pawl-store') ? bytes.toString().trimEnd().length : bytes.length;
     if (size === 0) return false;
     const at = draw % size;

@@ -1,7 +1,7 @@
 import type { Complaint } from '../queue/history.ts';
 import type { Deed } from './plan.ts';
 
-/** What a client notes. `op` names one operation of one client, and its bytes are no other one's. */
+/** The notes of a client. `op` names one operation of one client, whose bytes no other operation has. */
 export type ClientEvent =
   | { readonly do: 'born' }
   | {
@@ -9,13 +9,13 @@ export type ClientEvent =
       readonly op: string;
       readonly deed: Deed;
       readonly id: string;
-      /** Of the bytes; null where they are not its own. */
+      /** The hash of the bytes; null if the operation has no bytes of its own. */
       readonly sha256: string | null;
     }
-  /** The `ifVersion` it goes on with. */
+  /** The `ifVersion` of the operation. */
   | { readonly do: 'expect'; readonly op: string; readonly version: number }
   | { readonly do: 'told'; readonly op: string; readonly version: number; readonly sha256: string | null }
-  /** All of a version, with the hash of what was passed on. */
+  /** A whole version was read, with the hash of the bytes that the reader got. */
   | {
       readonly do: 'got';
       readonly op: string;
@@ -24,11 +24,11 @@ export type ClientEvent =
       readonly digest: string;
     }
   | { readonly do: 'failed'; readonly op: string; readonly code: string; readonly message: string }
-  /** It has taken longer than any limit. */
+  /** The operation took longer than any limit. */
   | { readonly do: 'hung'; readonly op: string }
   | { readonly do: 'done' };
 
-/** What a sweeper notes. */
+/** The notes of a sweeper. */
 export type SweeperEvent =
   | { readonly do: 'born' }
   | { readonly do: 'swept' }
@@ -68,14 +68,14 @@ export interface DocumentRow {
   readonly object: string | null;
 }
 
-/** All that the checker looks at, read when nothing moves any more and everything that is due was collected. */
+/** The data of the checker, read when all work has ended and all due objects are collected. */
 export interface FilesHistory {
   readonly wishes: readonly Wish[];
   readonly rows: readonly ObjectRow[];
   readonly documents: readonly DocumentRow[];
-  /** Operations whose transactions were committed, by the rows they wrote there. */
+  /** Operations whose transactions were committed, by the rows of these transactions. */
   readonly committed: readonly string[];
-  /** What lies where objects are. */
+  /** The objects in the store. */
   readonly stored: readonly { readonly name: string; readonly sha256: string }[];
   readonly quarantined: readonly string[];
   /** Names that were put into the store without a row. */
@@ -84,12 +84,12 @@ export interface FilesHistory {
   readonly rotten: readonly string[];
   /** Keys of uploads in parts that are neither complete nor aborted. */
   readonly unfinished: readonly string[];
-  /** Whether bytes could be damaged on their way. */
+  /** Whether bytes could be damaged in transfer. */
   readonly isWayDamaged: boolean;
   readonly retainMs: number;
-  /** The time that the readers before have. */
+  /** The time that current readers have after a replacement. */
   readonly graceMs: number;
-  /** When that time was ended for all, so that the schedule need not wait for it. */
+  /** When the schedule ended this time for all objects, so that it need not wait. */
   readonly hastenedMs: number;
   readonly complaints: readonly Complaint[];
 }

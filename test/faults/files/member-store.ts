@@ -3,13 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Content, disk, type S3Options, s3 } from '../../../src/files/index.ts';
 import { fullDisk } from '../../support/servers/full-disk.ts';
 
-/** Where the bytes are, and which files say how it fails now: what a member is told by its environment. */
+/** The place of the bytes, and the flag files of its faults. A member gets this from its environment. */
 export interface StorePlace {
   readonly dir?: string;
   readonly s3?: S3Options;
-  /** While this file is there, no call is answered. */
+  /** While this file exists, no call is answered. */
   readonly hanging: string;
-  /** While this one is, there is no room. */
+  /** While this file exists, the disk is full. */
   readonly full: string;
 }
 
@@ -18,7 +18,7 @@ export function limitsOf(ms: number): { connect: number; firstByte: number; idle
   return { connect: ms / 4, firstByte: ms / 3, idle: ms / 3, total: ms };
 }
 
-/** The store as this member's life has it. It kills itself at the call that the plan says, before or after it. */
+/** The store of this process. The process kills itself at the call that the plan names, before or after the call. */
 export async function openStore({
   STORE = '{}',
   KILL_AT = '[]',

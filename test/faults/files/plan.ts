@@ -2,50 +2,50 @@ import { Draw } from '../../support/random.ts';
 import { drawFaults, type FaultName, type Weights } from '../fault.ts';
 import type { Plan } from '../plan.ts';
 
-/** What a client does with a document. */
+/** An operation of a client on a document. */
 export type Deed =
-  /** Written, alone. */
+  /** A write without a transaction of the client. */
   | 'write'
-  /** With a row of the client's own, committed together. */
+  /** A write in a transaction with a row of the client. */
   | 'tx'
-  /** Uploaded, and published with that row a while later. */
+  /** An upload that is published with such a row a while later. */
   | 'late'
-  /** Written in a transaction that is rolled back. */
+  /** A write in a transaction that is rolled back. */
   | 'undo'
-  /** Uploaded, and given up. */
+  /** An upload that is abandoned. */
   | 'abandon'
   | 'remove'
   | 'restore'
   | 'copy'
   | 'read'
-  /** One of the versions before. */
+  /** A read of an earlier version. */
   | 'read old'
   | 'hot';
 
 export interface Operation {
   readonly deed: Deed;
-  /** Which document; of a copy the one that is written. */
+  /** The document; for a copy, its target. */
   readonly id: string;
-  /** Of a copy: what is copied. */
+  /** For a copy: its source. */
   readonly from: string;
   readonly size: number;
-  /** With `ifVersion`, as it was just read. */
+  /** True: with the `ifVersion` that was just read. */
   readonly isGuarded: boolean;
   readonly restMs: number;
-  /** Between upload and publication. */
+  /** The pause between upload and publication. */
   readonly lateMs: number;
 }
 
 export const STORE_FAULTS = [
-  /** No call is answered for this long. */
+  /** The store answers no call for `ms`. */
   'hang',
-  /** Nothing that needs room can be written (disk). */
+  /** The disk is full. */
   'full',
-  /** A byte of an object that lies there is another one, for good. */
+  /** A bit of a stored object is flipped, for good. */
   'rot',
-  /** So is one of the marker, or of its copy. */
+  /** A bit of the marker, or of its copy, is flipped. */
   'rot the marker',
-  /** Names that no row knows. */
+  /** Names that no row has are put into the store. */
   'strangers',
   'lose_answer',
   'cut',
@@ -65,9 +65,9 @@ export interface StoreFaulting {
   readonly at: number;
   readonly do: StoreFaultName;
   readonly ms: number;
-  /** How many requests it meets, where it meets requests. */
+  /** How many requests it hits, if it hits requests. */
   readonly times: number;
-  /** For whatever else has to be chosen. */
+  /** A random number for all other choices. */
   readonly draw: number;
 }
 
@@ -76,7 +76,7 @@ export interface FilesPlan extends Plan {
   readonly limitMs: number;
   readonly retainMs: number;
   readonly clients: readonly (readonly Operation[])[];
-  /** At which call of the content store each life of each member kills itself: clients first, then sweepers. */
+  /** The call of the content store at which each process of each member kills itself: clients first, then sweepers. */
   readonly killAt: readonly (readonly number[])[];
   readonly sweepers: number;
   readonly storeFaults: readonly StoreFaulting[];
@@ -96,7 +96,7 @@ const WEIGHTS: Weights = {
   freeze: 2,
   lose: 3,
 };
-/** In these the database answers: whatever takes long is the store's. */
+/** With these weights the database always answers, so only the store can make calls slow. */
 const CALM: Weights = { kill: 1 };
 
 const ON_DISK: Partial<Record<StoreFaultName, number>> = { hang: 2, full: 3, rot: 2, strangers: 1 };
@@ -144,7 +144,7 @@ export function planFiles(seed: number): FilesPlan {
     retainMs: draw.pick(0, 800, 2500),
     clients,
     sweepers,
-    // Every call in turn, over the seeds: before it is begun where the number is even, else when it is done.
+    // Over the seeds, every call in turn. The kill is before the call if the number is even, else after it.
     killAt: Array.from({ length: members }, (_, n) =>
       Array.from({ length: killing.int(0, 2) }, (__, life) => ((seed * 7 + n * 13 + life * 29) % 90) + 1),
     ),
@@ -166,7 +166,7 @@ function drawStoreFaults(draw: Draw, store: 'disk' | 's3'): StoreFaulting[] {
     draw: draw.int(0, 1_000_000),
   });
   const faults = Array.from({ length: draw.int(1, 6) }, () => one(draw.weighted(all)));
-  // Once at most: of a marker of which both copies rotted an operator has to say whose it is.
+  // At most once: if the marker and its copy were damaged, an operator would have to confirm the owner of the store.
   return draw.chance(0.5) ? [...faults, one('rot the marker')] : faults;
 }
 
@@ -189,7 +189,7 @@ function drawOperations(draw: Draw, store: 'disk' | 's3'): Operation[] {
       }),
       id: `doc-${draw.int(1, DOCUMENTS)}`,
       from: `doc-${draw.int(1, DOCUMENTS)}`,
-      // Of more than 16 MiB: in parts, where there are parts.
+      // On S3, more than 16 MiB are sent in parts.
       size: isLarge ? draw.int(3 << 20, 18 << 20) : draw.pick(40, 1000, 70_000, draw.int(40, 1_500_000)),
       isGuarded: draw.chance(0.3),
       restMs: draw.int(0, 100),

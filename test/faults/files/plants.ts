@@ -8,19 +8,19 @@ import { plantSql } from '../plants/plant.ts';
 import { type Deed, type FilesPlan, type Operation, planFiles, type StoreFaulting } from './plan.ts';
 
 interface Plant {
-  /** A function of the database, and what becomes of it. */
+  /** A function of the database, and its change. */
   readonly sql?: readonly [name: string, from: RegExp | string, to: string];
-  /** What is done to the store as every process has it. */
+  /** A change of the store in every process. */
   readonly content?: (content: Content) => void;
-  /** What is done in every member. */
+  /** A change in every member. */
   readonly member?: (content: Content) => void;
-  /** What the clients do in a schedule in which it shows. */
+  /** The operations of the clients in a schedule that shows the bug. */
   readonly deeds: readonly Deed[];
   readonly store?: 'disk' | 's3';
   readonly storeFaults?: readonly StoreFaulting[];
 }
 
-/** Bugs, by what the files then do. */
+/** Bugs, named by the behaviour of the files. */
 export const PLANTS = [
   'ifVersion is not looked at',
   'a version number stands still',
@@ -38,7 +38,7 @@ export const PLANTS = [
 
 export type PlantName = (typeof PLANTS)[number];
 
-/** These show what others show, too, or take long to. */
+/** Plants that take long, or that show the same as others. */
 export const LONG_PLANTS: ReadonlySet<PlantName> = new Set<PlantName>([
   'a version number stands still',
   'what is removed lives on',
@@ -95,13 +95,13 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     member: readUnchecked,
     deeds: ['write', 'read', 'read', 'read'],
     store: 's3',
-    // From the one to the other, whatever is read of objects.
+    // Between these times, all reads of objects.
     storeFaults: [500, 6000].map((at) => ({ at, do: 'flip', ms: 0, times: 10_000, draw: 1 })),
   },
   'a hot copy is not asked for': { member: keepFirst, deeds: ['write', 'hot', 'hot'] },
   'a hanging store is waited for': {
     member: () => {
-      // Without a watch, and without a breaker.
+      // Without time limits, and without a circuit breaker.
       const call: GuardedContent['call'] = (_, run) => run({ signal: new AbortController().signal });
       Object.defineProperty(GuardedContent.prototype, 'call', { value: call });
     },
@@ -110,7 +110,7 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
   },
 };
 
-/** Each publication is committed by itself, whatever transaction it is given. */
+/** Each publication is committed alone, even if it gets a transaction. */
 function publishAlone(): void {
   const publish: () => Promise<WriteResult> = Reflect.get(Object(Upload.prototype), 'publish');
   const value: Upload['publish'] = function (this: Upload, options) {
@@ -119,7 +119,7 @@ function publishAlone(): void {
   Object.defineProperty(Upload.prototype, 'publish', { value });
 }
 
-/** The store's bytes as they come. */
+/** Readers get the bytes of the store without checks. */
 function readUnchecked(content: Content): void {
   const value: Reader['read'] = async function (this: Reader, id) {
     const version = await this.row(id, undefined, undefined);
@@ -130,7 +130,7 @@ function readUnchecked(content: Content): void {
   Object.defineProperty(Reader.prototype, 'read', { value });
 }
 
-/** Of each document the row that was read first is taken for ever. */
+/** The row of a document that was read first is used for ever. */
 function keepFirst(): void {
   const row: () => ReturnType<Reader['row']> = Reflect.get(Object(Reader.prototype), 'row');
   const kept = new Map<string, ReturnType<Reader['row']>>();
@@ -159,14 +159,14 @@ export function plantInStore(plant: string | undefined, content: Content): void 
   if (plant !== undefined) ALL[readPlant(plant)].content?.(content);
 }
 
-/** @throws when there is no such plant */
+/** @throws Error  there is no such plant */
 export function readPlant(name: string): PlantName {
   const found = PLANTS.find((each) => each === name);
   if (found === undefined) throw new Error(`there is no plant "${name}"; there are ${PLANTS.join(', ')}`);
   return found;
 }
 
-/** A schedule in which the bug shows: without faults but those that it needs, and with much of what it spoils. */
+/** A schedule that shows the bug: with only the faults that it needs, and with many operations that it breaks. */
 export function planForced(plant: PlantName): FilesPlan {
   const { deeds, store = 'disk', storeFaults = [] } = ALL[plant];
   const plan = planFiles(0);

@@ -16,10 +16,10 @@ import type { FilesPlan } from './plan.ts';
 import { plantInDatabase, plantInStore } from './plants.ts';
 import { readTables, toWishes } from './read.ts';
 
-/** With a planted bug: what is never collected is what is looked for. */
+/** The limit with a planted bug: then objects that are never collected are the expected violation. */
 const PLANTED_MS = 5000;
 
-/** Plays the plan, and gives all that was seen. */
+/** Plays the plan. @returns its history */
 export async function playFiles(plan: FilesPlan, stage: Stage): Promise<FilesHistory> {
   await using store = await GroundStore.open(plan, stage.folder);
   await stage.eye.query('create table faults_committed (op text not null)');
@@ -30,7 +30,7 @@ export async function playFiles(plan: FilesPlan, stage: Stage): Promise<FilesHis
   await untilDone(clients, 'clients');
   const stopped = await stop(clients);
   const complaints = [...stopped, ...(await stop(sweepers))];
-  // What was to come late is through by then.
+  // By then, delayed requests have arrived.
   if ('delay' in done) await sleep(2100);
   const { told, hastenedMs } = await finish(plan, stage, store);
   const asked = await Promise.all(clients.map((member) => member.events<ClientEvent>()));
@@ -86,7 +86,7 @@ async function stop(members: readonly Member[]): Promise<Complaint[]> {
   );
 }
 
-/** With a process of its own that no fault hits: the store works as before, and all that is due is collected. */
+/** Checks, in this process, which no fault hits, that the store works again, and collects all due objects. */
 async function finish(
   { retainMs }: FilesPlan,
   stage: Stage,
@@ -116,7 +116,7 @@ async function finish(
   return { told, hastenedMs };
 }
 
-/** Bytes that rotted are an error, and nothing else may be one. */
+/** Reads a document. Damaged bytes may fail the read; no other error may. */
 async function readAny(files: Files): Promise<void> {
   const [version] = await files.list({ limit: 1 });
   if (version === undefined) return;
@@ -127,7 +127,7 @@ async function readAny(files: Files): Promise<void> {
   }
 }
 
-/** Until only kept objects are left; the deadlines of all others are over, and that of a live version is never. */
+/** Sweeps until only kept objects are left. All deadlines are moved to now. */
 async function collect(stage: Stage, files: Files): Promise<void> {
   const patienceMs = stage.plant === undefined ? PATIENCE_MS : PLANTED_MS;
   let left: string[] = [];
@@ -147,7 +147,7 @@ async function collect(stage: Stage, files: Files): Promise<void> {
   throw new Error([...left, ...(await readLocks(stage.eye))].join('\n'));
 }
 
-/** Where the database answers, whatever takes longer than all limits together is a call of the store without one. */
+/** If the database answers, an operation that takes longer than all limits together has a call of the store without a limit. */
 function hung(events: readonly { readonly do: string; readonly member: string; readonly op?: string }[]): Complaint[] {
   return events
     .filter((event) => event.do === 'hung')

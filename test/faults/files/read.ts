@@ -4,7 +4,7 @@ import type { ClientEvent, DocumentRow, FilesHistory, ObjectRow, Wish } from './
 
 const MS = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`;
 
-/** In one snapshot: else one table would know what another one does not. */
+/** Reads in one snapshot: otherwise the tables would not fit together. */
 export async function readTables(eye: pg.Pool): Promise<Pick<FilesHistory, 'rows' | 'documents' | 'committed'>> {
   const client = await eye.connect();
   const all = async <T extends object>(sql: string): Promise<T[]> => (await client.query<T>(sql)).rows;
@@ -23,7 +23,7 @@ export async function readTables(eye: pg.Pool): Promise<Pick<FilesHistory, 'rows
   }
 }
 
-/** What one client noted, by operation. */
+/** Makes operations of the notes of one client. */
 export function toWishes(events: readonly Note<ClientEvent>[]): Wish[] {
   return events.flatMap((asked) => {
     if (asked.do !== 'ask') return [];

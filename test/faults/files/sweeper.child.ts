@@ -1,4 +1,4 @@
-// Sweeps, and takes strangers to quarantine, again and again until it is told to stop.
+// Sweeps, and moves strangers to quarantine, repeatedly until it must stop.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createFiles } from '../../../src/files/index.ts';
@@ -8,7 +8,7 @@ import { limitsOf, openStore } from './member-store.ts';
 import { plantInMember } from './plants.ts';
 
 const { LIMIT = '2000', RETAIN = '1000' } = process.env;
-/** Longer than a pass over a store that answers nothing: an object that has failed five times is left alone. */
+/** Longer than a pass over a store that answers nothing: after five failures in a row, calls fail at once. */
 const HUNG_MS = 8 * Number(LIMIT);
 
 const engine = postgres(url, { max: 3 });

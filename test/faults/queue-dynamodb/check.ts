@@ -4,7 +4,7 @@ import { callbackOf, type Effect, letterOf, type QueueEvent, type QueueOnDynamoH
 
 type AskEvent = Note<Extract<QueueEvent, { do: 'ask' }>>;
 
-/** Pure. A step that was asked for and not answered may have happened or not. */
+/** Pure. A step without an answer may have happened or not. */
 export function checkQueue(history: QueueOnDynamoHistory): Violation[] {
   const asked = history.events.filter((event): event is AskEvent => event.do === 'ask');
   const answeredAt = new Map(history.events.flatMap((event) => (event.do === 'told' ? [[event.name, event.at]] : [])));
@@ -20,7 +20,7 @@ export function checkQueue(history: QueueOnDynamoHistory): Violation[] {
     if (isExpired && effectsOf(one).length > 0) violation('a job that has expired never runs', name, effectsOf(one));
     if (outcome === undefined) continue;
     const { status, completions } = outcome;
-    // A job that comes after another one shares its fate.
+    // A job that comes after another one ends like that job.
     const end = endOf(one, asked);
     if (status !== end) violation('each job ends as it should', name, outcome);
     if (completions > 1) violation('a job completes once', name, outcome);
@@ -42,7 +42,7 @@ export function checkQueue(history: QueueOnDynamoHistory): Violation[] {
   return found;
 }
 
-/** One was answered before the other was asked for, of one key, and neither waits for anything else. */
+/** Pairs of jobs of one key: the earlier one was acknowledged before the enqueue of the later one, and neither waits for anything else. */
 function* pairs(asked: readonly AskEvent[], answeredAt: ReadonlyMap<string, number>): Generator<[AskEvent, AskEvent]> {
   const plain = asked.filter(
     ({ step, after }) =>
@@ -56,7 +56,7 @@ function* pairs(asked: readonly AskEvent[], answeredAt: ReadonlyMap<string, numb
   }
 }
 
-/** Saves have no such time. */
+/** Whether the job had expired at its enqueue. Saves have no expiry. */
 function hasExpired({ step }: AskEvent): boolean {
   return step.expires === 'past' && step.what === 'job';
 }

@@ -1,7 +1,7 @@
 import type { Note } from '../member/member.ts';
 import type { Step } from './plan.ts';
 
-/** What a process notes. `name`: of a step, `client 0/3`. */
+/** The notes of a process. `name`: of a step, `client 0/3`. */
 export type QueueEvent =
   | {
       readonly do: 'ask';
@@ -15,15 +15,15 @@ export type QueueEvent =
   | { readonly do: 'finished' }
   | { readonly do: 'begin'; readonly name: string; readonly id: string; readonly attempt: number };
 
-/** What a handler wrote under the guard of its unit: rows of a key, and of each other job, in the order of their commits. */
+/** A guarded write of a handler. Each key, and each job without a key, has a row with its effects, in the order of the commits. */
 export interface Effect {
   readonly name: string;
   readonly id: string;
-  /** Just before its commit, by the clock of the notes. */
+  /** The time just before its commit, by the clock of the notes. */
   readonly at: number;
 }
 
-/** What became of a job whose id a process was told. */
+/** The outcome of a job whose id a process got. */
 export interface Outcome {
   readonly id: string;
   readonly status: string;
@@ -38,7 +38,7 @@ export interface QueueOnDynamoHistory {
   readonly complaints: readonly { readonly rule: string; readonly about: string; readonly story: readonly string[] }[];
 }
 
-/** Where the effects of a job are. */
+/** The row with the effects of a job. */
 export function rowOf(name: string, key: string | null): string {
   return key === null ? `job ${name}` : `key ${key}`;
 }

@@ -2,7 +2,7 @@ import { sharedDynamo } from '../../support/dynamodb.ts';
 import type { Runner } from '../part.ts';
 import { queueOnDynamo } from './part.ts';
 
-/** For tests, and why it cannot be run here, if it cannot. */
+/** The part for tests. `isMissing` says why it cannot run here. */
 export const QUEUE_ON_DYNAMO: { readonly part: Runner; readonly isMissing: () => Promise<string | undefined> } = {
   part: queueOnDynamo(async () => (await sharedDynamo()).endpoint),
   isMissing: async () =>

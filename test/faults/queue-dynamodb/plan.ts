@@ -2,35 +2,35 @@ import { Draw } from '../../support/random.ts';
 import { drawFaults, type Weights } from '../fault.ts';
 import type { Plan } from '../plan.ts';
 
-/** One thing that a process asks of the queue. */
+/** One request of a process to the queue. */
 export interface Step {
-  /** How long it waits first. */
+  /** The pause before it. */
   readonly restMs: number;
   readonly what: 'job' | 'save' | 'batch';
   readonly key: string | null;
   readonly delayMs: number;
-  /** A time long ago, or in many years. */
+  /** The expiry: long ago, or in many years. */
   readonly expires: 'past' | 'later' | null;
-  /** It comes after the job that this process has enqueued last. */
+  /** True: the job comes after the last job that this process enqueued. */
   readonly isAfter: boolean;
-  /** So many attempts fail. */
+  /** The number of attempts that fail. */
   readonly fails: number;
-  /** It has one attempt, which fails, and names the kind of its dead letter. */
+  /** True: the job has one attempt, which fails, and names the kind of its dead letter. */
   readonly isDoomed: boolean;
-  /** How long its handler takes. */
+  /** The duration of its handler. */
   readonly ms: number;
-  /** Jobs of a batch. */
+  /** The number of jobs of a batch. */
   readonly n: number;
 }
 
 export interface DynamoQueuePlan extends Plan {
   readonly leaseMs: number;
   readonly shards: number;
-  /** For each process, which works and enqueues. */
+  /** The steps of each process. Each process works and enqueues. */
   readonly processes: readonly (readonly Step[])[];
 }
 
-/** Those of the server are about Postgres. */
+/** Without faults of the server, which are only for Postgres. */
 const WEIGHTS: Weights = {
   kill: 3,
   deploy: 1,
@@ -71,7 +71,7 @@ export function planQueue(seed: number): DynamoQueuePlan {
   };
 }
 
-/** What comes after it would share its fate: it has none before it, at least. */
+/** A child of such a job would end in error, too. So such a job has at least no parent. */
 function doomed(draw: Draw, step: Step): Step {
   const isDoomed = draw.chance(0.25) && step.what === 'job' && !step.isAfter && step.expires === null;
   return { ...step, isDoomed };

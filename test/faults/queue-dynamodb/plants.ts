@@ -5,7 +5,7 @@ import { Letters } from '../../../src/queue/dynamodb/work/letters.ts';
 import { Settling } from '../../../src/queue/dynamodb/work/settling.ts';
 import { Job } from '../../../src/queue/work/run/claimed-job.ts';
 
-/** Bugs that the checker has to find. The first one is in the client of the process. */
+/** Bugs that the checker must find. The first one is in the client of the process. */
 export const PLANTS = [
   'conditions always hold',
   'outcomes are not written',
@@ -15,7 +15,7 @@ export const PLANTS = [
   'what a job says of its letter is forgotten',
 ] as const;
 
-/** As a careless hand would have it. */
+/** Puts the bug into this process. */
 export function plantIn(plant: string): void {
   switch (plant) {
     case 'outcomes are not written':

@@ -11,10 +11,10 @@ import { callbackOf, type Effect, type Outcome, type QueueEvent, type QueueOnDyn
 import type { DynamoQueuePlan } from './plan.ts';
 import { type FaultyQueue, openQueue } from './queue.ts';
 
-/** How long nothing may end: a busy machine is slow, and what is never done takes for ever. */
+/** The longest time without progress: a busy machine is slow, but a stuck schedule must end. */
 const PATIENCE_MS = 60_000;
 
-/** On a table of its own. @param endpoint  of a DynamoDB Local; without, one is started */
+/** Plays a plan on a table of its own. @param endpoint  of a DynamoDB Local; default: one is started */
 export function playQueue(
   endpoint?: () => Promise<string>,
 ): (plan: DynamoQueuePlan, stage: Stage) => Promise<QueueOnDynamoHistory> {
@@ -67,7 +67,7 @@ async function startMembers(
   return stage.start(options);
 }
 
-/** Waits until every process has done its steps, and all that they have asked for has ended. */
+/** Waits until every process has done its steps, and all their jobs have ended. */
 async function drained(
   queue: FaultyQueue,
   place: Place,
@@ -123,7 +123,7 @@ async function readOutcomes(queue: FaultyQueue, events: readonly Note<QueueEvent
   return outcomes;
 }
 
-/** The heads count each job that they let go of as complete; a history tells only one end of each. The table has one queue. */
+/** The heads count each job that they drop as complete, but the history shows only one end of a job. The table has one queue. */
 async function endedTwice({ client, table }: Place): Promise<QueueOnDynamoHistory['complaints']> {
   const { Items = [] } = await client.send(new ScanCommand({ TableName: table, ConsistentRead: true }));
   let counted = 0;

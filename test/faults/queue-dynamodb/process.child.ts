@@ -1,4 +1,4 @@
-// A process that works and enqueues: it does its steps, and after a kill goes on with the next one. What took effect is what it writes under a guard.
+// A process that works and enqueues. It executes its steps, and after a kill it continues with the next one. Effects are its guarded writes.
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type TransactWriteItem, TransactWriteItemsCommand } from '@aws-sdk/client-dynamodb';
@@ -24,9 +24,9 @@ const engine = dynamodb(
 );
 const queue = openQueue(engine, shards);
 
-/** The SDK by itself waits for ever for what a silent network does not answer. */
+/** The limit of a request: on a silent network, the SDK would wait for ever. */
 const ANSWER_MS = 5000;
-/** Of times of jobs, which no clock of a process decides. */
+/** Expiries of jobs, so far away that no clock of a process matters. */
 const TIMES = { past: new Date('2020-01-01T00:00:00Z'), later: new Date('2090-01-01T00:00:00Z') } as const;
 
 async function run(unit: Unit): Promise<void> {
@@ -34,7 +34,7 @@ async function run(unit: Unit): Promise<void> {
   await takeEffect(unit, { name, ms, fails }, rowOf(name, unit.key));
 }
 
-/** It has the key of its job, and a row of its own. */
+/** A dead letter has the key of its job, and its own row of effects. */
 async function readLetter(unit: Unit): Promise<void> {
   const name = letterOf(readOrders((unit.payload as DeadLetter).payload).name);
   await takeEffect(unit, { name, ms: 0, fails: 0 }, rowOf(name, null));
@@ -69,7 +69,7 @@ async function takeEffect(unit: Unit, { name, ms, fails }: Orders, row: string):
   });
 }
 
-/** Those that it has asked for before a kill. */
+/** The steps that earlier processes have begun. */
 function stepsDone(): { readonly from: number; readonly last: { name: string; id: string } | undefined } {
   const lines = readFileSync(process.env['FAULTS_LOG'] ?? '', 'utf8')
     .split('\n')
@@ -121,7 +121,7 @@ async function produce(): Promise<void> {
     const step = steps[nth];
     if (step === undefined) continue;
     await sleep(step.restMs);
-    // What becomes of it is not known; the checker takes that into account.
+    // The outcome of the step is unknown, and the checker accepts both.
     await take(step, nth).catch(() => {});
   }
   if (!isStopped) note<QueueEvent>({ do: 'finished' });

@@ -9,12 +9,12 @@ const KINDS = {
 
 export type FaultyQueue = DynamoQueue<typeof KINDS>;
 
-/** As all processes of a schedule declare it. */
+/** The declaration of all processes of a schedule. */
 export function openQueue(engine: DynamoEngine, shards: number): FaultyQueue {
   return createQueue(engine, 'faulty', { kinds: KINDS, shards });
 }
 
-/** What a job is to do. */
+/** The orders of a job to its handler. */
 export interface Orders {
   readonly name: string;
   readonly ms: number;

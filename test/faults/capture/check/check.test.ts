@@ -17,7 +17,7 @@ test(`${LEGAL} histories that a capture may leave are accepted`, () => {
       ({ change }, index) => change < (history.journal[index - 1]?.change ?? 0),
     ).length;
   }
-  // Nothing was accepted that did not happen.
+  // The histories are not empty.
   expect(sizes.noted).toBeGreaterThan(LEGAL * 5);
   expect(sizes.given).toBeGreaterThan(sizes.noted);
   expect(sizes.late).toBeGreaterThan(LEGAL);

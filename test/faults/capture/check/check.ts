@@ -1,7 +1,7 @@
 import type { Violation } from '../../plan.ts';
 import type { CaptureHistory, ChangeRow, Difference, LogRow } from './history.ts';
 
-/** What cannot be, if every committed change is noted once and every consumer sees it. */
+/** Finds events that are impossible if every committed change is in the log once and every consumer sees it. */
 export function checkCapture(history: CaptureHistory): Violation[] {
   return [
     ...history.complaints,
@@ -21,7 +21,7 @@ function tellDifference({ table, key, wanted, found }: Difference): Violation {
   };
 }
 
-/** A TRUNCATE is noted for the table and for each of its partitions; a trigger for each row sees none of it. */
+/** A TRUNCATE is logged for the table and for each of its partitions. Row triggers do not see it, so it is left out here. */
 function checkNoted({ audit, log }: CaptureHistory): Violation[] {
   const single = log.filter(({ op }) => op !== 'truncate');
   const [seen, noted] = [count(audit.map(tell)), count(single.map(tell))];
@@ -58,7 +58,7 @@ function checkGiven({ log, journal }: CaptureHistory): Violation[] {
   ];
 }
 
-/** Rows of the root are known by their key, those of other tables are not. */
+/** Only changes of the root table have keys that identify their rows. */
 function checkOrder(journal: readonly LogRow[]): Violation[] {
   const last = new Map<string, LogRow>();
   const found: Violation[] = [];

@@ -1,6 +1,6 @@
 export type WriterEvent = { readonly do: 'work'; readonly nth: number } | { readonly do: 'done' };
 
-/** A row of a projection that is not what the tables say. */
+/** A row of a projection that differs from the tables. */
 export interface Difference {
   readonly table: string;
   readonly key: string;
@@ -8,14 +8,14 @@ export interface Difference {
   readonly found: string | null;
 }
 
-/** A single change of a table, as it was noted. */
+/** A recorded change of one row. */
 export interface ChangeRow {
   readonly source: string;
   readonly op: string;
   readonly key: string | null;
 }
 
-/** With its number in the log. */
+/** A change with its number in the log. */
 export interface LogRow extends ChangeRow {
   readonly change: number;
 }
@@ -23,13 +23,13 @@ export interface LogRow extends ChangeRow {
 export interface CaptureHistory {
   readonly rows: number;
   readonly differences: readonly Difference[];
-  /** As a trigger saw them that has nothing to do with Pawl. */
+  /** The changes that an independent trigger recorded. */
   readonly audit: readonly ChangeRow[];
-  /** As they stand in the log. */
+  /** The changes in the log. */
   readonly log: readonly LogRow[];
-  /** As the follower was given them, in this order. */
+  /** The changes that the follower got, in this order. */
   readonly journal: readonly LogRow[];
-  /** What `verify()` says in the end. */
+  /** The result of `verify()` at the end. */
   readonly wrong: readonly string[];
   readonly complaints: readonly Complaint[];
 }

@@ -1,7 +1,7 @@
 import { Draw } from '../../../support/random.ts';
 import type { CaptureHistory, Difference, LogRow } from './history.ts';
 
-/** What a careless capture might leave. */
+/** Bugs of a simulated capture. */
 export const BUGS = [
   'a row is stale',
   'a row is left over',
@@ -15,7 +15,7 @@ export const BUGS = [
 ] as const;
 export type Bug = (typeof BUGS)[number];
 
-/** A history that a capture may leave: rows that agree, changes noted as committed, given in any order but that of each row. */
+/** A legal history: equal rows, and a log of all committed changes. A follower gets the changes of a row in order. */
 export function simulate(seed: number, bug?: Bug): CaptureHistory {
   const draw = new Draw(seed, 'history');
   const log = drawLog(draw);
@@ -43,12 +43,12 @@ function drawLog(draw: Draw): LogRow[] {
     const op = draw.pick('insert', 'update', 'update', 'delete', 'truncate');
     log.push({ change, source, op, key: op === 'truncate' ? null : String(draw.int(1, 4)) });
   }
-  // One row of which there are two changes in any case.
+  // One row always has two changes.
   for (const op of ['update', 'delete']) log.push({ change: (change += 1), source: 'orders', op, key: 'x' });
   return log;
 }
 
-/** Late commits come late; changes of a row of the root keep their order. */
+/** Late commits are delivered late. Changes of a row of the root keep their order. */
 function inOrderOfRows(draw: Draw, log: readonly LogRow[]): LogRow[] {
   const left = log.map((one) => ({ one, row: one.source === 'orders' && one.key !== null ? one.key : undefined }));
   const given: LogRow[] = [];

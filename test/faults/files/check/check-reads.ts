@@ -2,7 +2,7 @@ import type { Violation } from '../../plan.ts';
 import type { Wish } from '../history.ts';
 import type { Observation } from './observation.ts';
 
-/** Of reading: whole versions that were there, none older than one that was answered before, and no wrong byte. */
+/** Readers get whole versions that exist, none older than a version that was acknowledged before, and no wrong byte. */
 export function checkReads(seen: Observation): Violation[] {
   return seen.ids.flatMap((id) => {
     const rules = seen
@@ -26,7 +26,7 @@ function checkGot(seen: Observation, { id, deed, askedAt, got }: Wish): string[]
   return rules;
 }
 
-/** The newest version that was answered before. */
+/** The newest version that was acknowledged before. */
 function newestBefore(seen: Observation, id: string, at: number): number {
   return Math.max(0, ...seen.wishes(id).map(({ told }) => (told !== undefined && told.at < at ? told.version : 0)));
 }
@@ -34,7 +34,7 @@ function newestBefore(seen: Observation, id: string, at: number): number {
 function checkFailed(seen: Observation, { id, deed, askedAt, failed }: Wish): string[] {
   if (failed === undefined) return [];
   const { rotten, history } = seen;
-  // A process that stood still for longer than readers have may find its version collected.
+  // A process that was suspended for longer than the limit of readers may find its version collected.
   const isTimely = failed.at - askedAt < history.graceMs;
   const isRotten = seen.versions(id).some(({ sha256 }) => rotten.has(sha256 ?? ''));
   if (failed.code === 'corrupt_object' && isTimely && !isRotten && !history.isWayDamaged) {

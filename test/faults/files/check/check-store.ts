@@ -1,7 +1,7 @@
 import type { Violation } from '../../plan.ts';
 import type { Observation } from './observation.ts';
 
-/** Of the bytes: kept objects are there, others are not, and unknown names are not touched. */
+/** The store has all kept objects and no others, and unknown names are not deleted. */
 export function checkStore(seen: Observation): Violation[] {
   const { rows, stored, strangers, quarantined, unfinished } = seen.history;
   const there = new Map(stored.map(({ name, sha256 }) => [name, sha256]));
@@ -37,7 +37,7 @@ export function checkStore(seen: Observation): Violation[] {
   return violations;
 }
 
-/** By the database's clock alone. */
+/** Whether bytes were deleted too early, by the database's clock. */
 function isTooEarly(
   { history: { retainMs, graceMs, hastenedMs } }: Observation,
   { version, retiredMs, deletedMs }: { version: number | null; retiredMs: number | null; deletedMs: number | null },

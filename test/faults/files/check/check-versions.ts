@@ -2,7 +2,7 @@ import type { Violation } from '../../plan.ts';
 import type { Wish } from '../history.ts';
 import type { Observation } from './observation.ts';
 
-/** Of the versions of documents: those that were answered are there, once, and nothing else. */
+/** Each acknowledged version exists once, and no other version exists. */
 export function checkVersions(seen: Observation): Violation[] {
   return seen.ids.flatMap((id) => {
     const rules = [...checkNumbers(seen, id), ...checkOrigins(seen, id), ...checkOutcomes(seen, id)];
@@ -18,7 +18,7 @@ function checkNumbers(seen: Observation, id: string): string[] {
   const document = seen.history.documents.find((one) => one.id === id);
   const removals = seen.wishes(id).filter(({ deed }) => deed === 'remove').length;
   const last = document?.version ?? 0;
-  // A removal is a number of its own.
+  // A removal takes a version number, too.
   if (last < (numbers.at(-1) ?? 0) || last - new Set(numbers).size > removals) rules.push('versions rise one by one');
   const live = versions.filter(({ state }) => state === 'live');
   const wanted = document?.object ?? undefined;
@@ -30,7 +30,7 @@ function checkNumbers(seen: Observation, id: string): string[] {
   return rules;
 }
 
-/** Own bytes are those of one operation. */
+/** The bytes of a version are those of one operation. */
 function checkOrigins(seen: Observation, id: string): string[] {
   const wishes = seen.wishes(id);
   const copies = wishes.filter(({ deed }) => deed === 'copy' || deed === 'restore').length;

@@ -5,7 +5,7 @@ import { checkStore } from './check-store.ts';
 import { checkVersions } from './check-versions.ts';
 import { Observation } from './observation.ts';
 
-/** What in the history cannot have come from files that keep their promises. */
+/** The events of the history that no files which keep their promises can leave. */
 export function checkFiles(history: FilesHistory): Violation[] {
   const seen = new Observation(history);
   return [...history.complaints, ...checkVersions(seen), ...checkStore(seen), ...checkReads(seen)];

@@ -17,7 +17,7 @@ export class Observation {
     this.ids = [...new Set([...this.#rows.keys(), ...this.#wishes.keys()])].toSorted();
   }
 
-  /** Versions, in their order. */
+  /** The versions of a document, in order. */
   versions(id: string): (ObjectRow & { readonly version: number })[] {
     const all = (this.#rows.get(id) ?? []).flatMap((row) =>
       row.version === null ? [] : [{ ...row, version: row.version }],

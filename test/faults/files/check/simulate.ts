@@ -2,7 +2,7 @@ import { Draw } from '../../../support/random.ts';
 import type { DocumentRow, FilesHistory, ObjectRow, Wish } from '../history.ts';
 import type { Deed } from '../plan.ts';
 
-/** What files that are broken may do. */
+/** Bugs of simulated files. */
 export const BUGS = [
   'a version that was answered is gone',
   'a version has other bytes than were told',
@@ -47,12 +47,12 @@ const DEEDS: readonly Deed[] = [
 const RETAIN_MS = 1000;
 const GRACE_MS = 2000;
 
-/** A history that files leave which keep their promises; or that those leave which have the bug, where it comes to that. */
+/** A legal history of files; or, with a bug, a history that shows the bug if the bug has an effect in it. */
 export function simulate(seed: number, bug?: Bug): FilesHistory {
   return new Simulation(new Draw(seed, 'history'), bug).run();
 }
 
-/** One operation after the other, each at a moment of its own; a process that was killed received no answer. */
+/** One operation after another, each at its own moment. A killed process received no answer. */
 class Simulation {
   readonly #draw: Draw;
   readonly #bug: Bug | undefined;
