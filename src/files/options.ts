@@ -31,7 +31,7 @@ export interface FilesOptions {
   /** How long an upload may take until it is published; longer than `limits.total`. Default `'2h'`. */
   readonly pending?: Duration | undefined;
   /**
-   * How long the collector remembers a deleted object and deletes it again, since a late request may write it once more.
+   * How long the collector remembers a deleted object and deletes it again, because a late request may write it a second time.
    * Default `'7d'`.
    */
   readonly tombstone?: Duration | undefined;

@@ -115,7 +115,7 @@ export interface FileStore {
   due(): Promise<Readonly<Record<'pending' | 'retired' | 'deleting' | 'deleted' | 'due', number>>>;
   known(objects: readonly string[]): Promise<ReadonlySet<string>>;
   readable(after: string | undefined, upto: string | undefined): Promise<PastVersion[]>;
-  /** @returns 0 when `owner` has the lease; else for how long, at most, another process has it */
+  /** @returns 0 if `owner` has the lease; else the longest time that another process has it */
   takeReload(scope: string, sha256: string, owner: string, leaseMs: number): Promise<number>;
   endReload(scope: string, sha256: string, owner: string): Promise<void>;
   reloads(sha256: string): Promise<Reload[]>;

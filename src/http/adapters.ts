@@ -95,7 +95,7 @@ export interface ServeOptions {
   readonly port?: number | undefined;
   /** Default `127.0.0.1`: only this machine. */
   readonly host?: string | undefined;
-  /** The most connections that are open at once; a further one is closed at once. Default 2,000. */
+  /** The most connections that are open at a time; a further one is closed immediately. Default 2,000. */
   readonly maxConnections?: number | undefined;
 }
 

@@ -36,9 +36,9 @@ export interface TokenOptions {
   readonly role?: Role | undefined;
   readonly permissions?: readonly Permission[] | undefined;
   /**
-   * True: an address may contain the token, `/?token=…`; the answer then sets a cookie. It is for a token that a program makes
-   * anew at each start and prints for the person in front of it, because addresses end up in browser histories and in the logs of
-   * proxies. Default false.
+   * True: an address may contain the token, `/?token=…`; the answer then sets a cookie. It is for a token that a program
+   * creates at each start and prints for the person in front of it, because browser histories and the logs of proxies keep
+   * addresses. Default false.
    */
   readonly inUrl?: boolean | undefined;
 }

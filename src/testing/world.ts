@@ -199,7 +199,7 @@ const silent = (): void => {};
 
 /** A dying process logs nothing more, and closes its connections at once. */
 const QUIET: PostgresOptions = {
-  // A new connection has to plan every function anew, and each crash costs all connections.
+  // A new connection must plan every function again, and each crash costs all connections.
   max: 4,
   stopTimeoutMs: 0,
   connectTimeoutMs: 5000,

@@ -199,7 +199,7 @@ class DiskContent implements Content {
 
 const NO_LINKS = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EXDEV']);
 
-/** @returns undefined where there is no folder */
+/** @returns undefined if there is no folder */
 async function namesIn(path: string): Promise<string[] | undefined> {
   return fs.readdir(path).catch((error: unknown) => {
     if (codeOf(error) === 'ENOTDIR' || codeOf(error) === 'ENOENT') return undefined;

@@ -104,7 +104,7 @@ export class HotFiles {
   }
 
   /**
-   * Reads a document's live version from its hot copy, which is fetched first when there is none. A damaged copy is found
+   * Reads a document's live version from its hot copy. If there is none, the copy is fetched first. A damaged copy is found
    * while it is read, before the damage is passed on: the stream fails, the copy is removed, and the next call fetches a new
    * one.
    * @throws NotFound, InvalidInput, StoreUnavailable, CorruptObject

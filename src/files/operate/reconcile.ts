@@ -52,7 +52,7 @@ const LANES = 16;
 /**
  * Compares everything in the store with everything in the database. It reads a page of the store's list first, then the rows
  * between its names. A row is committed before its object is written, so a name in the page without a row is a stranger. An
- * object that seems to be missing is looked up once more by its name, since it may be younger than the page. A page is
+ * object that seems to be missing is searched again by its name, because it may be younger than the page. A page is
  * compared to its end, so that `next` is the beginning of the uncompared rest.
  */
 export async function reconcile(

@@ -14,7 +14,7 @@ export interface SweepReport {
   readonly condemned: number;
   /** Objects deleted in the store, for the first time. */
   readonly deleted: number;
-  /** Objects deleted once more, since a late request may have written them again. */
+  /** Objects deleted a second time, because a late request may have written them again. */
   readonly deletedAgain: number;
   /** Objects that the store failed to delete; another sweep tries again. */
   readonly failed: number;
@@ -63,7 +63,7 @@ const LEASE_MS = 5 * 60_000;
 const COUNTED_MS = 60 * 60_000;
 
 /**
- * Deletes objects in the store that the database does not need any more. Any number of collectors may run at the same time.
+ * Deletes objects in the store that the database no longer needs. Any number of collectors may run at the same time.
  */
 export class Collector {
   readonly #store: FileStore;
@@ -173,7 +173,7 @@ export class Collector {
     return (await this.#store.attach(store, this.#guarded.content.kind)).database;
   }
 
-  /** An operator has decided that this database is the one that collects. A damaged marker is written anew. */
+  /** An operator has decided that this database is the one that collects. A damaged marker is written again. */
   async rearm(): Promise<void> {
     const { pass } = await this.#guarded.identify();
     await this.#guarded.writeMarker(await this.#store.rearm(pass));

@@ -17,7 +17,7 @@ export interface ExpectedBytes {
 // written.
 const CHUNK_BYTES = 512 * 1024;
 
-/** Smaller chunks are joined: each chunk costs system calls, whatever its size. */
+/** Smaller chunks are joined, because each chunk costs the same system calls, however small it is. */
 const HANDY_BYTES = 64 * 1024;
 
 /** @throws InvalidInput */

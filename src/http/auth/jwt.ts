@@ -6,7 +6,7 @@ export interface Claims {
   readonly name: string;
   /** The value of the claim, whatever it is. */
   readonly role: unknown;
-  /** Unix time in ms after which it is not accepted any more. */
+  /** Unix time in ms after which the token is no longer accepted. */
   readonly until: number;
 }
 

@@ -2,7 +2,7 @@
  * The least time that a stranger waits for a refusal after too many requests; a random time of up to the same length is added.
  */
 const HOLD_MS = 1000;
-/** The most refusals that are held at once. Each holds a connection, so further ones are sent at once. */
+/** The most refusals that are held at a time. Each holds a connection, so further ones are sent immediately. */
 const MOST_HELD = 500;
 
 /**

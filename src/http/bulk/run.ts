@@ -73,7 +73,7 @@ export class BulkRun {
     const { id } = this.#bulk;
     const { holder } = this.#lease;
     if (error instanceof RunEnd) return store.release(id, holder, 0);
-    // The search cannot run any more: its queue or kind is gone.
+    // The search can no longer run, because its queue or kind is gone.
     if (error instanceof InvalidInput || error instanceof NotFound)
       return store.end(id, holder, 'failed', error.message);
     logger.warn({ err: error, bulk: id }, 'http: a bulk action is taken up again after a failure');

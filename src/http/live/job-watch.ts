@@ -34,7 +34,7 @@ export class JobWatch {
   }
 
   /**
-   * Calls back with the state of a job, at once and then after every read; undefined: the job does not exist any more.
+   * Calls back with the state of a job, at once and then after every read; undefined: the job no longer exists.
    * @returns a function that ends it
    * @throws HttpRefusal  busy
    */

@@ -62,7 +62,7 @@ export class Live {
     return this.#asking;
   }
 
-  /** Called after a change here: the next picture is read anew. */
+  /** Called after a change here: the next picture is read again. */
   expire(): void {
     this.#askedAt = -Infinity;
   }

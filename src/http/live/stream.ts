@@ -7,7 +7,7 @@ const MOST_WAITING = 64;
 
 /** One event of a stream. */
 export interface StreamEvent {
-  /** The id with which the browser says where it stopped. */
+  /** The id by which the browser continues after a break. */
   readonly id?: string;
   readonly event: string;
   readonly data: string;

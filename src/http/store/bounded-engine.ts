@@ -12,7 +12,7 @@ import {
 /**
  * The same database, but with a time limit for every statement. Each statement runs in a transaction of its own with a
  * `statement_timeout`, which costs two short round trips and works behind any pooler. A statement that takes longer fails with
- * StatementTimeout; the server does not go on with it, and the connection stays. The search path has only Pawl's and Postgres'
+ * StatementTimeout; the server ends it, and the connection stays. The search path has only Pawl's and Postgres'
  * own names.
  */
 export class BoundedEngine extends PostgresEngine {
@@ -22,8 +22,8 @@ export class BoundedEngine extends PostgresEngine {
   constructor(inner: PostgresEngine, timeoutMs: number) {
     super(undefined, inner.options);
     this.#inner = inner;
-    // Compiling takes longer than any read here: on tables that were never analysed, attention took seconds with it, and 12 ms
-    // without.
+    // JIT compilation takes longer than any read here: on tables that were never analysed, attention took seconds with it, and
+    // 12 ms without.
     const limits = `set_config('statement_timeout', '${Math.round(timeoutMs)}', true), set_config('jit', 'off', true), set_config('search_path', '${PINNED_PATH}', true)`;
     this.#begin = `begin isolation level read committed; select ${limits}`;
   }

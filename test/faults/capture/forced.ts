@@ -5,7 +5,7 @@ import { PLANTS, WHOLE } from './plants.ts';
 /** A schedule that shows a planted bug: much work for two workers at once, and the turn that the bug needs. */
 export function planForced(plant: string): CapturePlan {
   const turn = PLANTS[plant]?.turn ?? 'none';
-  // Work on a whole table also repairs lost changes, so only the plant that needs it has it.
+  // Work on a whole table also repairs lost changes, so only the plant that needs such work has it.
   const isWhole = plant === WHOLE;
   const works = (what: string, n: number): CapturePlan['before'] =>
     [0, 1].map((writer) =>
