@@ -10,7 +10,7 @@ import {
 import { readHead, type ShardHead } from './heads/head.ts';
 import { headOf, shardKey } from './rows.ts';
 
-/** The rows of one queue: reads, and conditional changes of those that decide. */
+/** The rows of one queue: reads, and conditional changes of the rows that decide. */
 export class QueueRows extends TableRows<DynamoEngine> {
   readonly queue: string;
 
@@ -32,7 +32,7 @@ export class QueueRows extends TableRows<DynamoEngine> {
   }
 }
 
-/** For `catch`: what is missing has ended, and its history is over. */
+/** For `catch`: a missing job or batch has ended, and its history is over. */
 export function unlessMissing(error: unknown): undefined {
   if (error instanceof NotFound) return undefined;
   throw error;

@@ -1,4 +1,4 @@
-/** What programs declare about a queue, as its row has it: who operates a queue has not its program. */
+/** The declaration of a queue, as its row stores it. Operators read it, since they do not have the program of the queue. */
 import { NotFound } from '../../base/errors.ts';
 import { suggest } from '../../base/options/options.ts';
 import { type Change, creation, type DynamoEngine, type Fields, fieldsOf } from '../../engine/dynamodb/index.ts';
@@ -25,16 +25,16 @@ export interface DeclarationRow {
   readonly name: string;
   readonly shards: number;
   readonly keyed: boolean;
-  /** The number of a kind is its place. */
+  /** The number of a kind is its index here. */
   readonly kinds: readonly string[];
   readonly attempts: number;
   readonly historyMs: number;
   readonly declaredAt: number;
-  /** Of the kinds that have any. */
+  /** By kind; only kinds with options of their own. */
   readonly options: Readonly<Record<string, Pick<KindOptions, 'attempts' | 'unique' | 'coalesce' | 'debounce'>>>;
 }
 
-/** @returns undefined when nothing was declared yet */
+/** @returns undefined if the queue is not declared yet */
 export function readDeclared(name: string, fields: Fields): DeclarationRow | undefined {
   if (fields[F.version] === undefined) return undefined;
   return {
@@ -49,7 +49,7 @@ export function readDeclared(name: string, fields: Fields): DeclarationRow | und
   };
 }
 
-/** Writes what a program declares; kinds that other programs have declared stay. @returns undefined when it is there already */
+/** Writes the declaration of a program. Kinds that other programs have declared stay. @returns undefined if the row says the same already */
 export function declared(fields: Fields, definition: Definition, now: number): Change | undefined {
   const known = readDeclared(definition.name, fields);
   const { shards, keyed, attempts, historyMs } = definition;
@@ -82,14 +82,14 @@ export function declared(fields: Fields, definition: Definition, now: number): C
   };
 }
 
-/** As a program declares it. */
+/** The rule in the form in which a program declares it. */
 function declaredRule(rule: UniqueRule): 'key' | UniqueOptions {
   if (isOneEver(rule)) return 'key';
   const { per, ...rest } = rule;
   return per === undefined ? rest : { ...rest, per: Number.parseFloat(per) };
 }
 
-/** A definition that is as good as that of its program, except for schemas and backoff. */
+/** The definition, without its program: of the options of kinds it has those that the row stores. */
 export function definitionOf({ name, shards, keyed, kinds, attempts, historyMs, options }: DeclarationRow): Definition {
   const definition = define(name, {
     shards,
@@ -101,12 +101,12 @@ export function definitionOf({ name, shards, keyed, kinds, attempts, historyMs, 
   return { ...definition, historyMs };
 }
 
-/** Puts the name into the list of all queues: before its declaration, so that one that is declared is listed. */
+/** Puts the name into the list of all queues. Call it before the declaration, so that each declared queue is listed. */
 export async function listName(rows: QueueRows): Promise<void> {
   await rows.engine.update(queueNameOf(rows.queue), creation({ t: rows.engine.now() }), 'NONE', rows.limits);
 }
 
-/** The names of the queues of a table, in order: the first thousand. One request. */
+/** The names of the first thousand queues of a table, in order. One request. */
 export async function queueNames(engine: DynamoEngine): Promise<string[]> {
   const { pk, first, last } = QUEUES;
   const items = await engine.range(pk, first, last, MOST_QUEUES, { timeoutMs: TIMEOUT_MS });

@@ -1,11 +1,11 @@
-/** What a queue on DynamoDB does not take, with the reason. */
+/** The features that a queue on DynamoDB refuses, with the reasons. */
 import { NotSupported } from '../../base/errors.ts';
 import type { Definition } from '../definition.ts';
 
-/** A row has at most 400 KB: the largest payload and result of a job. */
+/** The largest payload and result of a job. A row has at most 400 KB. */
 const MOST_BYTES = 300_000;
 
-/** The definition, with payloads and results that fit into a row. @throws NotSupported */
+/** The definition, with bounds for payloads and results that fit into a row. @throws NotSupported */
 export function withinRows(definition: Definition): Definition {
   if (definition.blocksKeys) {
     throw new NotSupported(

@@ -31,8 +31,8 @@ import { DynamoQueueStore } from './store.ts';
 interface RunOptions extends Omit<EnqueueOptions, 'tx'>, WaitForOptions {}
 
 /**
- * A queue on DynamoDB: the same calls and promises as on Postgres, except that a job is enqueued in your transaction by `enqueueItems`,
- * that nothing is notified, and what docs/dynamodb.md lists as not supported.
+ * A queue on DynamoDB: the same calls and promises as on Postgres, with three differences. `enqueueItems` enqueues a job in your transaction,
+ * no process notifies another one, and docs/dynamodb.md lists calls that are not supported.
  */
 export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
   readonly #engine: DynamoEngine;
@@ -60,22 +60,22 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
     };
   }
 
-  /** The engine that it was made with. */
+  /** The engine of this queue. */
   get engine(): DynamoEngine {
     return this.#engine;
   }
 
   /**
-   * Writes what the queue is to the table. The first use does this by itself.
+   * Writes the declaration of the queue to the table. The first use does this by itself.
    * @throws SchemaMismatch  there is no such table: call `engine.migrate()`
-   * @throws Conflict  shards or perKey differ from the registered ones, and jobs are outstanding
+   * @throws Conflict  shards or perKey differ from the registered ones while jobs are outstanding
    */
   async register(): Promise<void> {
     await this.registered();
   }
 
   /**
-   * Adds a job: two requests, and two write units for a job of less than a kilobyte; one more with a key. The job runs at least once.
+   * Adds a job: two requests, and two write units for a job of less than a kilobyte; one more of each with a key. The job runs at least once.
    * @throws InvalidInput  the schema refused the payload, or an option is bad; nothing was written
    * @throws NotFound  the queue has no such kind
    */
@@ -88,8 +88,8 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
   }
 
   /**
-   * The parts that enqueue a job in a `TransactWriteItems` of yours: the job exists if and only if that is carried out. Send it within a
-   * minute; after that it is cancelled by their condition. A number is taken now: one write unit.
+   * The items that enqueue a job in your own `TransactWriteItems`: the job exists if and only if that transaction succeeds. Send it within a
+   * minute; after that, the condition of the items cancels it. This call takes a number, for one write unit.
    * @throws InvalidInput, NotFound  like `enqueue` @throws NotSupported  a key together with `runAt`
    */
   async enqueueItems<N extends keyof K & string>(
@@ -107,7 +107,7 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
   }
 
   /**
-   * Adds many jobs, 64 to a row, which is written as a whole or not at all. All are checked before any is written.
+   * Adds many jobs, 64 to a row. Each row is written as a whole or not at all. All jobs are checked before any is written.
    * @returns the ids, in the order of the jobs
    * @throws InvalidInput  names the job by its index
    */
@@ -119,10 +119,10 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
   }
 
   /**
-   * Adds a whole graph of jobs, of queues of one table, as one transaction, all of it or nothing: some 45 nodes, as a transaction has at most
-   * 100 rows.
-   * @returns the id of each node, by its name; that of a node of another queue with its queue: `mail:1042`
-   * @throws InvalidInput  names the node @throws NotFound  no such kind or job @throws NotSupported  it is too large, or names a batch
+   * Adds a whole graph of jobs, of queues of one table, in one transaction: some 45 nodes, since a transaction has at most 100 rows.
+   * @returns the id of each node, by the node's name; the id of a node of another queue has its queue: `mail:1042`
+   * @throws InvalidInput  names the node @throws NotFound  no such kind, job or batch
+   * @throws NotSupported  the graph is too large, or a node comes after a batch of another queue
    */
   async flow<N extends FlowNode<K>>(nodes: readonly NoInfer<N>[]): Promise<Readonly<Record<string, string>>> {
     if (!Array.isArray(nodes)) throw new InvalidInput('flow takes an array of nodes', { field: 'nodes' });
@@ -140,8 +140,8 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
   }
 
   /**
-   * Makes an open batch, as on Postgres: add jobs to it, and seal it. Once its last member has ended, a worker of the queue enqueues its
-   * callbacks, each exactly once, within a second.
+   * Makes an open batch, as on Postgres: add jobs to it, and seal it. Within a second after its last member has ended, a worker of the queue
+   * enqueues its callbacks, each exactly once.
    * @throws InvalidInput, NotFound  a callback is no job of its queue
    */
   async batch<C extends BatchCallbacks<K>>(
@@ -151,7 +151,7 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
     return this.openBatch(await this.#newBatch(undefined, callbacks ?? {}, options.tx));
   }
 
-  /** A batch of this queue by its id, to add to it, to seal it or to see its progress from another process. Sends nothing. */
+  /** A batch of this queue by its id, for another process to add to it, to seal it or to see its progress. Sends nothing. */
   openBatch(id: string): Batch<JobOf<K>, BatchCallbacks<K>> {
     const { batches } = this.#store;
     const home: BatchHome = {
@@ -200,7 +200,7 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
     return new Worker(parts, () => this.registered(), events, this.#engine.logger, signal);
   }
 
-  /** Enqueues a job and waits for it, as `waitFor` does. When it gives up, the job goes on. @throws like `enqueue` and `waitFor` */
+  /** Enqueues a job and waits for its end, like `waitFor`. If the call gives up, the job goes on. @throws like `enqueue` and `waitFor` */
   async run<N extends keyof K & string>(kind: N, payload: PayloadIn<K[N]>, options: RunOptions = {}): Promise<unknown> {
     const { timeout, signal, ...rest } = options;
     const wait = { timeout, signal };
@@ -210,9 +210,9 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
   }
 
   /**
-   * Enqueues a job at each tick of a cron pattern, as long as a worker of this queue runs in some process: each tick once, however many
-   * processes there are. Declaring it again changes it, and keeps its next tick unless the pattern or the zone differs.
-   * @param name  1 to 100 characters, one schedule each
+   * Enqueues a job at each tick of a cron pattern, as long as a worker of this queue runs in some process: one job for each tick, however many
+   * processes there are. A second declaration changes the schedule, and keeps its next tick unless the pattern or the zone differs.
+   * @param name  1 to 100 characters; each name has one schedule
    * @throws InvalidInput  names the field @throws NotFound  no such kind
    */
   async schedule<N extends keyof K & string>(
@@ -224,7 +224,7 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
     this.#store.household.lookAtSchedules();
   }
 
-  /** Ends a schedule; the jobs that it has enqueued stay. @returns whether there was one */
+  /** Ends a schedule; the jobs that it has enqueued stay. @returns whether the schedule existed */
   async unschedule(name: string): Promise<boolean> {
     readScheduleName('unschedule', name);
     await this.registered();
@@ -232,8 +232,8 @@ export class DynamoQueue<K extends Kinds = never> extends OperatedDynamoQueue {
   }
 
   /**
-   * This queue's schedules, by name. Given the whole set of a program's schedules, it declares them first, one after another, and removes
-   * those of an earlier set that this one no longer has. A set of a lower `version` than the last one changes nothing.
+   * This queue's schedules, by name. If it is given the whole set of a program's schedules, it declares these first, one after another, and
+   * removes the schedules of an earlier set that this set no longer has. A set of a lower `version` than the last one changes nothing.
    * @throws InvalidInput  names the field @throws NotFound  no such kind
    */
   async schedules(

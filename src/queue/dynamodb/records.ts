@@ -1,4 +1,4 @@
-/** Records: what each settlement said about jobs, written before it counts, and kept for the history. */
+/** Records: the outcomes of jobs that each settlement writes, before the outcomes count. They are kept for the history. */
 import { creation, fieldsOf, type Key } from '../../engine/dynamodb/index.ts';
 import type { QueueRows } from './database.ts';
 import { jobNumber, placeOf } from './heads/place.ts';
@@ -11,24 +11,24 @@ export interface JobRecordEntry {
   readonly attempt: number;
   readonly reason: string;
   readonly error: string | null;
-  /** JSON; undefined when there is none. */
+  /** JSON; undefined if there is none. */
   readonly result: string | undefined;
-  /** Of which claim it is: the greatest one counts. */
+  /** The token of the claim. Of several records of a job, the one with the greatest token counts. */
   readonly token: number;
   readonly processId: string | null;
   readonly claimedAt: number | null;
   readonly at: number;
-  /** The row that has it. */
+  /** The row of this record. */
   readonly key: Key;
 }
 
-/** An entry that is still to be written. */
+/** An entry that is not written yet. */
 export type NewRecord = Omit<JobRecordEntry, 'token' | 'at' | 'processId' | 'claimedAt' | 'key'>;
 
 export interface RecordWish {
   readonly shard: number;
   readonly token: number;
-  /** Tells apart what one claim writes: its number of settlements. */
+  /** Tells apart the settlements of one claim. */
   readonly part: string;
   readonly processId: string | null;
   readonly claimedAt: number | null;
@@ -37,10 +37,10 @@ export interface RecordWish {
 
 const MOST_BYTES = 300_000;
 const AT_ONCE = 8;
-/** A poke can be so late, at most, that what it asks after is still known: longer than anything is claimed or retried for. */
+/** The least time for which records are kept, longer than any claim or delay of a retry: a poke that comes late needs the record of its job. */
 export const LEAST_MS: number = 30 * 86_400_000;
 
-/** Writes what a settlement says, a row for each piece. Written twice it is the same. */
+/** Writes the records of a settlement, one row for each piece. A repetition writes the same rows. */
 export async function writeRecords(
   rows: QueueRows,
   entries: readonly NewRecord[],
@@ -69,20 +69,20 @@ export async function writeRecords(
   }
 }
 
-/** When something was last written about jobs of a piece; 0: never, or it is too long ago. */
+/** The time of the last record about a job of a piece; 0: there is none, or time to live has removed it. */
 export async function lastRecordAt(rows: QueueRows, shard: number, piece: number): Promise<number> {
   const from = recordsOf(piece);
   const items = await rows.range(rows.shard(shard), from, `${from}~`, 1000);
   return Math.max(0, ...items.map((item) => Number(fieldsOf(item)['t'] ?? 0)));
 }
 
-/** Everything that was written about a job, oldest first. */
+/** All records of a job, oldest first. */
 export async function readRecords(rows: QueueRows, id: number): Promise<JobRecordEntry[]> {
   const { shard, piece } = placeOf(id);
   return (await recordsOfPiece(rows, shard, piece)).filter((entry) => entry.id === id);
 }
 
-/** Everything that was written about the jobs of a piece, oldest first. One request. */
+/** All records of the jobs of a piece, oldest first. One request. */
 export async function recordsOfPiece(rows: QueueRows, shard: number, piece: number): Promise<JobRecordEntry[]> {
   const from = recordsOf(piece);
   const items = await rows.range(rows.shard(shard), from, `${from}~`, 1000);
@@ -114,7 +114,7 @@ export async function isRecorded(rows: QueueRows, shard: number, id: number): Pr
   return records.some(isOver);
 }
 
-/** Whether it says that its job is over. */
+/** Whether the record says that its job is over. */
 export function isOver({ to }: JobRecordEntry): boolean {
   return to === 'complete' || to === 'error' || to === 'cancelled';
 }

@@ -9,7 +9,7 @@ function refusing(reason: string): Refusal {
   return () => Promise.reject(new NotSupported(`not on DynamoDB: ${reason}`));
 }
 
-/** The calls of those who operate queues that there are on Postgres alone: each says why. */
+/** Calls of operators that only Postgres supports. Each refuses with its reason. */
 export class RefusedCalls {
   readonly releaseWorker: Refusal = refusing(
     'a worker is released by its lease alone, since no claim is read by its worker',

@@ -1,4 +1,4 @@
-/** The rows of a queue: their keys, and how jobs become fields. */
+/** The rows of a queue: their keys, and the fields of rows of jobs. */
 import {
   creation,
   digits,
@@ -13,7 +13,7 @@ import {
 import type { Origin, OwnOptions } from '../job-options.ts';
 import { JOBS, type JobRef } from './heads/place.ts';
 
-/** The beginning of the keys of all rows of a queue. The length separates its name from what follows. */
+/** The beginning of the keys of all rows of a queue. The length of its name tells where the name ends. */
 export function queueKey(queue: string): string {
   return `queue:${queue.length}:${queue}`;
 }
@@ -27,7 +27,7 @@ export function headOf(pk: string): Key {
   return { pk, sk: 'head' };
 }
 
-/** What was declared. */
+/** The declaration of the queue. */
 export function declarationOf(queue: string): Key {
   return { pk: queueKey(queue), sk: 'queue' };
 }
@@ -35,7 +35,7 @@ export function declarationOf(queue: string): Key {
 /** The list of all queues of the table. */
 export const QUEUES = { pk: 'queues', first: 'q#', last: 'q#\u{10ffff}' } as const;
 
-/** The row that says that there is such a queue. */
+/** The row that lists the queue. */
 export function queueNameOf(queue: string): Key {
   return { pk: QUEUES.pk, sk: `${QUEUES.first}${queue}` };
 }
@@ -44,19 +44,19 @@ export function workersKey(queue: string): string {
   return `${queueKey(queue)}:workers`;
 }
 
-/** A schedule, next to the declaration. */
+/** A schedule. Its row is next to the declaration. */
 export function scheduleOf(queue: string, name: string): Key {
   return { pk: queueKey(queue), sk: `${SCHEDULES.first}${name}` };
 }
 
 export const SCHEDULES = { first: 't#', last: 't#\u{10ffff}' } as const;
 
-/** The partition of a key: its head, and the jobs. */
+/** The partition of a key: its head and its jobs. */
 export function keyOf(shard: string, key: string): string {
   return `${shard}:k:${key}`;
 }
 
-/** The one job of a unique kind and value: a key, or the digest of what else is unique. The shard does not matter. */
+/** The row that names the one job of a unique kind and a value, of whatever shard. The value is a key, or a digest of the payload or a part of it. */
 export function uniqueOf(queue: string, kind: string, by: 'k' | 'd', value: string): Key {
   return { pk: `${queueKey(queue)}:u${by}:${kind.length}:${kind}:${value}`, sk: 'head' };
 }
@@ -66,40 +66,40 @@ export function pieceOf(pk: string, piece: number): Key {
   return { pk, sk: `j#${digits(piece, 12)}` };
 }
 
-/** Fills the number of a producer that was given up, or that does not use it. */
+/** An empty piece. It fills the number of a producer that does not use it, or that workers have given up. */
 export function emptyPiece(at: number): RequestTexts {
   return creation({ n: 0, o: 'given up', t: at });
 }
 
-/** In a row of jobs: how often people have changed one of them, or brought it back. */
+/** A field of a row of jobs: how often people have changed one of them, or brought it back. */
 const CHANGES = 'h';
 
-/** Counts that a job of the row was changed by hand. The row is as large as its jobs, and so is the price. */
+/** Counts a change of a job of the row by hand. The price grows with the size of all jobs of the row. */
 export function changedByHand(): RequestTexts {
   const request = new Expression().when('attribute_exists(pk)');
   const known = `if_not_exists(${request.name(CHANGES)}, ${request.value(num(0))})`;
   return request.setTo(CHANGES, `${known} + ${request.value(num(1))}`).write();
 }
 
-/** That no job of the row was changed by hand since it was read. */
+/** The condition that no job of the row was changed by hand since the row was read. */
 export function unchangedByHand(changes: number): RequestTexts {
   const request = new Expression();
   return (changes === 0 ? request.whenAbsent(CHANGES) : request.whenIs(CHANGES, num(changes))).write();
 }
 
-/** Where a job that was enqueued for later waits for its time. */
+/** The row in which a job that was enqueued for later waits for its time. */
 export function delayOf(shard: string, dueAt: number, piece: number): Key {
   return { pk: shard, sk: `${delayFrom(dueAt)}#${digits(piece, 12)}` };
 }
 
-/** Sorts before the delays of that time. */
+/** The beginning of the sort keys of the delays of a time. */
 export function delayFrom(dueAt: number): string {
   return `d#${digits(dueAt, 15)}`;
 }
 
 export const DELAYS = { first: 'd#', last: 'd#~' } as const;
 
-/** The record of what one settlement said about jobs of a piece. */
+/** The record that one settlement writes about jobs of a piece. */
 export function recordOf(shard: string, piece: number, token: number, part: string): Key {
   return { pk: shard, sk: `${recordsOf(piece)}${digits(token, 12)}#${part}` };
 }
@@ -117,33 +117,33 @@ export function progressOf(shard: string, job: number): Key {
 /** A row of jobs, as it was read. */
 export interface JobRow {
   readonly piece: number;
-  /** 0 for an empty row under the number of a producer that was given up. */
+  /** 0 in an empty row, which fills the number of a producer that was given up. */
   readonly n: number;
-  /** The name of the enqueue. */
+  /** Identifies the enqueue. */
   readonly nonce: string;
   readonly enqueuedAt: number;
-  /** Until then its jobs are delayed; 0: they are not. */
+  /** The jobs are delayed until this time; 0: they are not delayed. */
   readonly dueAt: number;
   /** The index of each job in its piece. */
   readonly indexes: readonly number[];
   readonly kinds: readonly number[];
   readonly priorities: readonly number[];
-  /** Empty in a piece of jobs with keys: the rows of the keys have them. */
+  /** Empty in a piece of jobs with keys, whose payloads are in the rows of the keys. */
   readonly payloads: readonly unknown[];
   readonly keys: readonly string[] | undefined;
-  /** True: a key is only a label of its job, and the piece has the jobs. */
+  /** True: a key is only a label of its job, and the piece has the payloads. */
   readonly isLabelled: boolean;
   readonly options: readonly (OwnOptions | null)[] | undefined;
   readonly trace: string | undefined;
   /** How often people have changed one of its jobs, or brought it back. */
   readonly changes: number;
-  /** What its only job comes after, if that waits for others. */
+  /** The jobs and batches that its only job comes after. */
   readonly parents: readonly JobRef[] | undefined;
-  /** By index: times that were changed by hand since the enqueue, or that count after others have ended; 0: at once. */
+  /** By index: times that were set by hand since the enqueue, or that count once the parents have ended; 0: at once. */
   readonly times: Readonly<Record<number, number>>;
 }
 
-/** The fields of a row of jobs, as it is enqueued. */
+/** The fields of a new row of jobs. */
 export function jobFields(row: Omit<JobRow, 'piece' | 'n' | 'changes'>): Record<string, string | number | undefined> {
   const {
     nonce,
@@ -206,17 +206,18 @@ export function readJobRow(item: Item): JobRow {
   };
 }
 
-/** What people change of one job of a row, at this place of it. */
+/** A change of one job of a row by hand. */
 export interface RowChange {
+  /** The place of the job in the row. */
   readonly at: number;
   readonly payload?: unknown;
-  /** What is undefined is taken away. */
+  /** An option that is undefined is removed. */
   readonly options?: { readonly [N in keyof OwnOptions]: OwnOptions[N] | undefined } | undefined;
   readonly priority?: number | undefined;
   readonly runAt?: number | undefined;
 }
 
-/** Changes one job of a row, unless a job of it was changed since it was read. @returns the request, and the payloads with it */
+/** Changes one job of a row, unless a job of the row was changed since it was read. @returns the request, and the payloads that it writes */
 export function rowChanged(
   row: JobRow,
   change: RowChange,
@@ -242,7 +243,7 @@ export function rowChanged(
   return { written: request.write(), payloads };
 }
 
-/** What a job of a row was enqueued with, besides its payload. @param now  by the service's clock */
+/** The enqueue of a job of a row, except its payload. @param now  by the service's clock */
 export function originOf(row: JobRow, at: number, now: number): Origin {
   const own = row.options?.[at];
   if (own === undefined || own === null) return row.enqueuedAt;
@@ -251,7 +252,7 @@ export function originOf(row: JobRow, at: number, now: number): Origin {
   return expiresAt === undefined ? origin : { ...origin, expiresIn: Date.parse(expiresAt) - now };
 }
 
-/** One element if all are equal. */
+/** A list of one element, if all elements are equal. */
 function compact(values: readonly number[]): readonly number[] {
   return values.every((value) => value === values[0]) ? values.slice(0, 1) : values;
 }

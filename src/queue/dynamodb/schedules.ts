@@ -1,4 +1,4 @@
-/** Schedules: a row each, next to the declaration. A tick is one transaction: the job, and the row with the next tick. */
+/** Schedules. Each is a row next to the declaration. A tick is one transaction: the job, and the row with the next tick. */
 import { randomInt } from 'node:crypto';
 import {
   type Change,
@@ -23,7 +23,7 @@ import { findUnique, placeOfUnique, type UniqueFound } from './enqueue/unique.ts
 import { statusOfJob } from './operate/standing.ts';
 import { declarationOf, queueKey, SCHEDULES, scheduleOf } from './rows.ts';
 
-/** Jobs that a schedule remembers; on Postgres it is a hundred. Its row stays below a kilobyte with a small payload. */
+/** How many jobs a schedule remembers; on Postgres a hundred. So with a small payload its row stays below a kilobyte. */
 const RUNS = 20;
 const MOST_SCHEDULES = 1000;
 
@@ -38,7 +38,7 @@ interface ScheduleRow extends Omit<NewSchedule, 'next'> {
 }
 
 const F = { declared: 'y', next: 'n', version: 'v', ofSet: 'o', last: 'l', paused: 'z', runs: 'r' } as const;
-/** In the declaration of the queue: the version of the set that counts. */
+/** A field of the declaration of the queue: the version of the last set of schedules. */
 const SET_VERSION = 'w';
 
 /** The schedules of one queue. */
@@ -53,12 +53,12 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     this.#ids = ids;
   }
 
-  /** By the clock of the service. */
+  /** The time by the clock of the service. */
   async now(): Promise<number> {
     return Math.floor(await this.#rows.engine.serviceTime(this.#rows.limits));
   }
 
-  /** One with the same pattern and zone keeps its next tick: every process may declare it at its start. */
+  /** A schedule with the same pattern and zone keeps its next tick, so every process may declare it at its start. */
   async set(schedule: NewSchedule, ofSet = false): Promise<void> {
     const { next, ...declared } = schedule;
     await this.#rows.decide(scheduleOf(this.#rows.queue, schedule.name), (fields) => {
@@ -71,7 +71,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     });
   }
 
-  /** One after another: another process may see a part of the set. A set of a lower version than the last one changes nothing. */
+  /** Declares one schedule after another, so others may see a part of the set. A set of a lower version than the last one changes nothing. */
   async setAll({ version, schedules }: NewSchedules): Promise<void> {
     let isOld = false;
     await this.#rows.decide(declarationOf(this.#rows.queue), (fields) => {
@@ -86,7 +86,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     for (const schedule of schedules) await this.set(schedule, true);
   }
 
-  /** @returns whether there was one */
+  /** @returns whether the schedule existed */
   async remove(name: string): Promise<boolean> {
     const there = new Expression().when('attribute_exists(pk)').write();
     const { isDone, isRepeated } = await this.#rows.engine.remove(this.#key(name), there, this.#rows.limits);
@@ -97,7 +97,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     return (await this.#all()).map(toRecord);
   }
 
-  /** The jobs that it remembers, newest first. */
+  /** The jobs that the schedule remembers, newest first. */
   async runs(name: string, limit: number): Promise<ScheduleRun[]> {
     const { runs = [] } = (await this.#get(name)) ?? {};
     return Promise.all(
@@ -108,13 +108,13 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     );
   }
 
-  /** Stops its ticks. @returns whether there is one */
+  /** Stops the ticks of a schedule. @returns whether the schedule exists */
   async pause(name: string): Promise<boolean> {
     const at = await this.now();
     return this.#decide(name, (stored) => (stored.pausedAt === null ? { [F.paused]: at } : undefined));
   }
 
-  /** The first tick from now on is the next one. @returns whether there is one */
+  /** Lets the schedule go on with its first tick after now. @returns whether the schedule exists */
   resume(
     name: string,
     nextTick: (schedule: Pick<ScheduleRow, 'cron' | 'timezone'>) => number | null,
@@ -124,7 +124,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     );
   }
 
-  /** Enqueues the job of a schedule now; its ticks do not change. @returns undefined when there is no such schedule */
+  /** Enqueues the job of a schedule now; its ticks do not change. @returns undefined if there is no such schedule */
   async run(name: string): Promise<EnqueueResult | undefined> {
     for (;;) {
       const stored = await this.#get(name);
@@ -152,7 +152,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     return { now, due, wait: wait === Infinity ? null : wait };
   }
 
-  /** A transaction for each tick: of several processes that see it, one carries it out. */
+  /** Makes a transaction for each tick. If several processes try the same tick, one of them succeeds. */
   async tick({ name, cron, seen, ticks, next }: Tick): Promise<number | null> {
     let jobs = 0;
     let expected = seen;
@@ -170,7 +170,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     return isMoved ? 0 : null;
   }
 
-  /** @returns how many jobs; undefined when the schedule is not at this tick any more */
+  /** @returns how many jobs it has enqueued; undefined if the schedule is not at this tick any more */
   async #tickOnce(tick: {
     readonly name: string;
     readonly cron: string;
@@ -195,7 +195,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     }
   }
 
-  /** The job and the row of its schedule together. @returns undefined when something has changed meanwhile: look again */
+  /** Writes the job and the row of its schedule together. @returns undefined if something has changed meanwhile, so read again */
   async #enqueue(
     stored: ScheduleRow,
     unique: UniqueFound | undefined,
@@ -224,7 +224,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     });
   }
 
-  /** @returns undefined when its kind is not unique */
+  /** @returns undefined if the kind of the schedule is not unique */
   async #findUnique({ kind, key, payload }: ScheduleRow): Promise<UniqueFound | undefined> {
     const rule = this.#definition.kinds.get(kind)?.unique;
     if (rule === undefined) return undefined;
@@ -232,7 +232,7 @@ export class DynamoSchedules implements ScheduleRows, TickRows {
     return findUnique(this.#rows, this.#definition, place);
   }
 
-  /** Whether a job that it remembers is not over; one that was removed with the history is. */
+  /** Whether one of the jobs that the schedule remembers is outstanding. A job that was removed from the history is over. */
   async #isOutstanding({ runs }: ScheduleRow): Promise<boolean> {
     for (const [, job] of runs) {
       const status = await statusOfJob(this.#rows, this.#definition, job).catch(() => 'complete');

@@ -46,12 +46,12 @@ import { Settling } from './work/settling.ts';
 import { Waits } from './work/waits.ts';
 import { WorkerRows } from './work/workers.ts';
 
-/** How long a request of a producer or of a person is tried. */
+/** How long the store tries a request of a producer or of a person. */
 const CALLER_MS = 30_000;
-/** A claim is two requests of some milliseconds each, and others of the shard may come between. */
+/** A claim is two requests of some milliseconds each. Other claims of the shard may come between them. */
 const AHEAD_MS = 150;
 
-/** The requests of producers and workers of one queue. Each may be carried out twice: see docs/decisions/024-queue-on-dynamodb.md. */
+/** The requests of producers and workers of one queue. The service may execute each twice: see docs/decisions/024-queue-on-dynamodb.md. */
 export class DynamoQueueStore implements PortedStore {
   readonly engine: PortedStore['engine'];
   readonly rows: QueueRows;
@@ -107,7 +107,7 @@ export class DynamoQueueStore implements PortedStore {
     };
   }
 
-  /** @throws Conflict  the shards, or whether keys run one by one, differ while jobs are outstanding */
+  /** @throws Conflict  the number of shards, or whether keys have an order, differs while jobs are outstanding */
   async register(definition: Definition): Promise<QueueIds> {
     const { name, shards, keyed } = definition;
     const place = declarationOf(name);
@@ -122,7 +122,7 @@ export class DynamoQueueStore implements PortedStore {
       seen = fields;
       return declared(fields, definition, now);
     });
-    // Where nothing was left to declare, the row that says so counts: another program may have written it meanwhile.
+    // If there was nothing to declare, the row that was read last counts: another program may have written it meanwhile.
     const { kinds = [] } = readDeclared(name, after ?? seen) ?? {};
     const ids = kinds.map((kind, id) => [kind, id] as const);
     this.#kinds = claimKindsOf(definition, ids);
@@ -147,7 +147,7 @@ export class DynamoQueueStore implements PortedStore {
     return ids;
   }
 
-  /** A job that may be there already. The status is then that of the job that is there. */
+  /** Adds a job, unless it exists already. The status is then that of the existing job. */
   async enqueue(
     request: object,
     tx: unknown,
@@ -159,7 +159,7 @@ export class DynamoQueueStore implements PortedStore {
     return answer;
   }
 
-  /** One after another: those before one that is refused are there. */
+  /** Adds one job after another. If one is refused, the jobs before it stay. */
   async enqueueAll(
     requests: readonly object[],
     tx: unknown,
@@ -170,7 +170,7 @@ export class DynamoQueueStore implements PortedStore {
     return answers;
   }
 
-  /** One after another, like `enqueueAll`. */
+  /** Adds one job after another, like `enqueueAll`. */
   async addUnique(_queue: number, batch: UniqueJobs, tx: unknown, trace?: string): Promise<DecidedJobs> {
     refuseTransaction(tx);
     const decided = await this.#deciding.addMany(this.withoutWaits(batch), trace);
@@ -178,7 +178,7 @@ export class DynamoQueueStore implements PortedStore {
     return decided;
   }
 
-  /** The jobs of kinds that wait for younger ones are not delayed: the worker that takes their key looks at these. */
+  /** Removes the delays of jobs of debounced kinds: the worker that takes their key decides how long they wait. */
   withoutWaits<B extends Pick<NewJobs, 'n' | 'kinds' | 'delays'>>(batch: B): B {
     const { debounced } = this.#kinds;
     if (batch.delays === null || debounced.size === 0) return batch;
@@ -186,7 +186,7 @@ export class DynamoQueueStore implements PortedStore {
     return { ...batch, delays: batch.delays.map((delay, at) => (debounced.has(kindAt(at)) ? null : delay)) };
   }
 
-  /** @param queues  of which nodes are, by name */
+  /** @param queues  the queues of the nodes, by name */
   async flow(
     given: readonly GivenNode[],
     queues: ReadonlyMap<string, FlowQueue>,
@@ -213,7 +213,7 @@ export class DynamoQueueStore implements PortedStore {
     return ids;
   }
 
-  /** Adds one job to an open batch; or finds the one that is there already, like `enqueue`. @throws NotFound, Conflict */
+  /** Adds one job to an open batch, or finds the existing job, like `enqueue`. @throws NotFound, Conflict */
   async enqueueInto(batch: string, request: object): Promise<{ id: string; status: JobStatus; duplicate: boolean }> {
     for (;;) {
       const answer = await this.#deciding.enqueueInto(request, (id) => this.batches.membership(batch, id));
@@ -246,7 +246,7 @@ export class DynamoQueueStore implements PortedStore {
     return this.workers.remove(worker);
   }
 
-  /** There are no notifications to wish for. */
+  /** Does nothing, since there are no notifications. */
   setWants(): Promise<void> {
     return Promise.resolve();
   }
@@ -270,7 +270,7 @@ export class DynamoQueueStore implements PortedStore {
     await this.recall(queue, worker, known);
   }
 
-  /** In one transaction with the check of its worker's row. @throws LeaseLost */
+  /** Writes the progress in one transaction with a check of the worker's row. @throws LeaseLost */
   async progress(shard: number, claim: number | undefined, job: number, json: string): Promise<void> {
     const held = claim === undefined ? undefined : this.#held.get(claim);
     if (held === undefined) throw lost(job);
@@ -303,7 +303,7 @@ export class DynamoQueueStore implements PortedStore {
     );
   }
 
-  /** Fails the transaction that it is put into, unless the claim is still this worker's. */
+  /** The condition that makes a transaction fail if the worker of the claim was taken for dead. */
   guardItems(claim: number): readonly ConditionCheckItem[] {
     const held = this.#held.get(claim);
     if (held === undefined) throw new LeaseLost('the unit is over: nothing may be written for it any more');

@@ -6,10 +6,10 @@ import { placeOf } from './heads/place.ts';
 import type { DynamoQueueReader } from './operate/reader.ts';
 import { isRecorded } from './records.ts';
 
-/** A job that takes milliseconds is seen to have ended soon; one that takes minutes is asked for once a second. */
+/** A waiter learns soon of the end of a job that takes milliseconds, and polls for a job that takes minutes once a second. */
 const POLL_MS = { min: 20, max: 1000, growth: 1.5 } as const;
 
-/** Looks for the record of the end of a job until it is there. See {@link DynamoQueue.waitFor}. */
+/** Polls for the record of the end of a job until it exists. See {@link DynamoQueue.waitFor}. */
 export async function waitForEnd(
   reader: DynamoQueueReader,
   rows: QueueRows,
@@ -27,7 +27,7 @@ export async function waitForEnd(
     const left = until - now();
     if (left <= 0) throw new TimedOut(notEnded(job.queue, id, job.status, timeout));
     await sleep(Math.min(left, poll * (0.75 + Math.random() / 2)), signal);
-    // A record is written before the head lets go of its job, so the whole answer is read until both say so.
+    // A record is written before the head lets go of its job. So the job is over only when both the record and the head say so.
     if ((await isRecorded(rows, shard, Number(id))) || now() >= until) job = await reader.get(id, kindName);
   }
 }

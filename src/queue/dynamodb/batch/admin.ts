@@ -18,7 +18,7 @@ import type { DynamoQueue } from '../queue.ts';
 import { RefusedCalls } from '../refused-calls.ts';
 import type { DynamoQueueStore } from '../store.ts';
 
-/** A queue as it was declared, opened without its program. */
+/** A queue that was opened by its stored declaration, without its program. */
 export interface OpenQueue {
   readonly declared: DeclarationRow;
   readonly queue: DynamoQueue;
@@ -49,8 +49,8 @@ export abstract class TableBatchAdmin extends RefusedCalls {
   }
 
   /**
-   * Batches of one queue, or of all, newest first: two requests for each shard, and one for each batch. What has ended and was not counted
-   * yet is still outstanding there. @throws NotFound  no such queue @throws InvalidInput
+   * Batches of one queue, or of all, newest first: two requests for each shard, and one for each batch. The records count a job that has ended as
+   * outstanding until a worker has counted it. @throws NotFound  no such queue @throws InvalidInput
    */
   async batches(options: BatchesOptions = {}): Promise<BatchRecord[]> {
     const { queue, before, limit } = checkOptions('batches', options, listShape);
@@ -76,20 +76,20 @@ export abstract class TableBatchAdmin extends RefusedCalls {
     return records.flat();
   }
 
-  /** Does nothing if it is sealed. @throws NotFound, InvalidInput */
+  /** Does nothing if the batch is sealed already. @throws NotFound, InvalidInput */
   async sealBatch(batch: string): Promise<void> {
     const { queue, id } = await this.jobOf(batch);
     await queue.openBatch(id).seal();
   }
 
-  /** Makes an open batch, and then adds its first jobs, each row of them as a whole. @returns its id @throws NotFound, InvalidInput, Conflict */
+  /** Makes an open batch, and then adds its first jobs, row by row. @returns its id @throws NotFound, InvalidInput, Conflict */
   async newBatch(queue: string, batch: HandBatch = {}, jobs: readonly HandJob[] = []): Promise<string> {
     const { id } = await this.newBatchOnce(undefined, queue, batch);
     if (jobs.length > 0) await this.addToBatch(id, jobs);
     return id;
   }
 
-  /** Makes an open batch, once for all requests of one name within a day. @throws NotFound, InvalidInput, Conflict */
+  /** Makes one open batch for all requests of one name within a day. @throws NotFound, InvalidInput, Conflict */
   async newBatchOnce(
     once: OnceRequest | undefined,
     queue: string,
@@ -103,7 +103,7 @@ export abstract class TableBatchAdmin extends RefusedCalls {
     return { id: `${queue}:${id}`, duplicate: isDuplicate };
   }
 
-  /** Adds jobs to an open batch, each row of them as a whole. @throws Conflict  it is sealed @throws NotFound, InvalidInput */
+  /** Adds jobs to an open batch, row by row; each row is added as a whole. @throws Conflict  the batch is sealed @throws NotFound, InvalidInput */
   async addToBatch(batch: string, jobs: readonly HandJob[]): Promise<EnqueueResult[]> {
     const { queue, id } = await this.jobOf(batch);
     const added = await queue.openBatch(id).enqueueMany(jobs as never);
@@ -111,8 +111,8 @@ export abstract class TableBatchAdmin extends RefusedCalls {
   }
 
   /**
-   * Adds a job to an open batch, once for all requests of one name within a day. A unique job that is there already does not become a member.
-   * @throws Conflict  it is sealed, or the name was used for something else @throws NotFound, InvalidInput
+   * Adds one job to an open batch for all requests of one name within a day. A unique job that exists already does not become a member.
+   * @throws Conflict  the batch is sealed, or another request has used the name @throws NotFound, InvalidInput
    */
   async addOneToBatch(once: OnceRequest | undefined, batch: string, job: HandJob): Promise<EnqueueResult> {
     const { queue, id } = await this.jobOf(batch);
@@ -122,8 +122,8 @@ export abstract class TableBatchAdmin extends RefusedCalls {
   }
 
   /**
-   * Adds a graph of jobs as one transaction, so of some 45 nodes at most. @returns the id of each node, by its name
-   * @throws InvalidInput  names the node @throws NotFound  no such queue, kind or job @throws NotSupported  it is too large
+   * Adds a graph of jobs in one transaction, so at most some 45 nodes. @returns the id of each node, by its name
+   * @throws InvalidInput  names the node @throws NotFound  no such queue, kind or job @throws NotSupported  the graph is too large
    */
   async flow(nodes: readonly HandNode[]): Promise<Record<string, string>> {
     checkFlow(nodes, NAMED_ID);

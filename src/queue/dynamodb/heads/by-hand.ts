@@ -1,10 +1,10 @@
-/** What people change in the head of a shard: pauses, and jobs that are cancelled before their claim, or brought back. */
+/** Changes of the head of a shard by hand: pauses, and jobs that are cancelled before their claim, or brought back. */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { added, F, type ShardHead, standingOf } from './head.ts';
 import { bandOfPiece, JOBS, sequenceOf } from './place.ts';
 import { isIn, joined, plain, runsOf, type Spot, spansWithout, writeSpans } from './spans.ts';
 
-/** Pauses the shard, or ends that. It raises the fence, so that no claim that was decided before is carried out after. */
+/** Pauses the shard, or ends the pause. It raises the fence, so no claim that was decided before is carried out after it. */
 export function pauseSet(head: ShardHead, pausedAt: number | undefined): Change {
   return {
     expect: { [F.fence]: head.fields[F.fence] ?? null },
@@ -12,13 +12,13 @@ export function pauseSet(head: ShardHead, pausedAt: number | undefined): Change 
   };
 }
 
-/** When the shard was paused, in milliseconds since 1970. */
+/** The time at which the shard was paused, in milliseconds since 1970. */
 export function pausedAt({ fields }: ShardHead): number | undefined {
   const at = fields[F.paused];
   return at === undefined ? undefined : Number(at);
 }
 
-/** Takes a job out of the line before it is claimed. @returns undefined when it is not in the line any more */
+/** Takes a job out of the line before it is claimed. @returns undefined if it is not in the line any more */
 export function cancelledInLine(head: ShardHead, { piece, index }: Spot): Change | undefined {
   const band = bandOfPiece(piece);
   if (sequenceOf(piece) * JOBS + index < (head.next[band] ?? JOBS)) return undefined;
@@ -29,7 +29,7 @@ export function cancelledInLine(head: ShardHead, { piece, index }: Spot): Change
   };
 }
 
-/** Takes a job out of what was given back. @returns undefined when it is not there */
+/** Takes a job out of the jobs that were given back. @returns undefined if it is not among them */
 export function withdrawn(head: ShardHead, { piece, index }: Spot): Change | undefined {
   const entry = head.back.find(({ spans }) => isIn(spans, { piece, index }));
   if (entry === undefined) return undefined;
@@ -41,8 +41,10 @@ export function withdrawn(head: ShardHead, { piece, index }: Spot): Change | und
 }
 
 /**
- * Takes a job out that no worker has, where it was found to wait when its record was written: a worker that has had it since may have written another.
- * @param isUntried  only if no attempt at it has begun @returns undefined when it is not there any more
+ * Takes out a job that no worker has, if it still waits where it was when its record was written. Otherwise a worker may have had the job since, and
+ * may have written another record.
+ * @param seen  the head when the record was written @param isUntried  takes the job out only if no attempt at it has begun
+ * @returns undefined if the job is not there any more
  */
 export function cancelledInHead(head: ShardHead, spot: Spot, seen: ShardHead, isUntried: boolean): Change | undefined {
   const before = head.back.flatMap(({ spans }) => spans).find((span) => isIn([span], spot));
@@ -51,14 +53,14 @@ export function cancelledInHead(head: ShardHead, spot: Spot, seen: ShardHead, is
   return withdrawn(head, spot) ?? (isIn(head.cancelled, spot) ? undefined : cancelledInLine(head, spot));
 }
 
-/** Names of what was given back are never used again. */
+/** Where the job waits. Names of jobs that were given back are never used again, so an equal name means that the job has not moved. */
 function waitingPlace(head: ShardHead, spot: Spot): string {
   return head.back.find(({ spans }) => isIn(spans, spot))?.name ?? standingOf(head, spot);
 }
 
 /**
- * A job that waits is changed: no claim that was decided before is carried out after. With a time it waits in the head until then.
- * @param name  under which it goes back; never used again @returns undefined when it is not there any more
+ * Changes a job that waits. No claim that was decided before is carried out after it. If the job has a time, it waits in the head until that time.
+ * @param name  the name under which the job goes back; never used again @returns undefined if the job is not there any more
  */
 export function changedInHead(
   head: ShardHead,
@@ -82,7 +84,7 @@ export function changedInHead(
   return { expect: { ...fence.expect, ...out.expect }, set: { ...fence.set, ...out.set, [name]: again } };
 }
 
-/** Puts a job that was cancelled before its claim back into the line. @returns undefined when the line has passed it */
+/** Puts a job that was cancelled before its claim back into the line. @returns undefined if the line has passed it */
 export function restoredInLine(head: ShardHead, spot: Spot): Change | undefined {
   if (!isIn(head.cancelled, spot)) return undefined;
   const left = head.cancelled.flatMap((one) => runsOf(one, [{ ...spot, n: 1 }]));
@@ -93,9 +95,9 @@ export function restoredInLine(head: ShardHead, spot: Spot): Change | undefined 
 }
 
 /**
- * Brings a job back that has ended: into the line, or else under a name of its own, never used again. Then its row has to be changed in the same
- * transaction, so that its removal sees it.
- * @returns undefined when the line has passed it meanwhile
+ * Brings back a job that has ended: into the line, or else under a name of its own, never used again. In the second case, change the row of the job
+ * in the same transaction, so that a removal of old jobs sees that the job is back.
+ * @returns undefined if the line has passed the job meanwhile
  */
 export function backInHead(
   head: ShardHead,

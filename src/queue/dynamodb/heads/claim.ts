@@ -1,10 +1,10 @@
-/** Which jobs a claim takes: what was given back, what was missing, the line. See head.ts for the whole. */
+/** Which jobs a claim takes: jobs that were given back, missing pieces that have arrived, and the line. See head.ts for the whole. */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { F, type ShardClaim, type ShardHead, writeClaim } from './head.ts';
 import { JOBS, pieceOf, sequenceOf } from './place.ts';
 import { plain, runsOf, type Span, type Stretch, writeSpans } from './spans.ts';
 
-/** More of them would make the head large, and every write more expensive: then the line waits for the first of them. */
+/** How many missing numbers a head notes. More would make the head large and each write expensive, so the line then waits for the next one. */
 export const MOST_MISSING = 50;
 
 /**
@@ -12,7 +12,7 @@ export const MOST_MISSING = 50;
  * that were given back. An entry has up to 40 bytes, and a row 400 KB. The rest of the row is for delayed jobs, which are moved here when due.
  */
 export const MOST_NAMED = 9000;
-/** Jobs that were given back are named by runs. They may be claimed until their jobs, named one by one, exceed MOST_NAMED by this. */
+/** A head names jobs that were given back in runs. They may be claimed until their jobs, named one by one, exceed MOST_NAMED by this. */
 const SPARE = 500;
 
 /** How many names a head holds, except those of its line. Each claim has one name of its own, and so has each set of jobs given back at one time. */
@@ -24,9 +24,9 @@ export function namedBy({ claims, back }: Pick<ShardHead, 'claims' | 'back'>): n
 /** A piece as a claim has read it. */
 export interface SeenPiece {
   readonly piece: number;
-  /** 0 for an empty piece, under the number of a producer that was given up. */
+  /** 0 in an empty piece, which fills the number of a producer that was given up. */
   readonly n: number;
-  /** Its jobs are delayed: another row says when they are due, and the line leaves them out. */
+  /** The jobs are delayed. Another row says when they are due, and the line leaves them out. */
   readonly isDelayed: boolean;
 }
 
@@ -47,14 +47,14 @@ export interface LineView {
   readonly found: readonly SeenPiece[];
 }
 
-/** The change that claims jobs, oldest first: what was given back, what was missing, the line. */
+/** The change that claims jobs: first those that were given back, then missing pieces that have arrived, then the line, each oldest first. */
 export interface ClaimDecision {
   readonly change: Change;
-  /** Without spans when the change only passes over what cannot be claimed. */
+  /** Without spans if the change only passes over pieces that cannot be claimed. */
   readonly claim: ShardClaim;
 }
 
-/** @returns undefined when there is nothing to write */
+/** @returns undefined if there is nothing to write */
 export function claimDecided(head: ShardHead, wish: ClaimWish, seen: LineView): ClaimDecision | undefined {
   if (head.isPaused) return undefined;
   const set: Record<string, string | number | null> = {};
@@ -112,7 +112,7 @@ function takeFound(
     const seen = there.get(piece);
     if (seen === undefined) return true;
     if (seen.n === 0 || seen.isDelayed) return false;
-    // As a whole or not at all: what is missing has no index.
+    // The piece is claimed as a whole or not at all, since a missing number has no index of a next job.
     if (room() < seen.n) return true;
     take(plain({ piece, index: 0, n: seen.n }));
     return false;
@@ -153,7 +153,7 @@ function takeLine(
   return { next, missing, cancelled };
 }
 
-/** @returns the index of the first job for which there was no room */
+/** @returns the index of the first job for which there was no room; undefined if there was room for all */
 function takeRuns(runs: readonly Stretch[], take: (span: Span) => Span | undefined): number | undefined {
   for (const run of runs) {
     const left = take(plain(run));

@@ -1,7 +1,7 @@
-/** How many jobs of a shard have ended: fields of its head that go with a write that is made anyway. */
+/** How many jobs of a shard have ended: fields of its head, which are written by changes of the head that are made anyway. */
 import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
 
-/** Ended jobs, by how. A job that is retried by hand is taken off again. */
+/** Jobs that have ended, by their ends. A retry by hand subtracts its job again. */
 export interface EndedCounts {
   complete: number;
   error: number;
@@ -18,7 +18,7 @@ export function noneEnded(): EndedCounts {
   return { complete: 0, error: 0, cancelled: 0 };
 }
 
-/** A change that counts these, too. */
+/** The change, which also adds these counts. */
 export function counting(change: Change, { complete, error, cancelled }: EndedCounts, now: number): Change {
   const add: Record<string, number> = { ...change.add };
   if (complete !== 0) add[`${MINUTE}${minuteOf(now)}`] = complete;
@@ -27,14 +27,14 @@ export function counting(change: Change, { complete, error, cancelled }: EndedCo
   return Object.keys(add).length === 0 ? change : { ...change, add };
 }
 
-/** What a claim removes from the head: minutes that no figure is made of any more. */
+/** The change of a claim, which also removes the counts of minutes that no figure needs any more. */
 export function withoutOldMinutes(change: Change, fields: Fields, now: number): Change {
   const old = Object.keys(fields).filter((name) => name.startsWith(MINUTE) && minuteIn(name) < minuteOf(now) - 1);
   if (old.length === 0) return change;
   return { ...change, set: { ...change.set, ...Object.fromEntries(old.map((name) => [name, null])) } };
 }
 
-/** @returns the counts, where `complete` is that of the last minute */
+/** @returns the counts; `complete` counts the last minute only */
 export function endedIn(fields: Fields, now: number): EndedCounts {
   const minute = minuteOf(now);
   const last = Number(fields[`${MINUTE}${minute - 1}`] ?? 0);

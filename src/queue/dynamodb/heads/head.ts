@@ -1,18 +1,18 @@
 /**
- * The head of a shard: the one row that decides which jobs are claimed. This file has its state and its moves as pure functions;
- * nothing here speaks to a database.
+ * The head of a shard: the one row that decides which jobs are claimed. This file has the state and the moves of a head as pure functions;
+ * it sends no requests.
  *
- * - An enqueue takes the next sequence number of a band from the head, and then writes its piece: a row under that number.
- * - A claim moves `next` over pieces that it has read, and notes them as a claim under the next fence. Every claim expects the
- *   fence that it has read, and raises it: of several claims that were decided on one state, one is carried out.
- * - Settling a claim removes its jobs from it. A job below `next` that is in no claim, not given back and not in the row of a key
- *   is over: nothing has to be written for the jobs of a claim one by one.
- * - A claim whose worker has no row any more goes `back`, for the next claim. So does a job that is to be retried, with the time from
- *   which it may be claimed.
- * - A number whose piece is not there when a later one is claimed is noted as `missing`: its producer is slow, or died. The
- *   piece is claimed when it arrives; or else somebody writes an empty one under its number, and the producer is refused.
+ * - An enqueue takes the next sequence number of a band from the head. Then it writes its piece, a row under that number.
+ * - A claim moves `next` over the pieces that it has read, and writes their jobs into the head, as a claim under the next fence. Each claim
+ *   expects the fence that it has read, and raises it. So of several claims that are decided on one state, one is carried out.
+ * - A settlement removes jobs from their claim. A job below `next` is over if it is in no claim, was not given back, and is not in the row of a
+ *   key. So nothing has to be written for single jobs of a claim.
+ * - If the worker of a claim has no row any more, the claim goes `back`, for the next claim. A job that is to be retried also goes back, with
+ *   the time from which it may be claimed.
+ * - If a number has no piece when a later piece is claimed, the claim notes the number as `missing`: its producer is slow, or has died. The
+ *   piece is claimed when it arrives. If it does not arrive, a worker writes an empty piece under the number, and then the producer is refused.
  *
- * Claims and what was given back have a field each, so that a settlement meets no claim, and no other settlement.
+ * Each claim, and each set of jobs that was given back, has a field of its own. So a settlement conflicts with no claim and no other settlement.
  */
 import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
 import { BANDS, bandOfPiece, CLAIM_ORDER, JOBS, sequenceOf } from './place.ts';
@@ -29,15 +29,15 @@ import {
 } from './spans.ts';
 
 export interface ShardClaim {
-  /** The fence under which it was made. */
+  /** The fence of the claim. */
   readonly token: number;
   readonly worker: number;
-  /** The request that made it: by it a worker knows its claim again when an answer was lost. */
+  /** The request that made the claim. If its answer is lost, the worker recognises its claim by this. */
   readonly request: string;
   readonly spans: readonly Span[];
 }
 
-/** Spans that wait for the next claim, under a name that is never used again. */
+/** Spans that were given back and wait for the next claim, under a name that is never used again. */
 export interface ReturnedJobs {
   readonly name: string;
   readonly spans: readonly Span[];
@@ -45,8 +45,9 @@ export interface ReturnedJobs {
 
 export interface ShardHead {
   readonly fence: number;
-  /** By band: the last number that was taken, and the place (number × 64 + index) of the next job to be claimed. */
+  /** By band: the last number that was taken. */
   readonly last: readonly number[];
+  /** By band: the place (number × 64 + index) of the next job to be claimed. */
   readonly next: readonly number[];
   readonly claims: readonly ShardClaim[];
   readonly back: readonly ReturnedJobs[];
@@ -54,9 +55,9 @@ export interface ShardHead {
   /** Jobs that were cancelled before they were claimed. */
   readonly cancelled: readonly Stretch[];
   readonly isPaused: boolean;
-  /** Rises when a job was delayed: who waits for delayed jobs looks again. */
+  /** Rises when a delayed job is added: workers then read the rows of delays again. */
   readonly delays: number;
-  /** The same for jobs that have to begin by a time. */
+  /** Rises likewise when a job that has to begin by a time is added. */
   readonly expiries: number;
   readonly fields: Fields;
 }
@@ -99,8 +100,8 @@ export function readHead(fields: Fields): ShardHead {
 }
 
 /**
- * Takes the numbers of so many pieces. A repetition leaves numbers without a piece, which are found missing.
- * @param timed  how many of them have a row that is sorted by the time of a delay, and by that of an expiry: the same write says so
+ * Takes the numbers of so many pieces. A repetition leaves numbers without a piece, which claims note as missing.
+ * @param timed  how many of the pieces have a row by the time of a delay, and how many a row by the time of an expiry: the same write notes both
  */
 export function numbersTaken(
   band: number,
@@ -112,15 +113,15 @@ export function numbersTaken(
   return { expect: {}, set: {}, add: { [F.last(band)]: pieces, ...told } };
 }
 
-/** The last number that was taken before, in the fields that such a request returned. */
+/** The last number that was taken before such a request, in the fields that the request returned. */
 export function lastNumber(before: Fields, band: number): number {
   return Number(before[F.last(band)] ?? 0);
 }
 
 /**
- * Takes jobs out of a claim: they are over, or the row of a key says what becomes of them. Others of it may go back at the same time.
- * @param back  what goes back, under a name that is never used again
- * @returns the change, and the claim after it; undefined when none of its jobs are left
+ * Takes jobs out of a claim. They are over, or the row of their key says where they are. Other jobs of the claim may go back with the same change.
+ * @param back  the jobs that go back, under a name that is never used again
+ * @returns the change, and the claim after it; undefined if the claim has no job left
  */
 export function settledFrom(
   claim: ShardClaim,
@@ -135,7 +136,7 @@ export function settledFrom(
   return { change: { expect: { [name]: writeClaim(claim) }, set }, left: isEmpty ? undefined : left };
 }
 
-/** Gives back a claim whose worker has no row any more. @param isCharged  its jobs may have begun */
+/** Gives back a claim whose worker has no row any more. @param isCharged  the jobs may have begun, so they are charged an attempt */
 export function rescued(claim: ShardClaim, isCharged: boolean): Change {
   const name = F.claim(claim.token);
   const spans = claim.spans.map((span) => ({
@@ -145,31 +146,31 @@ export function rescued(claim: ShardClaim, isCharged: boolean): Change {
   return { expect: { [name]: writeClaim(claim) }, set: { [name]: null, [backName(claim.token)]: writeSpans(spans) } };
 }
 
-/** The name under which something goes back. @param part  tells apart what one claim gives back piece by piece */
+/** The name under which jobs go back. @param part  tells apart the sets of jobs that one claim gives back */
 export function backName(token: number | string, part = ''): string {
   return `${BACK}${token}${part}`;
 }
 
-/** Adds jobs to what waits for the next claim: delayed ones that are due, or one by hand. @param returned  its name is never used again */
+/** Adds jobs that wait for the next claim: delayed jobs that are due, or a job by hand. @param returned  its name is never used again */
 export function added(returned: ReturnedJobs): Change {
   return { expect: { [returned.name]: null }, set: { [returned.name]: writeSpans(returned.spans) } };
 }
 
-/** Tells those who wait for delayed jobs that there is another one. */
+/** Tells workers that there is another delayed job. */
 export function delayTold(): Change {
   return { expect: {}, set: {}, add: { [F.delays]: 1 } };
 }
 
-/** Tells those who look for jobs that have to begin by a time that there is another one. */
+/** Tells workers that there is another job that has to begin by a time. */
 export function expiryTold(): Change {
   return { expect: {}, set: {}, add: { [F.expiries]: 1 } };
 }
 
-/** Where the head sees a job. `gone`: it is over, or in the row of a key. */
+/** Where a job is, by the head. `gone`: it is over, or in the row of a key. */
 export type Standing = 'line' | 'cancelled' | 'claimed' | 'back' | 'missing' | 'gone';
 
 export function standingOf(head: ShardHead, spot: Spot): Standing {
-  // One that was put off by hand is left out of the line like a cancelled one, and was given back.
+  // A job that was delayed by hand is in `back`, and also in `cancelled`, so that the line leaves it out.
   if (head.claims.some(({ spans }) => isIn(spans, spot))) return 'claimed';
   if (head.back.some(({ spans }) => isIn(spans, spot))) return 'back';
   if (isIn(head.cancelled, spot)) return 'cancelled';
@@ -178,7 +179,7 @@ export function standingOf(head: ShardHead, spot: Spot): Standing {
   return sequenceOf(spot.piece) * JOBS + spot.index >= next ? 'line' : 'gone';
 }
 
-/** Whether nothing waits in the line, and nothing is claimed or given back. */
+/** Whether no job is in the line, claimed or given back. */
 export function isQuiet({ claims, back, last, next }: ShardHead): boolean {
   return claims.length === 0 && back.length === 0 && !hasLine(last, next);
 }
@@ -187,7 +188,7 @@ function hasLine(last: readonly number[], next: readonly number[]): boolean {
   return last.some((number, band) => number >= Math.floor((next[band] ?? JOBS) / JOBS));
 }
 
-/** The bands in which pieces may be claimed, in the order of claims. */
+/** The bands that may have pieces to claim, in the order of claims. */
 export function bandsWithWork({ last, next }: ShardHead): number[] {
   return CLAIM_ORDER.filter((band) => (last[band] ?? 0) >= Math.floor((next[band] ?? JOBS) / JOBS));
 }

@@ -1,14 +1,14 @@
-/** What people and times change in the head of a key: jobs that are added, put off, or taken out. */
+/** Changes of the head of a key by hand, by enqueues for later, and by expiry: jobs are added, given another time, or taken out. */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { type KeyHead, keyStandingOf, type LeftJob, writtenOn } from './key-head.ts';
 import { versionFor } from './key-version.ts';
 
-/** Adds a job that was enqueued for later, or is retried by hand. @returns undefined when it is there already */
+/** Adds a job that was enqueued for later, or is retried by hand. @returns undefined if the head has the job already */
 export function jobAdded(head: KeyHead, job: Omit<LeftJob, 'isTaken'>): Change | undefined {
   return head.left.some(({ id }) => id === job.id) ? undefined : jobsAdded(head, [job]);
 }
 
-/** Adds those of the jobs that are not there already. */
+/** Adds those of the jobs that the head does not have already. */
 export function jobsAdded(head: KeyHead, jobs: readonly Omit<LeftJob, 'isTaken'>[]): Change {
   const added = jobs.filter((job) => !head.left.some(({ id }) => id === job.id));
   const left = [...head.left, ...added.map((job) => ({ ...job, isTaken: false }))].sort((a, b) => a.id - b.id);
@@ -17,9 +17,9 @@ export function jobsAdded(head: KeyHead, jobs: readonly Omit<LeftJob, 'isTaken'>
 }
 
 /**
- * A job that waits is changed: who has read its row before takes nothing by that. One that is put off and was not tried yet lets the
- * others pass; one that backs off does not. One that is due now brings a poke of its own, which answers for the key from then on unless a worker
- * has that: see {@link answersForKey}. @returns undefined when a worker has it, or it is over
+ * Changes a job that waits. A worker that has read the row of the job before takes nothing by that. If the job is given a later time, other jobs of
+ * the key pass it, unless it has been tried and backs off. If the job becomes due now, it brings a poke of its own. From then on that poke answers
+ * for the key, unless a worker has the key: see {@link answersForKey}. @returns undefined if a worker has the job, or it is over
  */
 export function keyChanged(head: KeyHead, id: number, dueAt: number | undefined): Change | undefined {
   const standing = keyStandingOf(head, id);
@@ -35,15 +35,15 @@ export function keyChanged(head: KeyHead, id: number, dueAt: number | undefined)
   return writtenOn(head, { left, ...guardian });
 }
 
-/** Whether the poke of a job that was given this time takes the place of the guardian's. That of a holder has it until it is given up. */
+/** Whether the poke of a job that was given this time replaces the guardian's poke. A holder's poke stays until the key is given up. */
 export function answersForKey({ holder }: KeyHead, dueAt: number): boolean {
   return dueAt === 0 && holder === undefined;
 }
 
 /**
- * Takes a job out that no worker has, and none has had since it was found.
- * @param seen  as it was found when its record was written @param isUntried  only if no attempt at it has begun
- * @returns undefined when a worker has it or has had it, or it is over
+ * Takes a job out, if no worker has it, and none has had it since it was found.
+ * @param seen  the head when the record of the job was written @param isUntried  takes the job out only if no attempt at it has begun
+ * @returns undefined if a worker has the job or has had it, or the job is over
  */
 export function keyCancelled(head: KeyHead, id: number, seen: KeyHead, isUntried = false): Change | undefined {
   const attempt = attemptIn(head, id);
@@ -59,9 +59,9 @@ export function keyCancelled(head: KeyHead, id: number, seen: KeyHead, isUntried
 }
 
 /**
- * A job that came late to its key, after younger ones had run, stands nowhere in the head, so nothing is taken out of that: a new version tells a
- * worker that is about to take the job to read its records again, of which the last one says that it is cancelled.
- * @param seen  as it was found when its record was written @returns undefined when the head has changed since, or the job stands there
+ * Cancels a job that came late to its key, after younger jobs had run. The head does not name such a job, so nothing is taken out of it. If a worker
+ * is about to take the job, the new version makes it read the records again, and the last record says that the job is cancelled.
+ * @param seen  the head when the record of the job was written @returns undefined if the head has changed since, or names the job
  */
 export function keyLateCancelled(head: KeyHead, id: number, seen: KeyHead): Change | undefined {
   if (head.version !== seen.version || keyStandingOf(head, id) !== 'over') return undefined;

@@ -1,26 +1,27 @@
 /**
- * The head of a key: the row that decides which of its jobs runs next. Its state and its moves as pure functions.
+ * The head of a key: the row that decides which of its jobs runs next. This file has its state and its moves as pure functions.
  *
- * - `upto` is the newest job that was ever taken. Of the jobs up to it, those in `left` are not over, and all others are; later ones
+ * - `upto` is the newest job that was ever taken. Of the jobs up to `upto`, those in `left` are not over, and all others are over. Later jobs
  *   are all outstanding.
- * - Every change expects the version that was read, and raises it. So a change that is carried out late changes nothing.
- * - A span in the head of the shard leads to it, a _poke_: one for each enqueued job of the key. The worker that follows a poke reads what is
- *   outstanding, so it does not matter whose poke it was, and a poke too many does nothing.
- * - A poke that finds the key held sets `more`, and is over. The holder then gives its own poke back in the end.
- * - A job whose producer was slow may arrive when later ones were taken: its poke is then below `upto`, and its job neither in `left`
- *   nor over, which its record tells. It joins `left`.
- * - So that no job which is enqueued after the answer to that producer comes before it, a taker takes jobs of pieces only that the line
- *   has passed, and notes in `gaps` the numbers below them that were missing: each later taker looks there first.
- * - A claim older than that of the last taker takes nothing: it may have been given back and used up by another worker, so nothing that it
- *   wrote into the head of the shard would count. Its pokes go back, and come again in a younger claim.
- * - A holder keeps the guardian's poke in its claim as long as it holds the key. So one whose claim had that no more when a younger one was
- *   made holds nothing, though its worker lives: that worker could not read the answer to its claim, and has given it back.
+ * - Every change expects the version that was read, and raises it. So a change that arrives late changes nothing.
+ * - A _poke_ is a span in the head of the shard that leads to the head of the key. Each enqueued job of the key has one. The worker that follows
+ *   a poke reads all outstanding jobs. So it does not matter whose poke it was, and a poke too many does nothing.
+ * - If a poke finds the key held, it sets `more`, and is over. When the holder gives the key up, it then gives its own poke back.
+ * - A job of a slow producer may arrive when later jobs were taken already. Its poke is then not above `upto`. If its record does not say
+ *   that the job is over, the job joins `left`.
+ * - No job that is enqueued after the answer to that producer may come before its job. So a taker takes only jobs of pieces that the line has
+ *   passed, and notes in `gaps` the numbers below them that were missing. Each later taker reads these numbers first.
+ * - A claim that is older than the claim of the last taker takes nothing. It may have been given back and used up by another worker, and then
+ *   nothing that it writes into the head of the shard counts. Its pokes go back, and come again in a younger claim.
+ * - A holder keeps the guardian's poke in its claim as long as it holds the key. If its claim had lost this poke when a younger claim was made,
+ *   the holder holds nothing, although its worker lives: that worker could not read the answer to its claim, and has given the claim back.
  * - The row is removed when no job of the key is left: see `key-removal.ts`.
- * - While a retry is awaited, one poke answers for the key: that of the worker which wrote the retry, `guardian`. It goes back until the
- *   retry is due; every other poke is over. Each later job of the key would else leave a poke that waits.
- * - Jobs that rest, since younger ones of their kind may come (`debounce`), are passed by others, and answered for by one poke likewise: `rests`
- *   says that the guardian's does. Who says so shows in the same transaction that its poke is in a claim; so that poke is there until somebody
- *   follows it. Another poke that finds it so sets `more`, and is over; the guardian's looks again before it is over itself.
+ * - While a retry backs off, one poke answers for the key: the poke of the worker that wrote the retry, the `guardian`. It goes back until the
+ *   retry is due, and every other poke is over. Otherwise each later job of the key would leave a poke that waits.
+ * - Jobs of a debounced kind rest while younger jobs of their kind may come. Other jobs pass them. One poke answers for them, too: `rests` says
+ *   that the guardian's poke does so. The worker that sets `rests` checks in the same transaction that its claim has this poke, so the poke
+ *   exists until a worker follows it. Another poke that finds `rests` sets `more`, and is over. If `more` is set, the guardian's poke reads the
+ *   jobs again before it is over itself.
  */
 import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
 import type { ShardClaim } from './head.ts';
@@ -28,7 +29,7 @@ import { versionTaken } from './key-version.ts';
 import { placeOf } from './place.ts';
 import { isIn } from './spans.ts';
 
-/** Producers of one key that die between two requests, or are that slow, are few: a head has room for the newest of their numbers. */
+/** How many gaps a head notes, the newest. Few producers of one key die, or stand still, between their two requests. */
 const MOST_GAPS = 16;
 
 /** An outstanding job up to `upto`. */
@@ -36,17 +37,17 @@ export interface LeftJob {
   readonly id: number;
   /** Attempts that have begun, the present one included. */
   readonly attempt: number;
-  /** It may not run before, in milliseconds since 1970 by the service's clock; 0: at once. */
+  /** The job does not run before this time, in milliseconds since 1970 by the service's clock; 0: it may run at once. */
   readonly dueAt: number;
-  /** It was enqueued for later: until it is due, later jobs of its key do not wait for it. */
+  /** The job was enqueued for later. Until it is due, later jobs of its key do not wait for it. */
   readonly isScheduled: boolean;
-  /** It belongs to the chain that the holder has taken. */
+  /** The job belongs to the chain that the holder has taken. */
   readonly isTaken: boolean;
 }
 
 export interface KeyHolder {
   readonly worker: number;
-  /** The claim of the shard that has the poke. */
+  /** The token of the claim that has the poke. */
   readonly token: number;
 }
 
@@ -57,12 +58,13 @@ export interface KeyHead {
   readonly upto: number;
   readonly left: readonly LeftJob[];
   readonly holder: KeyHolder | undefined;
-  /** The job whose poke answers for the key; 0 before it was first taken. */
+  /** The job whose poke answers for the key; 0 before the key was first taken. */
   readonly guardian: number;
+  /** A poke has found the key held or resting since the jobs were read, or the taker left jobs. */
   readonly more: boolean;
-  /** The poke of the guardian is there, and answers for jobs that rest. */
+  /** The poke of the guardian exists, and answers for jobs that rest. */
   readonly rests: boolean;
-  /** The claim of the last taker. */
+  /** The token of the claim of the last taker. */
   readonly token: number;
   /** Pieces up to `upto` that were missing when later ones were taken. */
   readonly gaps: readonly number[];
@@ -104,43 +106,43 @@ export function readKeyHead(fields: Fields): KeyHead {
   };
 }
 
-/** What a poke finds. */
+/** The outcome of a poke. */
 export type Taking =
-  /** It takes these jobs, oldest first, with this change. */
+  /** The poke takes these jobs, oldest first, with this change. */
   | { readonly kind: 'taken'; readonly change: Change; readonly jobs: readonly LeftJob[]; readonly epoch: number }
-  /** Another worker has the key, or a retry holds it up: after this change the poke is over. Without one, it is over already. */
+  /** The poke takes nothing, and is over after this change, if there is one: another worker has the key, for example, or a retry holds it up. */
   | { readonly kind: 'held'; readonly change: Change | undefined }
-  /** Its jobs rest. With this change, which counts only while the claim has the poke, it is the one that answers for them, and goes back until then. */
+  /** The jobs rest. By this change, which counts only while the claim has the poke, the poke answers for them. It goes back until that time. */
   | { readonly kind: 'rests'; readonly change: Change; readonly backUntil: number }
-  /** There is nothing to do. The poke goes back until then; undefined: it is over. */
+  /** There is nothing to do. The poke goes back until this time; undefined: it is over. */
   | { readonly kind: 'nothing'; readonly backUntil: number | undefined };
 
 export interface TakeWish extends KeyHolder {
-  /** The job whose poke it follows. */
+  /** The job of the poke. */
   readonly poke: number;
-  /** The record of that job says that it is over. Read it after the row of the key. */
+  /** The record of this job says that it is over. Read the record after the row of the key. */
   readonly isPokeOver: boolean;
-  /** The jobs of the key after `upto`, in pieces that the line had passed at the claim; oldest first, as they were read after its row. */
+  /** The jobs of the key after `upto`, in pieces that the line had passed at the claim, oldest first. Read them after the row of the key. */
   readonly later: readonly number[];
   /** Pieces that were missing at the claim. */
   readonly missing: readonly number[];
-  /** What was found in the gaps, read after the jobs. A piece that is not named here may still come. */
+  /** The gaps whose pieces have arrived, or never will. Read them after the jobs. The piece of any other gap may still come. */
   readonly filled: readonly FilledGap[];
-  /** Untried jobs whose kind waits for younger ones, each with the time until which it does. */
+  /** Untried jobs that rest, each with the time until which it rests. */
   readonly resting: ReadonlyMap<number, number>;
   readonly limit: number;
-  /** There are more such jobs, which were not read. */
+  /** There are more later jobs, which were not read. */
   readonly isMore: boolean;
   readonly now: number;
-  /** All claims that the head of the shard had when this one was made. */
+  /** All claims that the head of the shard had when this claim was made. */
   readonly claims: readonly Pick<ShardClaim, 'token' | 'spans'>[];
   /** Whether the holder has no row any more. */
   readonly isLost: (worker: number) => boolean;
-  /** Whether a job up to `upto` has a row, read after that of the key: one without was removed, since its history is over. */
+  /** Whether a job up to `upto` has a row, read after the row of the key. A job without a row was removed, since its history is over. */
   readonly hasRow: (job: number) => boolean;
 }
 
-/** A number that was missing once, and is not any more. */
+/** A number that was missing, and is not missing any more. */
 export interface FilledGap {
   readonly piece: number;
   /** Its jobs of this key that are not over. */
@@ -172,7 +174,7 @@ export function taking(before: KeyHead, wish: TakeWish): Taking {
     left: [...jobs, ...rest].sort((a, b) => a.id - b.id),
     holder: { worker, token },
     guardian: poke,
-    // The pokes of jobs for which there was no room, or which rest, may all be over; so may one be that found the key held since the jobs were read.
+    // All pokes of jobs that rest, or for which there was no room, may be over. So may a poke that found the key held since the jobs were read.
     more: head.more || wish.isMore || jobs.length >= wish.limit || restUntil < Infinity,
     rests: false,
     token,
@@ -182,16 +184,16 @@ export function taking(before: KeyHead, wish: TakeWish): Taking {
   return { kind: 'taken', change: writtenOn(head, taken, versionTaken(head.version, token)), jobs, epoch };
 }
 
-/** Whether its claim had let go of the poke when a younger one was made. */
+/** Whether the claim of the holder had lost the guardian's poke when a younger claim was made. */
 function isGivenBack({ guardian }: KeyHead, holder: KeyHolder, { token, claims }: TakeWish): boolean {
   if (holder.token >= token) return false;
   return !claims.some((claim) => claim.token === holder.token && isIn(claim.spans, placeOf(guardian)));
 }
 
-/** Nothing may run now. @param until  when the first of the jobs that rest may; Infinity: there are none */
+/** The outcome if no job may run now. @param until  when the first of the jobs that rest may run; Infinity: none rests */
 function resting(head: KeyHead, { poke, token }: TakeWish, until: number): Taking {
   const isGuardian = head.rests && poke === head.guardian;
-  // Those of another poke are answered for: it looks again, if it has not been told already.
+  // The guardian's poke answers for these jobs. Unless `more` is set already, this change tells it to read the jobs again.
   if (head.rests && !isGuardian)
     return { kind: 'held', change: head.more ? undefined : writtenOn(head, { more: true }) };
   if (until < Infinity) {
@@ -206,7 +208,7 @@ function resting(head: KeyHead, { poke, token }: TakeWish, until: number): Takin
   return { kind: 'rests', change: writtenOn(head, { more: false }), backUntil: 0 };
 }
 
-/** With the jobs that came late, that of the poke and those that were found in gaps; and without those that were removed. */
+/** The head with jobs that came late, the job of the poke and jobs that were found in gaps, and without jobs that were removed. */
 function withLate(head: KeyHead, { poke, isPokeOver, filled, hasRow }: TakeWish): KeyHead {
   const found = [...(isPokeOver ? [] : [poke]), ...filled.flatMap(({ jobs }) => jobs)];
   const late = [...new Set(found)].filter((id) => keyStandingOf(head, id) === 'over' && hasRow(id));
@@ -217,15 +219,15 @@ function withLate(head: KeyHead, { poke, isPokeOver, filled, hasRow }: TakeWish)
   return { ...head, gaps, left: [...there, ...jobs].sort((a, b) => a.id - b.id) };
 }
 
-/** The gaps below the newest job that is taken. What was missing and is there now is among the later jobs, or of other keys. */
+/** The gaps below the newest job that is taken. A piece that has arrived is no gap: its jobs are among the later jobs, or are of other keys. */
 function gapsUpTo({ gaps }: KeyHead, { missing, filled }: TakeWish, upto: number): number[] {
   const open = missing.filter((piece) => piece < placeOf(upto).piece && !filled.some((one) => one.piece === piece));
   return [...new Set([...gaps, ...open])].sort((a, b) => a - b).slice(-MOST_GAPS);
 }
 
 /**
- * The jobs that may run now, in the order of their enqueue: one that was enqueued for later and is due has its place there, too. A retry that is
- * not due yet holds up all that are behind it.
+ * The jobs that may run now, in the order of their enqueue. A due job that was enqueued for later has its place in this order, too. A retry that is
+ * not due yet holds up all jobs behind it.
  */
 function chosen(
   head: KeyHead,
@@ -250,21 +252,21 @@ function chosen(
     if (!isDue && !job.isScheduled && !isClosed) retryAt = job.dueAt;
     isClosed ||= jobs.length >= limit || !(isDue || job.isScheduled);
     if (isClosed || !isDue) {
-      // Later ones are outstanding anyway.
+      // Later jobs are outstanding anyway, so `left` need not have them.
       if (!isLater) rest.push({ ...job, isTaken: false });
       continue;
     }
-    // The answer to its own request was lost: nothing has begun. Of a chain that was lost with its worker, only the first job can have.
+    // If this worker has taken the job already, the answer was lost, and no job has begun. If a dead worker has, only its first job may have begun.
     const isCharged = !job.isTaken || (wasLost && isFirstTaken);
     if (job.isTaken) isFirstTaken = false;
     jobs.push({ ...job, attempt: isCharged ? job.attempt + 1 : job.attempt, dueAt: 0, isTaken: true });
   }
   const upto = Math.max(0, ...jobs.map(({ id }) => id));
-  // Those before the newest that is taken are left; the others are outstanding anyway.
+  // Jobs before the newest taken job go into `left`. Jobs after it are outstanding anyway.
   return { jobs, rest: [...rest, ...passed.filter(({ id }) => id < upto)], retryAt, restUntil };
 }
 
-/** The jobs that are left, and the later ones that were not tried, cancelled or put off. */
+/** The jobs in `left`, and the later jobs that are neither in it nor cancelled. */
 function inOrder(head: KeyHead, later: readonly number[]): { readonly job: LeftJob; readonly isLater: boolean }[] {
   const known = new Set([...head.cancelled, ...head.left.map(({ id }) => id)]);
   const untried = later.filter((id) => id > head.upto && !known.has(id));
@@ -275,7 +277,7 @@ function inOrder(head: KeyHead, later: readonly number[]): { readonly job: LeftJ
   return all.sort((a, b) => a.job.id - b.job.id);
 }
 
-/** Where the row sees a job of the key. */
+/** Where a job of the key is, by the head. */
 export type KeyStanding = 'later' | 'cancelled' | 'left' | 'held' | 'over';
 
 export function keyStandingOf(head: KeyHead, id: number): KeyStanding {
@@ -287,7 +289,7 @@ export function keyStandingOf(head: KeyHead, id: number): KeyStanding {
 
 type Written = Omit<KeyHead, 'version' | 'fields'>;
 
-/** A change of what is named, on the version that was read. @param version  that of the head after it */
+/** A change of the given fields, which expects the version that was read. @param version  the version after the change */
 export function writtenOn(head: KeyHead, what: Partial<Written>, version: number = head.version + 1): Change {
   const { epoch, upto, left, holder, guardian, more, rests, cancelled, token, gaps } = { ...head, ...what };
   const set: Record<string, string | number | null> = {

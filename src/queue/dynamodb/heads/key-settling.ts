@@ -1,24 +1,24 @@
-/** What the holder of a key writes into its head: outcomes of jobs, and that it gives the key up. */
+/** The changes by which the holder of a key settles jobs in its head, and gives the key up. */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { type KeyHead, type LeftJob, writtenOn } from './key-head.ts';
 
-/** What became of a job that its holder had. */
+/** The outcome of a job that the holder had taken. */
 export interface KeyOutcome {
   readonly id: number;
-  /** `over`: complete, in error or cancelled. `back`: it has not begun, or counts as if it had not. */
+  /** `over`: complete, in error or cancelled. `back`: the job has not begun, or the attempt does not count. */
   readonly to: 'over' | 'retry' | 'back';
   readonly dueAt: number;
 }
 
 export interface KeySettled {
   readonly change: Change;
-  /** The poke goes back until then, 0 for at once; undefined: it is over, or the holder goes on. */
+  /** The poke goes back until this time, 0: at once; undefined: the poke is over, or the holder goes on. */
   readonly backUntil: number | undefined;
 }
 
 /**
- * Writes outcomes of the holder. @param givesUp  it has no other job of the key
- * @returns undefined when the key is not held under this epoch any more
+ * Writes outcomes of the holder. @param givesUp  the holder has no other job of the key
+ * @returns undefined if the key is not held under this epoch any more
  */
 export function keySettled(
   head: KeyHead,

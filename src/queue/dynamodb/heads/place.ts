@@ -1,19 +1,19 @@
 /**
- * Where a job stands, and its id. A _piece_ is one row of at most {@link JOBS} jobs of one enqueue. Its number is the band of
- * their priority and a sequence number of the shard: consecutive, so that a number without a row is known to be missing.
+ * The place of a job, and its id. A _piece_ is one row of at most {@link JOBS} jobs of one enqueue. Its number is made of the band of
+ * their priority and a sequence number of the shard. Sequence numbers are consecutive, so a number without a row is known to be missing.
  *
- * `id = shard × 2^45 + piece × 64 + index`, below 2^53; in the first shard, jobs without a priority have short ids.
+ * `id = shard × 2^45 + piece × 64 + index`, below 2^53. In the first shard, jobs without a priority have short ids.
  */
 
-/** The most jobs of a piece: with 200 bytes each it has 13 KB, so its first kilobyte, which is rounded up, costs little. */
+/** The most jobs of a piece. With 200 bytes each it has 13 KB, so rounding up to a kilobyte costs little. */
 export const JOBS = 64;
-/** 37 bits of a sequence number: at a thousand enqueues a second, the most that one row allows, they last four years. */
+/** Sequence numbers have 37 bits. At a thousand enqueues a second, the most that one row allows, they last four years. */
 const SEQUENCES = 2 ** 37;
 const PIECES = 2 ** 39;
 
 /** Priorities are bands: below 0, 0, and above 0. Within a band, jobs run in the order of their enqueue. */
 export const BANDS = 3;
-/** The order in which bands are claimed. The band of priority 0 has number 0, so that its ids are short. */
+/** The order in which bands are claimed. The band of priority 0 has the number 0, so that its ids are short. */
 export const CLAIM_ORDER: readonly number[] = [1, 0, 2];
 
 export function bandOf(priority: number): number {
@@ -38,7 +38,7 @@ export function jobNumber(shard: number, piece: number, index: number): number {
   return (shard * PIECES + piece) * JOBS + index;
 }
 
-/** A job: one of the same queue by its number, one of another queue by a name such as `mail:1042`. */
+/** A reference to a job: in the same queue its number, in another queue a name such as `mail:1042`. */
 export type JobRef = number | string;
 
 export interface KeyPlace {

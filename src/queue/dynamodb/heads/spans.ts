@@ -1,23 +1,23 @@
-/** Spans: neighbouring jobs of one piece, as the head of a shard names them. */
+/** Spans: neighbouring jobs of one piece. The head of a shard names jobs by spans. */
 
-/** Jobs of one piece. */
+/** Neighbouring jobs of one piece, with their attempts and their time. */
 export interface Span {
   readonly piece: number;
   readonly index: number;
   readonly n: number;
-  /** The attempts that have begun and count; {@link POKE} for a job of a key, whose row says that. */
+  /** The attempts that have begun and count; {@link POKE} for a job of a key, since the head of the key counts them. */
   readonly attempts: number;
-  /** It is not claimed before, in milliseconds since 1970 by the service's clock; 0: at once. */
+  /** The jobs are not claimed before this time, in milliseconds since 1970 by the service's clock; 0: they may be claimed at once. */
   readonly dueAt: number;
 }
 
 /** Neighbouring jobs of one piece. */
 export type Stretch = Pick<Span, 'piece' | 'index' | 'n'>;
 
-/** The span says only that the row of a key has to be looked at; it may say so twice. */
+/** Marks a poke: the span says only that a worker has to read the head of a key. There may be two of them for one job. */
 export const POKE = -1;
 
-/** A job of a claim. */
+/** The place of a job in its shard. */
 export interface Spot {
   readonly piece: number;
   readonly index: number;
@@ -27,7 +27,7 @@ export function plain(span: Stretch): Span {
   return { ...span, attempts: 0, dueAt: 0 };
 }
 
-/** A span without those that lie in it. */
+/** A span without the jobs of the other spans. */
 export function runsOf(span: Stretch, without: readonly Stretch[]): Stretch[] {
   const runs: { piece: number; index: number; n: number }[] = [];
   for (let index = span.index; index < span.index + span.n; index += 1) {

@@ -1,31 +1,31 @@
 /**
- * The status of a job, out of what was read about it, in this order: its delay, the head of its shard, the head of its key, its records. A job
- * moves along these rows in the same order, and its record comes before a head lets go of it; so one that moves meanwhile is found.
+ * The status of a job, from its rows. Read them in this order: its delay, the head of its shard, the head of its key, its records. A job moves along
+ * these rows in the same order, and its record is written before a head lets go of it. So a job that moves meanwhile is found.
  */
 import type { JobStatus } from '../../job.ts';
 import { type ShardHead, type Standing, standingOf } from './head.ts';
 import type { KeyHead, KeyStanding } from './key-head.ts';
 import type { Spot } from './spans.ts';
 
-/** What says where a job is. */
+/** The facts that tell where a job is. */
 export interface JobPlaces {
   readonly standing: Standing;
-  /** Undefined: it has no key by which it is ordered. */
+  /** Undefined: the job has no key by which it is ordered. */
   readonly keyStanding: KeyStanding | undefined;
   readonly isDelayed: boolean;
-  /** What was written about it, oldest first. */
+  /** The records of the job, oldest first. */
   readonly records: readonly { readonly to: 'complete' | 'retry' | 'release' | 'error' | 'cancelled' }[];
 }
 
-/** What people found when they looked for a job. */
+/** A job as a call of a person has found it. */
 export interface JobSeen {
   readonly head: ShardHead;
-  /** Undefined: it has no key by which it is ordered. */
+  /** Undefined: the job has no key by which it is ordered. */
   readonly keyHead: KeyHead | undefined;
   readonly isDelayed: boolean;
 }
 
-/** @param dueAt  of its piece: a delayed one is passed over by the line, whether that has come to it or not */
+/** @param dueAt  the time of its piece: the line never has the jobs of a delayed piece, whether it has passed the piece or not */
 export function standingIn(head: ShardHead, spot: Spot, dueAt: number): Standing {
   const standing = standingOf(head, spot);
   return dueAt > 0 && standing === 'line' ? 'gone' : standing;
@@ -39,17 +39,17 @@ export function statusOf({ standing, keyStanding, isDelayed, records }: JobPlace
     return keyStanding === 'over' || keyStanding === 'cancelled' ? over : 'new';
   }
   if (standing === 'claimed') return 'in-progress';
-  // One that was put off by hand is left out of the line, too: what was said last about it counts.
+  // A job that was delayed by hand is left out of the line, too, so its last record counts.
   if (standing === 'cancelled') return over;
   return standing !== 'gone' || isDelayed ? 'new' : over;
 }
 
 /**
- * The token of a record that people write about a job: no less than that of any claim that had the job before, and no greater than that of any claim
- * that may still have it. What a worker writes later counts for more, and is not hidden if the job could not be taken out.
+ * The token of a record by hand: not below the token of any claim that had the job before, and not above the token of any claim that may still have
+ * it. So a later record of a worker counts for more, and is not hidden if the job could not be taken out.
  */
 export function tokenByHand({ head, keyHead, isDelayed }: JobSeen): number {
-  // A claim that is older than what the head of the shard says may still take the key, but none that is older than the last taker's.
+  // A claim below the fence of the shard may still take the key, but no claim below that of the key's last taker.
   if (keyHead !== undefined) return keyHead.token;
   return isDelayed ? 0 : head.fence;
 }

@@ -1,7 +1,7 @@
 /**
- * Jobs that come after others. What such a job waits for is in the row that else says when it is due, and the head of its shard counts these rows.
- * It leaves the wait in one transaction: that row goes, if it is as it was read, the head counts one less, and the job is where it then
- * belongs. So it leaves once, however many look.
+ * Jobs that come after others. Such a job has a row of its wait, in the place of the row of a delay; it names the parents. The head of the shard
+ * counts these rows. One transaction ends the wait: it removes the row, if that is as it was read, counts one less in the head, and puts the job
+ * where it then belongs. So each wait ends once, however many workers check it.
  */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { added, backName } from './head.ts';
@@ -9,42 +9,42 @@ import { keyCancelled, keyChanged } from './key-changes.ts';
 import type { KeyHead } from './key-head.ts';
 import { POKE } from './spans.ts';
 
-/** How many jobs of the shard wait for others: a field of its head. */
+/** A field of the head of a shard: how many of its jobs wait for others. */
 export const WAITING = 'w';
 
-/** Counts jobs that wait for others. */
+/** Adds to the count of jobs that wait for others. */
 export function waiting(by: number): Change {
   return { expect: {}, set: {}, add: { [WAITING]: by } };
 }
 
-/** A waiting job of which all that it comes after has ended. */
+/** A waiting job whose parents have all ended. */
 export interface WaitOver {
   readonly id: number;
   readonly piece: number;
-  /** The row of its wait says that it was cancelled. */
+  /** The row of its wait says that the job was cancelled. */
   readonly isCancelled: boolean;
-  /** Undefined: it has no key by which it is ordered. Read after the row of its wait. */
+  /** Read it after the row of the wait. Undefined: the job has no key by which it is ordered. */
   readonly keyHead: KeyHead | undefined;
-  /** Whether it may run now. */
+  /** Whether the job is to run; else it ends. */
   readonly isToRun: boolean;
-  /** It runs no earlier than then; 0: at once. */
+  /** The job does not run before this time; 0: it may run at once. */
   readonly dueAt: number;
 }
 
 export interface WaitLeft {
-  /** `over`: it had ended before. */
+  /** `over`: the job had ended before. */
   readonly kind: 'over' | 'runs' | 'ended';
-  /** Of the head of the shard. */
+  /** The change of the head of the shard. */
   readonly change: Change;
-  /** Of the head of its key; one that sets nothing is a condition. */
+  /** The change of the head of its key. A change that sets nothing is a condition. */
   readonly key: Change | undefined;
 }
 
-/** @returns undefined when a worker has it: then something else has let it go */
+/** @returns undefined if a worker has the job: its wait has ended otherwise */
 export function waitLeft({ id, piece, isCancelled, keyHead, isToRun, dueAt }: WaitOver): WaitLeft | undefined {
   const over: WaitLeft = { kind: 'over', change: waiting(-1), key: undefined };
   if (isCancelled && keyHead === undefined) return over;
-  // It may be brought back meanwhile, and goes on waiting then.
+  // A person may bring the job back meanwhile, and then it goes on waiting. So its head must not change.
   if (keyHead !== undefined && !keyHead.left.some((one) => one.id === id)) {
     return { ...over, key: { expect: { v: keyHead.fields['v'] ?? null }, set: {} } };
   }

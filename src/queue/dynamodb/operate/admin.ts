@@ -29,19 +29,19 @@ import { DynamoQueueStore } from '../store.ts';
 import { listJobs } from './listing.ts';
 import { type QueueHome, relationsOf, siblingsOf } from './relations.ts';
 
-/** What operates all queues of a table of DynamoDB. */
+/** The calls that operate all queues of a table of DynamoDB. */
 export type TableQueueAdmin = AnyQueueAdmin &
   Pick<DynamoQueueAdmin, 'addOneToBatch' | 'enqueueOnce' | 'newBatchOnce' | 'relations' | 'siblings'>;
 
-/** What operates all queues of an engine: the calls of {@link QueueAdmin}. */
+/** The calls that operate all queues of an engine: those of {@link QueueAdmin}. */
 export type AnyQueueAdmin = Pick<QueueAdmin, keyof QueueAdmin>;
 
 const TIMEOUT_MS = 30_000;
 const runsShape = { limit: integer({ min: 1, max: 100, default: 10 }) };
 
 /**
- * Operates all queues of a table of DynamoDB, for tools. Each queue there has ids of its own, so a job is named by both:
- * `mail:1042`. What a queue on DynamoDB cannot do is refused.
+ * Operates all queues of a table of DynamoDB, for tools. Each queue of a table has ids of its own, so the name of a job has its queue and its id:
+ * `mail:1042`. Calls that a queue on DynamoDB does not support throw `NotSupported`.
  */
 export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
   readonly #engine: DynamoEngine;
@@ -52,7 +52,7 @@ export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
     this.#engine = engine;
   }
 
-  /** The declared queues, by name: the first thousand. A request for each. */
+  /** The first thousand of the declared queues, by name. Three requests for each. */
   async list(): Promise<QueueRecord[]> {
     const names = await queueNames(this.#engine);
     const found = await Promise.all(names.map((name) => this.#recordOf(name)));
@@ -82,7 +82,7 @@ export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
     return all.find((one) => one.name === name) ?? refuseSchedule(queue, name, all);
   }
 
-  /** The newest twenty jobs are kept. @throws NotFound */
+  /** Each schedule stores its newest twenty jobs. @throws NotFound */
   async scheduleRuns(queue: string, name: string, options: ScheduleRunsOptions = {}): Promise<ScheduleRun[]> {
     const { limit } = checkOptions('scheduleRuns', options, runsShape);
     const { store } = await this.open(queue);
@@ -136,13 +136,16 @@ export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
     await (await this.open(queue)).queue.resume();
   }
 
-  /** @param job  such as `mail:1042`, or its queue and key @throws NotFound, InvalidInput @throws NotSupported  a key that is only a label */
+  /**
+   * @param job  such as `mail:1042`, or its queue and key
+   * @throws NotFound, InvalidInput @throws NotSupported  a key, where keys have no order
+   */
   async get(job: AnyJobTarget, options: TxOptions = {}): Promise<JobRecord> {
     const { queue, id } = await this.jobOf(job, options);
     return { ...(await queue.get(id)), id: `${queue.name}:${id}` };
   }
 
-  /** The existing ones of these jobs, in this order. */
+  /** Those of these jobs that exist, in the given order. */
   async getMany(jobs: readonly string[]): Promise<JobRecord[]> {
     const found = await Promise.all(jobs.map((job) => this.get(job).catch(unlessMissing)));
     return found.flatMap((job) => job ?? []);
@@ -159,8 +162,8 @@ export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
   }
 
   /**
-   * What a job comes after, and what waits for it: fifty of each at most. It reads the head of each shard of each queue, and the rows of jobs
-   * that wait and of batches that are not done, where there are any. @throws NotFound, InvalidInput
+   * The jobs that a job comes after, and the jobs and batches that wait for it: at most fifty of each. It reads the head of each shard of each
+   * queue, and the rows of waiting jobs and of batches that are not done, where there are any. @throws NotFound, InvalidInput
    */
   async relations(job: string): Promise<JobRelations> {
     const { queue, id } = await this.jobOf(job);
@@ -179,7 +182,7 @@ export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
     return queue.cancel(id, options);
   }
 
-  /** The payload is checked when the job runs, since only the program has its schema. @throws NotFound, Conflict, InvalidInput, NotSupported */
+  /** The worker of the job checks the payload, since only its program has the schema. @throws NotFound, Conflict, InvalidInput, NotSupported */
   async update(job: AnyJobTarget, { tx, ...change }: JobChange): Promise<ChangedJob> {
     const { queue, id } = await this.jobOf(job, { tx });
     return { ...(await queue.update(id, change)), id: `${queue.name}:${id}` };
@@ -203,9 +206,9 @@ export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
   }
 
   /**
-   * One page of the jobs of a queue, or of all, that filters name, newest first in each shard and band of priority. It reads the rows from
-   * the newest on, and what a filter of status, tag or time cannot tell by the row as a whole job: some read units each. With a key that has
-   * an order it reads the rows of that key alone.
+   * One page of the jobs of one queue, or of all, that pass the filters, newest first in each shard and band of priority. It reads the rows from
+   * the newest on. If a row does not tell whether its job passes a filter, it reads the whole job: some read units each. If the filter names a key
+   * that has an order, it reads only the rows of that key.
    * @throws InvalidInput, NotFound @throws NotSupported  the query has words
    */
   search(query: string, options: SearchOptions & { readonly queue?: string | undefined } = {}): Promise<SearchPage> {
@@ -223,8 +226,8 @@ export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
   }
 
   /**
-   * Adds a job once for all requests of one name within a day: a later one is answered with that job.
-   * @param once  the name of the request, and a digest of all that it says @throws Conflict  the name was used for something else
+   * Adds one job for all requests of one name within a day: later requests get the same job as their answer.
+   * @param once  the name of the request, and a digest of its content @throws Conflict  another request has used the name
    */
   async enqueueOnce(
     once: OnceRequest,
@@ -243,11 +246,11 @@ export class DynamoQueueAdmin extends TableBatchAdmin implements AnyQueueAdmin {
     await (await this.open(queue)).queue.drain(options);
   }
 
-  /** The payload is checked when the job runs, since only the program has its schema. @throws NotFound, InvalidInput, NotSupported */
+  /** The worker of the job checks the payload, since only its program has the schema. @throws NotFound, InvalidInput, NotSupported */
   async enqueue(queue: string, kind: string, payload: unknown, options: HandOptions = {}): Promise<EnqueueResult> {
     const { unique, ...given } = options;
     const opened = await this.open(queue);
-    // With a rule of its own the table decides, as for a kind that has one.
+    // If the job has a rule of its own, the table decides whether the job exists, as for a unique kind.
     const added =
       unique === undefined
         ? await opened.queue.enqueue(kind as never, payload as never, given as EnqueueOptions)

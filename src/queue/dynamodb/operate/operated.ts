@@ -21,7 +21,7 @@ import { idOf } from './target.ts';
 
 const cancelShape = { reason: optional(text({ max: 1000 })) };
 
-/** What the calls are made of. */
+/** The parts that the calls need. */
 export interface OperatedParts {
   readonly rows: QueueRows;
   readonly definition: Definition;
@@ -32,7 +32,7 @@ export interface OperatedParts {
   readonly producer: Producer;
 }
 
-/** A queue on DynamoDB for those who look at its jobs and change them. */
+/** The calls of a queue on DynamoDB that read its jobs and change them. */
 export abstract class OperatedDynamoQueue {
   readonly name: string;
 
@@ -47,13 +47,13 @@ export abstract class OperatedDynamoQueue {
   /** @internal */
   protected abstract get parts(): OperatedParts;
 
-  /** How many jobs are ready, delayed and in progress, and how many workers live. Reads the line: for people. */
+  /** How many jobs are ready, delayed and in progress, and how many workers live. It reads the whole line, so it is meant for people. */
   async stats(): Promise<QueueStats> {
     await this.registered();
     return this.parts.counts.stats();
   }
 
-  /** Stops claims of all workers in all processes until `resume()`. Claimed jobs are finished. One write for each shard. */
+  /** Stops the claims of all workers in all processes until `resume()`. Workers finish the jobs that they have claimed. One write for each shard. */
   async pause(part?: undefined): Promise<void> {
     refusePart(part);
     await this.registered();
@@ -69,7 +69,7 @@ export abstract class OperatedDynamoQueue {
 
   /**
    * One job, by its id or by its key, as on Postgres.
-   * @throws NotFound  this queue has no such job @throws InvalidInput  the id is none @throws NotSupported  a key that is only a label
+   * @throws NotFound  this queue has no such job @throws InvalidInput  this is no id @throws NotSupported  keys have no order in this queue
    */
   async get(job: JobTarget): Promise<JobRecord> {
     const ids = await this.registered();
@@ -77,7 +77,7 @@ export abstract class OperatedDynamoQueue {
   }
 
   /**
-   * Waits for a job to end. It looks again and again, a read unit each time, at most once a second.
+   * Waits for a job to end. It polls, at one read unit each time, first after 20 ms and finally once a second.
    * @returns its result @throws JobFailed  it ended in error @throws Cancelled, TimedOut, NotFound, InvalidInput
    */
   async waitFor(id: string, options: WaitForOptions = {}): Promise<unknown> {
@@ -97,8 +97,8 @@ export abstract class OperatedDynamoQueue {
   }
 
   /**
-   * Cancels a job. A new job never runs. The worker of a running job learns it at its next heartbeat, within a third of its lease, and at once
-   * in this process; the returned status is then `in-progress`.
+   * Cancels a job. A new job then never runs. The worker of a running job learns of the wish at its next heartbeat, within a third of its lease;
+   * a worker of this process learns of it at once. The returned status is then `in-progress`.
    * @throws Conflict  the job is complete or in error
    */
   async cancel(job: JobTarget, options: CancelOptions = {}): Promise<JobStatus> {
@@ -107,8 +107,8 @@ export abstract class OperatedDynamoQueue {
   }
 
   /**
-   * Changes a job that waits: its payload, its time, its options. It keeps its id, its attempts and its place in the order of its key. No
-   * handler gets the old payload once this has returned. A priority stays in its band.
+   * Changes a job that waits: its payload, its time, its options. The job keeps its id, its attempts and its place in the order of its key. Once
+   * this call has returned, no handler gets the old payload. A priority must stay in its band.
    * @throws Conflict  the job has begun or ended @throws NotSupported  a priority of another band
    * @throws InvalidInput  the schema of its kind refused the payload, its row has no room for it, or there is nothing to change
    */
@@ -118,8 +118,8 @@ export abstract class OperatedDynamoQueue {
   }
 
   /**
-   * Makes a job that ended in error or was cancelled new again, with all its attempts. A job that is delayed or backs off is due now.
-   * @throws Conflict  it is in progress or complete; or its kind is unique, and another job has its place
+   * Makes a job that ended in error or was cancelled new again, with all its attempts. Makes a job that is delayed or backs off due now.
+   * @throws Conflict  the job is in progress or complete; or its kind is unique, and another job has its place
    */
   async retry(job: JobTarget): Promise<JobStatus> {
     const ids = await this.registered();
@@ -127,9 +127,10 @@ export abstract class OperatedDynamoQueue {
   }
 
   /**
-   * Puts the job of a dead letter (see `onError` of its kind) back to work, as `retry` does, and then ends the letter if it waits: one
-   * after the other, so that a letter may be left behind, but no job.
-   * @returns the job that runs again @throws InvalidInput  it is no dead letter @throws Conflict  the letter or its job is in progress, or complete
+   * Makes the job of a dead letter (see `onError` of its kind) new again, like `retry`. Then it cancels the letter, if that waits. These are two
+   * writes in this order: if the process dies between them, the letter remains, but no job is lost.
+   * @returns the job that runs again
+   * @throws InvalidInput  this is no dead letter @throws Conflict  the letter is in progress, or its job is in progress or complete
    */
   async redrive(letter: string): Promise<{ readonly id: string; readonly status: JobStatus }> {
     const { payload, status } = await this.get(letter);
@@ -147,7 +148,7 @@ export abstract class OperatedDynamoQueue {
     return answer;
   }
 
-  /** Not on DynamoDB, which has no index of words. @throws NotSupported */
+  /** Not supported, since DynamoDB has no index of words. @throws NotSupported */
   search(): Promise<never> {
     return Promise.reject(
       new NotSupported('DynamoDB has no index of words: keep the ids of jobs, or search a copy of your own data'),
@@ -165,7 +166,7 @@ export abstract class OperatedDynamoQueue {
   }
 }
 
-/** It ended meanwhile. */
+/** For `catch`: a conflict means that the letter has ended meanwhile. */
 function unlessOver(error: unknown): void {
   if (!(error instanceof Conflict)) throw error;
 }
