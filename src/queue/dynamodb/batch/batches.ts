@@ -1,4 +1,4 @@
-/** Makes batches of a queue, adds to them, seals them, and tells how far they are. */
+/** Makes batches of a queue, adds jobs to them, seals them, and reads their progress. */
 import { randomInt } from 'node:crypto';
 import { Conflict, InvalidInput, Throttled } from '../../../base/errors.ts';
 import { type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
@@ -30,7 +30,7 @@ import {
 import type { BatchWatch } from './watch.ts';
 
 const MOST_TRIES = 20;
-/** 2024: an id is the time since then and a random part, so that the newest has the greatest one, below 2^53 until 2093. */
+/** 2024. An id is the time since then with a random part. So the newest batch has the greatest id, below 2^53 until 2093. */
 const EPOCH = 1_704_067_200_000;
 const RANDOM = 4096;
 
@@ -46,14 +46,14 @@ export class Batches {
   }
 
   /**
-   * Makes an open batch: a transaction of three rows, and two more in another batch.
-   * @param callbacks  checked requests, by their names @throws NotFound, Conflict  of the batch that it is a member of
+   * Makes an open batch, in a transaction of three rows; five if it is a member of another batch.
+   * @param callbacks  checked requests, by their names @throws NotFound, Conflict  the other batch does not exist, or is sealed
    */
   async make(callbacks: Readonly<Record<string, object>>, parent: string | undefined): Promise<string> {
     return (await this.makeOnce(undefined, callbacks, parent)).id;
   }
 
-  /** The same, or that of the first request of this name: one row more. @throws Conflict  the name was used for something else */
+  /** Makes an open batch, or finds the batch of the first request of this name: one row more. @throws Conflict  another request has used the name */
   async makeOnce(
     once: OnceRequest | undefined,
     callbacks: Readonly<Record<string, object>>,
@@ -79,7 +79,7 @@ export class Batches {
     throw new Throttled('no batch could be made; try again');
   }
 
-  /** Adds jobs, each piece with its place in the batch as one transaction. @returns their ids @throws NotFound, Conflict */
+  /** Adds jobs. Each piece and its row in the batch are one transaction. @returns the ids @throws NotFound, Conflict */
   async add(batch: string, jobs: NewJobs): Promise<number[]> {
     const ids: number[] = [];
     for (const piece of piecesOf(jobs, this.#rows.engine.now(), this.#definition.keyed)) {
@@ -97,13 +97,13 @@ export class Batches {
     return ids;
   }
 
-  /** What makes a job a member, in the transaction that adds it. */
+  /** The writes that make a job a member, in the transaction that adds the job. */
   membership(batch: string, id: number): PartialWrite[] {
     const { shard, piece } = placeOf(id);
     return this.#joining(batch, (pk) => memberOf(pk, shard, piece), 1);
   }
 
-  /** The newest batches, by their ids: two requests for each shard. @param before  the last one of the page before */
+  /** The ids of the newest batches: two requests for each shard. @param before  the last batch of the page before */
   async newest(before: number | undefined, limit: number): Promise<number[]> {
     const to = before === undefined ? Number.MAX_SAFE_INTEGER : before - 1;
     const found: number[] = [];
@@ -130,13 +130,13 @@ export class Batches {
     await this.#watch.lookAt(batch);
   }
 
-  /** Counts what has ended, and looks at all other members. For people. @throws NotFound */
+  /** Counts the members that have ended, and reads all others. It is meant for people. @throws NotFound */
   async progress(batch: string): Promise<BatchRecord> {
     const { head, ended } = await this.#watch.count(batch);
     return this.#recordOf(batch, head, ended);
   }
 
-  /** How far it was found to be: one request. @throws NotFound */
+  /** The progress, as far as workers have counted: one request. @throws NotFound */
   async counted(batch: string): Promise<BatchRecord> {
     return this.#recordOf(batch, await readBatchHead(this.#rows, batch), noneEnded());
   }

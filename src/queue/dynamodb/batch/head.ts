@@ -1,7 +1,7 @@
 /**
- * Batches: jobs that are counted together. A batch has a partition of its own: its head, and a row for each piece of jobs, and for each batch,
- * that has not been counted. Counting a piece removes its row and raises the counts of the head in one transaction, so each is counted once.
- * A row in a shard of the queue leads workers to each batch that is not done, and the head of that shard says how many there are.
+ * Batches: jobs that are counted together. A batch has a partition of its own with its head, and a row for each member that is not counted yet: a
+ * piece of jobs, or another batch. One transaction removes the row of a member and raises the counts of the head, so each member is counted once.
+ * A row in a shard of the queue leads workers to each batch that is not done, and the head of that shard counts these rows.
  */
 import { NotFound } from '../../../base/errors.ts';
 import {
@@ -31,20 +31,20 @@ export const BATCH = {
 
 export interface BatchHead {
   readonly total: number;
-  /** Rows of members that were not counted yet. */
+  /** How many members are not counted yet. */
   readonly left: number;
   readonly complete: number;
   readonly errors: number;
   readonly cancelled: number;
   readonly sealedAt: number | undefined;
   readonly doneAt: number | undefined;
-  /** Requests that are still to be enqueued, by their names. */
+  /** The callbacks that are not enqueued yet, by their names. */
   readonly callbacks: Readonly<Record<string, object>>;
   readonly problem: string | undefined;
   readonly fields: Fields;
 }
 
-/** Shards that batches are spread over is the number of those of the queue. */
+/** The shard of a batch. Batches are spread over the shards of the queue. */
 export function shardOfBatch(id: string, shards: number): number {
   return Number(BigInt(id) % BigInt(shards));
 }
@@ -54,35 +54,36 @@ export function batchKey(queue: string, id: string): string {
   return `${queueKey(queue)}:b:${id}`;
 }
 
-/** Not counted yet. */
+/** The row of a member that is a piece of jobs, until it is counted. */
 export function memberOf(pk: string, shard: number, piece: number): Key {
   return { pk, sk: `m#${digits(shard, 3)}#${digits(piece, 12)}` };
 }
 
+/** The row of a member that is a batch, until it is counted. */
 export function nestedOf(pk: string, id: string): Key {
   return { pk, sk: `m#b#${digits(Number(id), 16)}` };
 }
 
 export const MEMBERS = { first: 'm#', last: 'm#~' } as const;
 
-/** Leads workers of a shard to a batch that is not done. */
+/** The row that leads workers of a shard to a batch that is not done. */
 export function watchOf(shard: string, id: string): Key {
   return { pk: shard, sk: `w#${digits(Number(id), 16)}` };
 }
 
 export const WATCHES = { first: 'w#', last: 'w#~' } as const;
 
-/** Leads people to a batch that is done, as long as its history is kept. */
+/** The row that leads people to a batch that is done, as long as its history is kept. */
 export function doneOf(shard: string, id: string): Key {
   return { pk: shard, sk: `v#${digits(Number(id), 16)}` };
 }
 
-/** The batch that such a row leads to. */
+/** The batch to which such a row leads. */
 export function idIn({ sk }: Item): number {
   return sk !== undefined && 'S' in sk ? Number(sk.S.slice(WATCHES.first.length)) : 0;
 }
 
-/** How many batches of the shard are not done: a field of its head. */
+/** A field of the head of a shard: how many of its batches are not done. */
 const OPEN = 'v';
 
 export function batchesOpen(by: number): Change {
@@ -114,14 +115,14 @@ export async function readBatchHead(rows: QueueRows, id: string): Promise<BatchH
   };
 }
 
-/** For what comes after it. */
+/** The status of a batch for the jobs that come after it. */
 export function batchStatusOf({ doneAt, errors, cancelled }: BatchHead): JobStatus {
   if (doneAt === undefined) return 'new';
   if (errors > 0) return 'error';
   return cancelled > 0 ? 'cancelled' : 'complete';
 }
 
-/** Whether all of its members completed. */
+/** Whether all members of the batch are complete. */
 export function isWholeComplete({ errors, cancelled }: BatchHead): boolean {
   return errors === 0 && cancelled === 0;
 }

@@ -7,10 +7,10 @@ import { statusesOf } from '../operate/standing.ts';
 import { isOver, recordsOfPiece } from '../records.ts';
 import { isWholeComplete, readBatchHead } from './head.ts';
 
-/** A row of a batch that was not counted yet. */
+/** A member of a batch that is not counted yet. */
 export interface Member {
   readonly sk: string;
-  /** A batch in it; else a piece of jobs. */
+  /** The id of a batch; undefined: the member is a piece of jobs. */
   readonly nested: string | undefined;
   readonly shard: number;
   readonly piece: number;
@@ -31,14 +31,14 @@ export function readMember(item: Item): Member {
   };
 }
 
-/** The jobs of a member, by their ids; none for a batch. */
+/** The ids of the jobs of a member; none if it is a batch. */
 export function jobsOf({ nested, shard, piece, n }: Member): number[] {
   return nested === undefined ? Array.from({ length: n }, (_, index) => jobNumber(shard, piece, index)) : [];
 }
 
 /**
- * How many of its jobs have ended, and how. As long as one has no record, one request tells that it goes on.
- * @param isRough  then those of a member that goes on do not matter
+ * How many jobs of a member have ended, by their ends.
+ * @param isRough  the counts matter only once all jobs have ended. So one request is enough as long as a job has no record.
  */
 export async function endedOf(rows: QueueRows, member: Member, isRough: boolean): Promise<EndedCounts> {
   const { nested, shard, piece, n } = member;
@@ -52,7 +52,7 @@ export async function endedOf(rows: QueueRows, member: Member, isRough: boolean)
   const recorded = new Set(records.filter(isOver).map(({ id }) => id));
   if (isRough && recorded.size < n) return noneEnded();
   const statuses = recorded.size === 0 ? [] : await statusesOf(rows, shard, piece, records);
-  // Its history is over: the records are kept for longer.
+  // Statuses are undefined if the history is over. The records are kept for longer.
   const last = (id: number): string =>
     records.findLast((record) => record.id === id && isOver(record))?.to ?? 'complete';
   const counts = noneEnded();

@@ -1,4 +1,4 @@
-/** Counts the members of batches that have ended, and enqueues the callbacks of a batch once all have. */
+/** Counts the members of batches that have ended. Once all members of a batch have ended, it enqueues the callbacks of the batch. */
 import { InvalidInput, NotFound, NotSupported } from '../../../base/errors.ts';
 import { isObject } from '../../../base/options/shape.ts';
 import { type Change, creation, Expression, type PartialWrite, TTL, written } from '../../../engine/dynamodb/index.ts';
@@ -28,18 +28,19 @@ import {
 } from './head.ts';
 import { endedOf, jobsOf, type Member, readMember, sumOf } from './members.ts';
 
-/** Batches of a shard that one check reads, and rows of members that it reads at a time. */
+/** How many batches of a shard one check reads. */
 const MOST_BATCHES = 100;
+/** How many rows of members one request reads. */
 const PAGE = 100;
-/** Members that are counted in one transaction, which has at most 100 rows. */
+/** How many members one transaction counts; it has at most 100 rows. */
 const AT_ONCE = 50;
-/** A worker stops at so many members that go on: the batch is not done in any case. */
+/** A check stops after so many members that go on, since the batch is then not done in any case. */
 const MOST_GOING_ON = 2;
 
-/** How far a batch was found to be. */
+/** The progress of a batch. */
 export interface BatchCounted {
   readonly head: BatchHead;
-  /** Jobs that have ended, of members that go on. */
+  /** The jobs that have ended, of members that go on. */
   readonly ended: EndedCounts;
 }
 
@@ -49,7 +50,7 @@ export class BatchWatch {
   readonly #ids: () => Promise<QueueIds>;
   readonly #awaited: AwaitedJobs;
   readonly #homes: Homes;
-  /** By shard, where the next check goes on: batches that stay open must not keep others from being looked at. */
+  /** By shard: where the next check goes on. Otherwise batches that stay open would keep others from being checked. */
   readonly #from = new Map<number, string>();
 
   constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>, awaited: AwaitedJobs) {
@@ -61,7 +62,8 @@ export class BatchWatch {
   }
 
   /**
-   * Only where the head of the shard says that batches are not done: a read unit, and for each batch two, and one for each member that goes on.
+   * Checks the batches of a shard. Call it only if the head of the shard says that batches are not done. It takes a read unit, two for each batch,
+   * and one for each member that goes on.
    * @returns whether a batch is done now
    */
   async look(shard: number): Promise<boolean> {
@@ -77,7 +79,7 @@ export class BatchWatch {
     return isMoved;
   }
 
-  /** @param awaited  takes the jobs that it waits for first @returns whether it is done now @throws NotFound */
+  /** Checks a batch. @param awaited  the check adds jobs for which the batch waits @returns whether the batch is done now @throws NotFound */
   async lookAt(id: string, awaited: Set<JobRef> = new Set()): Promise<boolean> {
     await this.#fold(id, (member) => {
       for (const job of jobsOf(member)) awaited.add(job);
@@ -87,7 +89,7 @@ export class BatchWatch {
     return this.#finish(id, head);
   }
 
-  /** Counts all that has ended, and what has of the members that go on. @throws NotFound */
+  /** Counts all members that have ended, and the ended jobs of members that go on. @throws NotFound */
   async count(id: string): Promise<BatchCounted> {
     const ended = noneEnded();
     await this.#fold(id, undefined, ended);
@@ -96,7 +98,8 @@ export class BatchWatch {
 
   /**
    * Counts the members that have ended.
-   * @param onGoingOn  stops at the second one that goes on @param others  sums up what has ended of those; then it stops at none
+   * @param onGoingOn  called with each member that goes on @param others  sums up the ended jobs of members that go on. Without it, the count stops
+   *   at the second such member.
    */
   async #fold(id: string, onGoingOn?: (member: Member) => void, others?: EndedCounts): Promise<void> {
     const pk = batchKey(this.#rows.queue, id);
@@ -126,7 +129,7 @@ export class BatchWatch {
     }
   }
 
-  /** Each once: its row is there only as long as it was not counted. Refused, another one has counted some of them. */
+  /** Counts members, each once, since the row of a member exists only until it is counted. If refused, another worker has counted some of them. */
   async #countIn(pk: string, over: readonly [Member, EndedCounts][]): Promise<void> {
     const add: Record<string, number> = { [BATCH.left]: -over.length };
     for (const [, { complete, error, cancelled }] of over) {
@@ -144,7 +147,7 @@ export class BatchWatch {
     ]);
   }
 
-  /** Each callback in a transaction with the head, which names it until then. */
+  /** Enqueues each callback in a transaction with the head, which names the callback until then. */
   async #finish(id: string, first: BatchHead): Promise<boolean> {
     let head = first;
     for (;;) {
@@ -179,7 +182,7 @@ export class BatchWatch {
     }
   }
 
-  /** What adds jobs to the queue of a callback. @throws NotFound  there is no such queue */
+  /** Adds jobs to the queue of a callback. @throws NotFound  there is no such queue */
   async #decidingOf(queue: string): Promise<Deciding> {
     if (queue === this.#rows.queue) return new Deciding(this.#rows, this.#definition, this.#ids);
     const { rows, definition, kindName } = await this.#homes.of(`${queue}:1`);
@@ -187,7 +190,7 @@ export class BatchWatch {
     return new Deciding(rows, definition, () => Promise.resolve({ queue: 0, kindId, kindName }));
   }
 
-  /** @returns whether it is done */
+  /** Marks the batch as done. @returns whether this call has done it */
   async #close(id: string, { fields }: BatchHead): Promise<boolean> {
     const pk = batchKey(this.#rows.queue, id);
     const shard = this.#rows.shard(shardOfBatch(id, this.#definition.shards));
@@ -208,7 +211,7 @@ export class BatchWatch {
 const IS_THERE = new Expression().when('attribute_exists(pk)').write();
 const ENDS = ['complete', 'error', 'cancelled'] as const;
 
-/** One that is not enqueued yet; those that do not apply stay. */
+/** The next callback to enqueue. Callbacks that do not apply stay in the head. */
 function nextCallback(head: BatchHead): string | undefined {
   const names = [isWholeComplete(head) ? 'onComplete' : 'onError', 'onDone'];
   return names.find((name) => head.callbacks[name] !== undefined);

@@ -1,7 +1,7 @@
 /**
- * Jobs that come after others. Such a job is delayed without a time: the row that else says when it is due says what it comes after. The
- * head of its shard counts these rows, so that workers look for them only where there are any, and nothing is paid elsewhere. No end of a job writes
- * anything for those that come after it: a worker that searches for waiting jobs reads how the others stand.
+ * Jobs that come after others. Such a job is delayed without a time, and the row of its delay names its parents. The head of its shard counts these
+ * rows, so workers read them only if there are any, and other shards pay nothing. The end of a job writes nothing for the jobs that come after it.
+ * Instead, workers read the waiting jobs, and the status of their parents.
  */
 import { NotFound, NotSupported } from '../../../base/errors.ts';
 import { type Fields, fieldsOf, type Item } from '../../../engine/dynamodb/index.ts';
@@ -11,21 +11,21 @@ import type { JobRef } from '../heads/place.ts';
 import { WAITING } from '../heads/waiting.ts';
 import { batchRef, type Homes, isBatchRef, refOf } from './homes.ts';
 
-/** Instead of a time: it is due when others have ended. Behind all times. */
+/** The time of a job that is due when others have ended. It sorts behind all real times. */
 export const AFTER_OTHERS = 999_999_999_999_999;
-/** The row of a waiting job names them all, and each search reads it. */
+/** The most parents of a job. The row of a waiting job names them all, and each check reads it. */
 const MOST_PARENTS = 1000;
 
-/** What a job comes after, and what becomes of it then. */
+/** The parents of a job, and its fate if they fail. */
 export interface WaitTerms {
   readonly parents: readonly JobRef[];
   readonly afterError: AfterFailure;
   readonly afterCancel: AfterFailure;
-  /** It does not run before either, in milliseconds since 1970; 0: it has no time. */
+  /** The job does not run before this time either, in milliseconds since 1970; 0: it has no time. */
   readonly runAt: number;
 }
 
-/** @param queue  that of the job @throws NotSupported  too many of them */
+/** @param queue  the queue of the job @returns undefined if it has no parents @throws NotSupported  too many parents */
 export function readTerms(
   queue: string,
   given: {
@@ -55,7 +55,7 @@ export function waitFields(terms: WaitTerms): Record<string, string | number | u
   return { n: 1, p: JSON.stringify(parents), e: afterError, c: afterCancel, r: runAt === 0 ? undefined : runAt };
 }
 
-/** @returns undefined when the row is that of a time */
+/** @returns undefined if the row is the row of a delay with a time */
 export function termsIn(item: Item | undefined): WaitTerms | undefined {
   const { p, e, c, r = 0 } = fieldsOf(item);
   if (p === undefined) return undefined;
@@ -70,16 +70,16 @@ export function isAnyWaiting(fields: Fields): boolean {
   return Number(fields[WAITING] ?? 0) > 0;
 }
 
-/** How a job has ended, if it has; one whose history is over counts as complete. */
+/** How a parent has ended. A parent whose history is over counts as complete. */
 export type ParentEnd = 'complete' | 'error' | 'cancelled';
 
 export interface Verdict {
   readonly to: 'run' | 'error' | 'cancelled';
-  /** What ends it then. */
+  /** Why the job ends; empty if it runs. */
   readonly error: string;
 }
 
-/** What becomes of a job when all that it comes after have ended. */
+/** The fate of a job whose parents have all ended. */
 export function verdictOf({ afterError, afterCancel }: WaitTerms, ends: readonly ParentEnd[]): Verdict {
   const count = (end: ParentEnd): number => ends.filter((one) => one === end).length;
   const [errors, cancels] = [count('error'), count('cancelled')];
@@ -96,7 +96,7 @@ function fateOf(policy: 'error' | 'cancel'): 'error' | 'cancelled' {
   return policy === 'error' ? 'error' : 'cancelled';
 }
 
-/** How each of the parents has ended. @throws NotFound  there is no such job */
+/** The ends of the parents that have ended. @throws NotFound  there is no such job or batch */
 export async function endsOf(homes: Homes, parents: readonly JobRef[]): Promise<Map<JobRef, ParentEnd>> {
   const ends = new Map<JobRef, ParentEnd>();
   for (const parent of parents) {

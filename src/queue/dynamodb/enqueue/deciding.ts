@@ -1,4 +1,4 @@
-/** Enqueues of which the table decides whether their job is there already. One job after another. */
+/** Enqueues for which the table decides whether their job exists already. They add one job after another. */
 import { InvalidInput, NotSupported } from '../../../base/errors.ts';
 import type { PartialWrite } from '../../../engine/dynamodb/index.ts';
 import { checkOwnLetter } from '../../declare/dead-letter.ts';
@@ -37,9 +37,9 @@ interface JobRequest extends OwnOptions {
   readonly after?: readonly unknown[];
   readonly afterError?: AfterFailure;
   readonly afterCancel?: AfterFailure;
-  /** True: one job of a key, ever. Undefined: as its kind declares. */
+  /** True: one job of a key, ever. Undefined: the rule of its kind. */
   readonly unique?: boolean | UniqueRule;
-  /** Asked for again, it is answered with the job of the first time. */
+  /** A repetition of the request gets the job of the first time as its answer. */
   readonly once?: OnceRequest;
 }
 
@@ -81,8 +81,8 @@ export class Deciding {
   }
 
   /**
-   * Adds a job together with other writes, or finds the one that is there already, and makes these.
-   * @returns undefined when the condition of one of them did not hold, or something has changed meanwhile: look again
+   * Adds a job together with other writes; or, if the job exists already, makes only the other writes.
+   * @returns undefined if the condition of a write did not hold, or something has changed meanwhile, so read again
    */
   async enqueueWith(request: object, others: readonly PartialWrite[]): Promise<string | undefined> {
     const given: JobRequest = request;
@@ -98,8 +98,8 @@ export class Deciding {
   }
 
   /**
-   * Adds a job together with what another row says of it, or finds the one that is there already, and writes nothing.
-   * @returns undefined when the condition of another write did not hold, or something has changed meanwhile: look again
+   * Adds a job together with writes of other rows that name it; or finds the existing job, and writes nothing.
+   * @returns undefined if the condition of another write did not hold, or something has changed meanwhile, so read again
    */
   async enqueueInto(
     request: object,
@@ -131,7 +131,7 @@ export class Deciding {
     ];
   }
 
-  /** @throws NotFound  there is no such job to come after */
+  /** @throws NotFound  a parent does not exist */
   async #addWaiting(
     batch: NewJobs,
     terms: WaitTerms,
@@ -146,7 +146,7 @@ export class Deciding {
     return { id: String(id), status: await statusOfJob(this.#rows, this.#definition, id), duplicate: false };
   }
 
-  /** Jobs of a kind without a rule that follow each other are added together. */
+  /** Adds jobs in order. Jobs without a rule that follow each other are added together. */
   async addMany(batch: UniqueJobs, trace: string | undefined): Promise<DecidedJobs> {
     const { kindName } = await this.#ids();
     const payloads: unknown[] = JSON.parse(batch.payloads);
@@ -176,7 +176,7 @@ export class Deciding {
     return { ids, duplicates };
   }
 
-  /** @throws InvalidInput  it is unique by a key that it does not have */
+  /** @throws InvalidInput  the job is unique by its key, but has none @throws NotSupported  a rule with `replace` */
   #ruleOf({ kind = '', key, unique }: JobRequest): UniqueRule | undefined {
     const own = unique === true ? ONE_EVER : unique === false ? undefined : unique;
     const rule = unique === undefined ? this.#definition.kinds.get(kind)?.unique : own;
@@ -189,7 +189,7 @@ export class Deciding {
     return rule;
   }
 
-  /** When a job that comes after others may run at the earliest. */
+  /** The earliest time at which a job that comes after others may run; 0: it has no time. */
   #timeOf({ runAt, delay }: JobRequest): number {
     if (runAt !== undefined) return Date.parse(runAt);
     return delay === undefined ? 0 : Math.ceil(this.#rows.engine.now() + Number.parseFloat(delay));
@@ -218,7 +218,7 @@ export class Deciding {
   }
 }
 
-/** The only element stands for all. */
+/** An element of a list. If the list has one element, that stands for all. */
 function one<T>(all: readonly T[], at: number): T | undefined {
   return all.length === 1 ? all[0] : all[at];
 }

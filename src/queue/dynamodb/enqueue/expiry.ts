@@ -1,6 +1,6 @@
 /**
- * Jobs that have to begin by a time. A row of each piece names them, by the earliest of their times. The head of the shard says so
- * with the numbers of the piece, so it costs no write of its own; workers read these rows only where there are any, and when one is due.
+ * Jobs that have to begin by a time. A row for each piece names them; its key has the earliest of their times. The write that takes the number of the
+ * piece also counts the row in the head of the shard. So workers read these rows only if there are any, and when one is due.
  */
 import { creation, digits, fieldsOf, type Item, type Key, type PartialWrite } from '../../../engine/dynamodb/index.ts';
 import type { OwnOptions } from '../../job-options.ts';
@@ -12,7 +12,7 @@ export interface Expiry {
   readonly n: number;
 }
 
-/** These rows, of whatever time. */
+/** The range of these rows, of all times. */
 export const EXPIRIES = { first: 'e#', last: 'e#~' } as const;
 
 /** @param part  tells apart several rows of one piece and time */
@@ -20,7 +20,7 @@ function expiryKey(shard: string, at: number, piece: number, part: string): Key 
   return { pk: shard, sk: `e#${digits(at, 15)}#${part}#${digits(piece, 12)}` };
 }
 
-/** Those of new jobs that have such a time, by their place among them. */
+/** The new jobs that have such a time, by their place among the jobs. */
 export function expiriesOf(jobs: readonly { readonly options: OwnOptions | null }[]): Expiry[] {
   const all: { at: number; index: number; n: number }[] = [];
   for (const [index, { options }] of jobs.entries()) {
@@ -48,7 +48,7 @@ export function expiriesIn(item: Item): Expiry[] {
   });
 }
 
-/** Until when the job may begin. */
+/** The time by which the job has to begin. */
 export function expiresAt(options: OwnOptions | null | undefined): number | undefined {
   const at = options?.expiresAt;
   return at === undefined ? undefined : Date.parse(at);

@@ -1,4 +1,4 @@
-/** A graph of jobs as one transaction, whose nodes come after each other: all of it or nothing. */
+/** Adds a graph of jobs, whose nodes come after each other, in one transaction. */
 import { NotSupported, Throttled } from '../../../base/errors.ts';
 import { type Change, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
 import { kindIdOf } from '../../declare/kind-id.ts';
@@ -20,7 +20,7 @@ import { allOf, isFilled, keyHeads, type TimedJob, takeNumbers } from './produci
 const MOST_ROWS = 100;
 const MOST_TRIES = 20;
 
-/** A queue of which nodes are. */
+/** A queue that has nodes of the flow. */
 export interface FlowQueue {
   readonly rows: QueueRows;
   readonly definition: Definition;
@@ -40,10 +40,10 @@ interface NumberedPiece extends FlowPiece {
 }
 
 /**
- * A write unit for each shard and band that nodes are of, and two for each row: one for a node, one more if it comes after others, two more
- * for a key, and one for each shard with such nodes.
- * @param queues  by their names @param queue  the one whose flow it is: nodes of others are named with their queues
- * @returns the id of each node, by its name @throws NotFound  there is no such job to come after @throws NotSupported
+ * It costs a write unit for each shard and band that has nodes, and two for each row. A node takes one row, one more if it comes after others, and
+ * two more if it has a key. Each shard with delayed or waiting nodes takes one row.
+ * @param queues  the queues by name @param queue  the queue of the flow: ids of nodes of other queues have their queue
+ * @returns the id of each node, by its name @throws NotFound  a parent does not exist @throws NotSupported
  */
 export async function addFlow(
   queue: FlowQueue,
@@ -70,7 +70,7 @@ export async function addFlow(
       );
     }
     const isDone = await rows.together(writes);
-    // Refused, and they are there under these numbers: an earlier try was carried out. Else no claim has to wait for the numbers.
+    // If it is refused and jobs exist under these numbers, an earlier try was carried out. Otherwise the numbers are filled: no claim waits for them.
     const filled = isDone ? [] : await Promise.all(placed.map(fillNumber));
     if (isDone || filled.includes(false)) {
       return Object.fromEntries(placed.map((one) => [one.node.name, nameIn(rows.queue, one)]));
@@ -79,7 +79,7 @@ export async function addFlow(
   throw new Throttled('the keys of the flow change too often; try again');
 }
 
-/** As the queue names it whose flow it is. */
+/** The id of a node for the queue of the flow. */
 function nameIn(queue: string, { home, id }: NumberedPiece): string {
   return home.rows.queue === queue ? String(id) : `${home.rows.queue}:${id}`;
 }
@@ -108,7 +108,7 @@ function batchOf(row: FlowRow, ids: QueueIds, isChild: boolean): NewJobs {
   };
 }
 
-/** Numbers in the order of the nodes: of a key, the first one runs first. */
+/** Takes numbers in the order of the nodes, so that the first node of a key runs first. */
 async function place(planned: readonly FlowPiece[]): Promise<NumberedPiece[]> {
   const groups = new Map<string, FlowPiece[]>();
   const nameOf = ({ home, shard, piece }: FlowPiece): string => `${shard} ${piece.band} ${home.rows.queue}`;
@@ -158,7 +158,7 @@ async function writesOf({ rows: own }: FlowQueue, placed: readonly NumberedPiece
   return writes;
 }
 
-/** @param queue  the one whose flow it is: it names jobs by their numbers */
+/** @param queue  the queue of the flow: ids without a queue are of this one */
 function termsOf(
   queue: string,
   { node, home }: NumberedPiece,
@@ -193,7 +193,7 @@ function summed(one: Change | undefined, other: Change): Change {
   return { expect: {}, set: {}, add };
 }
 
-/** @returns false when its job is there */
+/** @returns false if the job exists under the number */
 function fillNumber({ home, shard, number }: NumberedPiece): Promise<boolean> {
   return isFilled(home.rows, pieceOf(home.rows.shard(shard), number));
 }

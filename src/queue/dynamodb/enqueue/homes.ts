@@ -1,4 +1,4 @@
-/** Jobs of any queue of the table: of the queue itself by their numbers, of others by names such as `mail:1042`. */
+/** References to jobs of any queue of the table: numbers in the queue itself, names such as `mail:1042` in other queues. */
 import { NotSupported } from '../../../base/errors.ts';
 import { isObject } from '../../../base/options/shape.ts';
 import type { Definition } from '../../definition.ts';
@@ -10,7 +10,7 @@ import { type JobRef, placeOf } from '../heads/place.ts';
 import { statusOfJob } from '../operate/standing.ts';
 import { isRecorded } from '../records.ts';
 
-/** Where the rows of a job are. */
+/** The queue of a job, and the id of the job in it. */
 export interface JobHome {
   readonly rows: QueueRows;
   readonly definition: Definition;
@@ -20,7 +20,7 @@ export interface JobHome {
 
 type QueueHome = Omit<JobHome, 'id'>;
 
-/** @param queue  of the one who names it */
+/** @param queue  the queue in which the name is used */
 export function refOf(queue: string, name: string): JobRef {
   const at = name.lastIndexOf(':');
   return at < 0 || name.slice(0, at) === queue ? Number(name.slice(at + 1)) : name;
@@ -29,8 +29,8 @@ export function refOf(queue: string, name: string): JobRef {
 const BATCH = 'b#';
 
 /**
- * A batch of the same queue, as what others come after. The name of a job of another queue has a colon.
- * @param queue  of the one who names it @throws NotSupported  it is one of another queue
+ * The reference to a batch of the same queue that is a parent. It has no colon, unlike the name of a job of another queue.
+ * @param queue  the queue in which the batch is named @throws NotSupported  the batch is of another queue
  */
 export function batchRef(queue: string, given: unknown): JobRef {
   const name = isObject(given) ? String(given['batch']) : '';
@@ -45,12 +45,12 @@ export function isBatchRef(ref: JobRef): ref is string {
   return typeof ref === 'string' && ref.startsWith(BATCH) && !ref.includes(':');
 }
 
-/** The id of such a batch. */
+/** The id of the batch of such a reference. */
 export function batchIn(ref: string): string {
   return ref.slice(BATCH.length);
 }
 
-/** Finds the rows of jobs of other queues: a read for each queue, once. */
+/** Finds the queues of jobs of other queues, with one read for each queue. */
 export class Homes {
   readonly #rows: QueueRows;
   readonly #definition: Definition;
@@ -69,7 +69,7 @@ export class Homes {
     return statusOfJob(rows, definition, id);
   }
 
-  /** Whether a record says that it is over: one request. @throws NotFound  there is no such queue */
+  /** Whether a record says that the job is over, or the head of a batch that it is done. One request. @throws NotFound  no such queue or batch */
   async isRecorded(ref: JobRef): Promise<boolean> {
     if (typeof ref === 'number') return isRecorded(this.#rows, placeOf(ref).shard, ref);
     if (isBatchRef(ref)) return (await readBatchHead(this.#rows, batchIn(ref))).doneAt !== undefined;

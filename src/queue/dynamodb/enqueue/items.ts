@@ -1,4 +1,4 @@
-/** Jobs that are enqueued in a transaction of the caller's: its parts. */
+/** The parts of a transaction of the caller that enqueue a job. */
 import type { Definition } from '../../definition.ts';
 import { type EnqueueOptions, Producer } from '../../enqueue.ts';
 import type { NewJobs, QueueIds } from '../../store.ts';
@@ -6,7 +6,7 @@ import type { QueueRows } from '../database.ts';
 import { notInParts } from '../limits.ts';
 import { type EnqueueItem, partsOf } from './producing.ts';
 
-/** Of a store. */
+/** The part of a store that this file needs. */
 interface Adding {
   readonly rows: QueueRows;
   readonly withoutWaits: (batch: NewJobs) => NewJobs;

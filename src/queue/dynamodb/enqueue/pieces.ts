@@ -1,4 +1,4 @@
-/** Pieces: which jobs of an enqueue become one row, and what its rows are. */
+/** Pieces: which jobs of an enqueue become one row, and the rows of each piece. */
 import { randomUUID } from 'node:crypto';
 import { creation, type PartialWrite } from '../../../engine/dynamodb/index.ts';
 import type { OwnOptions } from '../../job-options.ts';
@@ -11,13 +11,14 @@ import { expiries, expiriesOf } from './expiry.ts';
 
 /** One job of an enqueue. */
 export interface NewJob {
-  /** Its place among those of the call. */
+  /** The place of the job among the jobs of the call. */
   readonly at: number;
   readonly kind: number;
   readonly priority: number;
   readonly payload: unknown;
-  /** The key by which it is ordered, and the one that people see. */
+  /** The key by which the job is ordered. */
   readonly key: string | undefined;
+  /** The key that people see. */
   readonly label: string | undefined;
   readonly dueAt: number;
   readonly options: OwnOptions | null;
@@ -30,15 +31,15 @@ export interface NewPiece {
   readonly jobs: readonly NewJob[];
 }
 
-/** Jobs with a key and a time change the head of each key in one transaction with the rest, which has at most 100 rows. */
+/** The most jobs of a piece with a key and a time: their transaction also changes the head of each key, and it has at most 100 rows. */
 const MOST_TIMED = 16;
 
-/** Jobs with a key are apart: their piece may be written again under the same number. So are jobs of another band or time. */
+/** Jobs with a key are in pieces of their own, which may be written again under the same number. So are jobs of another band or time. */
 export function piecesOf(batch: NewJobs, now: number, isKeyed: boolean): NewPiece[] {
   const pieces: NewPiece[] = [];
   const open = new Map<string, { band: number; jobs: NewJob[]; bytes: number }>();
   for (const job of jobsOf(batch, now, isKeyed)) {
-    // The order of a key is that of numbers, which only those of one band have.
+    // The order of a key is the order of numbers, and only numbers of one band have an order.
     const band = job.key === undefined ? bandOf(job.priority) : 0;
     const name = `${band} ${job.dueAt} ${job.key !== undefined}`;
     const most = job.key !== undefined && job.dueAt > 0 ? MOST_TIMED : MOST_JOBS;
@@ -82,10 +83,10 @@ function jobsOf(
 /** The rows of a piece. */
 export interface PieceRows {
   readonly piece: PartialWrite;
-  /** The jobs of each key, which the piece does not have. */
+  /** The rows of keys. They have the payloads, which the piece then does not have. */
   readonly keys: readonly PartialWrite[];
   readonly delays: readonly PartialWrite[];
-  /** What says that jobs of it have to begin by a time. It may be there before the piece. */
+  /** The row of jobs of the piece that have to begin by a time. It may be written before the piece. */
   readonly expiries: readonly PartialWrite[];
 }
 

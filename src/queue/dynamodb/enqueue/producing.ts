@@ -19,7 +19,7 @@ import type { WaitTerms } from './after.ts';
 import { expiriesOf } from './expiry.ts';
 import { type NewPiece, type PieceRows, piecesOf, rowsOf } from './pieces.ts';
 
-/** Adds the jobs of a batch to their shard. @returns their ids in order */
+/** Adds jobs to their shard. @returns their ids in order */
 export async function addJobs(
   rows: QueueRows,
   batch: NewJobs,
@@ -31,7 +31,7 @@ export async function addJobs(
   for (const band of new Set(pieces.map((piece) => piece.band))) {
     const ofBand = pieces.filter((piece) => piece.band === band);
     let number = await takeNumbers(rows, batch.shard, band, ofBand);
-    // One after another: a worker that claims meanwhile finds none of them missing.
+    // Write one piece after another, so that a worker that claims meanwhile finds no earlier piece missing.
     for (const piece of ofBand) {
       const written = await writePiece(rows, batch.shard, numberOf(band, number), piece, trace);
       number += 1;
@@ -41,7 +41,7 @@ export async function addJobs(
   return ids;
 }
 
-/** A part of a `TransactWriteItems` of the caller's. */
+/** A part of the caller's own `TransactWriteItems`. */
 export interface EnqueueItem {
   readonly Update: {
     TableName: string;
@@ -54,8 +54,8 @@ export interface EnqueueItem {
 }
 
 /**
- * The parts that enqueue one job in the caller's own transaction. Only its number is taken now: one write unit.
- * @throws NotSupported  a key together with a time: the head of the key would have to be read in the same transaction
+ * The parts that enqueue one job in the caller's own transaction. This call only takes the number of the job, for one write unit.
+ * @throws NotSupported  a key together with a time, since the transaction would have to read the head of the key
  */
 export async function partsOf(
   rows: QueueRows,
@@ -77,7 +77,7 @@ export async function partsOf(
   return { id: jobNumber(batch.shard, number, 0), items };
 }
 
-/** All that a row of a queue holds is texts and numbers. */
+/** A row of a queue has only texts and numbers. */
 function itemOf(table: string, { key, written: given }: PartialWrite): EnqueueItem {
   const { UpdateExpression = '', ExpressionAttributeValues: values, ...rest } = given;
   const plain = Object.entries(values ?? {}).map(([name, value]): [string, { S: string } | { N: string }] => [
@@ -93,8 +93,8 @@ function itemOf(table: string, { key, written: given }: PartialWrite): EnqueueIt
 
 /**
  * Adds one job together with other writes, or nothing.
- * @param terms  what it comes after: the head of its shard then counts it in the same transaction
- * @returns its id; undefined when the condition of another write did not hold, or the head of its key has changed meanwhile
+ * @param terms  the parents of the job: the head of its shard then counts the job in the same transaction
+ * @returns its id; undefined if the condition of another write did not hold, or the head of its key has changed meanwhile
  */
 export async function addWith(
   rows: QueueRows,
@@ -117,7 +117,7 @@ export interface AddedPiece {
   readonly terms?: WaitTerms | undefined;
 }
 
-/** The same for all jobs of a piece. @returns the id of the first one */
+/** Adds the jobs of a piece together with other writes, or nothing. @returns the id of the first job, or undefined, like `addWith` */
 export async function addPiece(
   rows: QueueRows,
   { shard, piece, trace, terms }: AddedPiece,
@@ -129,24 +129,24 @@ export async function addPiece(
   const told = terms === undefined ? [] : [{ key: headOf(rows.shard(shard)), written: written(waiting(1)) }];
   const heads = made.delays.length === 0 ? [] : await keyHeads(rows, timedOf(shard, number, piece));
   const isDone = await rows.together([...others(id), ...allOf(made), ...heads, ...told]);
-  // Refused, and it is there under this very number: an earlier try was carried out. Else no claim has to wait for the number.
+  // If it is refused and the piece exists under this number, an earlier try was carried out. Otherwise the number is filled: no claim waits for it.
   if (!isDone && (await isFilled(rows, made.piece.key))) return undefined;
   if (made.delays.length > 0 && terms === undefined) await rows.change(headOf(rows.shard(shard)), delayTold());
   return id;
 }
 
-/** Fills a number that its producer does not use. @returns false when there are jobs under it */
+/** Fills a number that its producer does not use. @returns false if jobs exist under the number */
 export async function isFilled(rows: QueueRows, key: Key): Promise<boolean> {
   const { isDone, item } = await rows.engine.update(key, emptyPiece(rows.engine.now()), 'NONE', rows.limits);
   return isDone || fieldsOf(item)['n'] === 0;
 }
 
-/** The rows of a piece that are written together with others. */
+/** All rows of a piece. */
 export function allOf({ piece, keys, delays, expiries }: PieceRows): PartialWrite[] {
   return [piece, ...keys, ...delays, ...expiries];
 }
 
-/** @returns the first of their numbers */
+/** Takes a number for each piece. @returns the first of the numbers */
 export async function takeNumbers(
   rows: QueueRows,
   shard: number,
@@ -161,7 +161,7 @@ export async function takeNumbers(
   return lastNumber(fieldsOf(item), band) + 1;
 }
 
-/** @returns the number under which it stands: another one, when its producer was given up before the piece was there */
+/** @returns the number of the written piece: another one than given, if workers gave the number up before the piece arrived */
 async function writePiece(
   rows: QueueRows,
   shard: number,
@@ -182,7 +182,7 @@ async function writePiece(
   return writePiece(rows, shard, numberOf(band, await takeNumbers(rows, shard, band, [piece])), piece, trace);
 }
 
-/** @returns the nonce of the row that stands there; undefined when it is this one */
+/** Creates a row. @returns undefined if the row exists now; the nonce of another row, if that is in its place */
 async function create(rows: QueueRows, { key, written: creating }: PartialWrite): Promise<string | undefined> {
   const { isDone, item } = await rows.engine.update(key, creating, 'NONE', rows.limits);
   if (isDone) return undefined;
@@ -193,7 +193,7 @@ async function create(rows: QueueRows, { key, written: creating }: PartialWrite)
   return own ? undefined : there;
 }
 
-/** The jobs of the keys may have been taken: the piece keeps its number, replaces the empty one, and its keys are poked. */
+/** Writes a piece whose number was given up. Its jobs may have been taken by their keys already. So it keeps the number, and pokes its keys. */
 async function revive(
   rows: QueueRows,
   shard: number,
@@ -207,7 +207,7 @@ async function revive(
   await rows.change(headOf(rows.shard(shard)), added({ name: backName(`p${number}`), spans }));
 }
 
-/** The piece and its row by time are written together; for keys also what their heads say about these jobs. */
+/** Writes the piece and its rows by time in one transaction, which also adds jobs with a key to the heads of their keys. */
 async function writeDelayed(
   rows: QueueRows,
   shard: number,
@@ -221,7 +221,7 @@ async function writeDelayed(
     const isDone = await rows.together([...allOf(made), ...heads]);
     if (isDone) break;
     const there = fieldsOf(await rows.get(made.piece.key));
-    // It was carried out before its answer was lost; else the head of a key has changed, or the number was given up.
+    // Either an earlier try was carried out and its answer was lost, or the head of a key has changed, or the number was given up.
     if (there['o'] !== undefined && there['n'] !== 0) break;
     if (there['n'] === 0) {
       const next = numberOf(piece.band, await takeNumbers(rows, shard, piece.band, [piece]));
@@ -246,7 +246,7 @@ function timedOf(shard: number, number: number, { jobs }: NewPiece): TimedJob[] 
   );
 }
 
-/** What the heads of the keys of these jobs say about them: a read and a write for each key. */
+/** The writes that add these jobs to the heads of their keys: a read and a write for each key. */
 export async function keyHeads(rows: QueueRows, timed: readonly TimedJob[]): Promise<PartialWrite[]> {
   const places = new Map(timed.map(({ shard, key }) => [keyOf(rows.shard(shard), key), { shard, key }]));
   return Promise.all(

@@ -1,4 +1,4 @@
-/** Unique jobs: enqueues that find the one job of a kind and value, or add it. See `heads/unique.ts` for the row that says which it is. */
+/** Unique jobs: enqueues that find the one job of a kind and value, or add it. See `heads/unique.ts` for the row that names the job. */
 import { createHash } from 'node:crypto';
 import { Conflict } from '../../../base/errors.ts';
 import { isObject } from '../../../base/options/shape.ts';
@@ -14,14 +14,14 @@ import { uniqueOf } from '../rows.ts';
 import type { WaitTerms } from './after.ts';
 import { addWith } from './producing.ts';
 
-/** Of a request that is answered once. */
+/** A field of the row of a request that is answered once: the digest of its content. */
 const DIGEST = 'd';
 
 /** The row of a value, and how long its job counts. */
 export interface UniquePlace {
   readonly key: Key;
   readonly rule: UniqueRule;
-  /** Of a request that is answered once: what else it says. */
+  /** Of a request that is answered once: the digest of its content. */
   readonly digest?: string;
 }
 
@@ -29,13 +29,13 @@ export interface UniquePlace {
 export interface OnceRequest {
   /** The name of the request, of any length. */
   readonly by: string;
-  /** A digest of all that it says. */
+  /** A digest of its content. */
   readonly digest: string;
 }
 
 const DAY_MS = 86_400_000;
 
-/** The row of a request, whatever its queue. Time to live removes it. */
+/** The row of a request that is answered once, of whatever queue. Time to live removes it. */
 export function placeOfOnce({ by, digest }: OnceRequest): UniquePlace {
   const pk = `once:${createHash('sha256').update(by).digest('base64url')}`;
   return { key: { pk, sk: 'once' }, rule: { by: 'key', while: 'ever', per: `${DAY_MS} milliseconds` }, digest };
@@ -46,11 +46,11 @@ export interface UniqueJob {
   readonly status: JobStatus;
 }
 
-/** What a row was found to say. */
+/** The content of a row of a unique value. */
 export interface UniqueFound {
-  /** The job that is the one now; undefined: its place is free. */
+  /** The one job of the value; undefined: there is none. */
   readonly there: UniqueJob | undefined;
-  /** Puts a job in its place: the part of a transaction, which fails when the row has changed since. */
+  /** The part of a transaction that names a job in the row. It fails if the row has changed since it was read. */
   readonly mark: (id: number) => PartialWrite;
 }
 
@@ -70,7 +70,7 @@ export function placeOfUnique(
   return { key: uniqueOf(queue, kind, 'd', digest), rule };
 }
 
-/** The row first, then the state of its job: one that was over, and is new again, has another version. */
+/** Reads the row first, then the status of its job: if the job was over and is new again, the row has another version. */
 export async function findUnique(
   rows: QueueRows,
   definition: Definition,
@@ -92,7 +92,7 @@ export async function findUnique(
   return { there: isTheOne(rule, status) ? { id: job, status: status ?? 'complete' } : undefined, mark };
 }
 
-/** Adds the one job of all these places, or finds the one of the first place that has one. */
+/** Adds a job and names it in all these places, or finds the job of the first place that has one. */
 export async function addUnique(
   rows: QueueRows,
   definition: Definition,
@@ -105,7 +105,7 @@ export async function addUnique(
     const found = await Promise.all(places.map((place) => findUnique(rows, definition, place)));
     const there = found.find((one) => one.there !== undefined)?.there;
     if (there !== undefined) {
-      // What is answered once has its answer from now on.
+      // A request that is answered once has this job as its answer from now on.
       const open = found.filter((one, at) => one.there === undefined && places[at]?.digest !== undefined);
       if (open.length > 0 && !(await rows.together(open.map(({ mark }) => mark(there.id))))) continue;
       return { ...there, isDuplicate: true };
@@ -122,19 +122,19 @@ export async function addUnique(
   }
 }
 
-/** Frees the place of a job that is removed, unless another job has it. */
+/** Removes the row of a job that is removed, unless the row names another job. */
 export async function removeUnique(rows: QueueRows, { key }: UniquePlace, id: number): Promise<void> {
   const condition = { ConditionExpression: 'j = :0', ExpressionAttributeValues: { ':0': { N: String(id) } } };
   await rows.engine.remove(key, condition, rows.limits);
 }
 
-/** What is missing counts as null. */
+/** The value at a path. A missing value counts as null. */
 function valueAt(payload: unknown, [name, ...rest]: readonly string[]): unknown {
   if (name === undefined) return payload ?? null;
   return isObject(payload) && Object.hasOwn(payload, name) ? valueAt(Reflect.get(payload, name), rest) : null;
 }
 
-/** The same for objects whose properties come in another order. */
+/** The value with sorted properties, so that the order of properties does not matter. */
 function inOrder(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(inOrder);
   if (!isObject(value)) return value;

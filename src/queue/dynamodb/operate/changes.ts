@@ -49,7 +49,7 @@ export class DynamoQueueChanges {
     throw new Conflict(`job ${id} changes all the time; try again`);
   }
 
-  /** One that has ended comes back; one that waits, for its time or its next attempt, is due now. */
+  /** Brings back a job that has ended. Makes a job that waits for its time, or for its next attempt, due now. */
   async retry(id: string, kindName: ReadonlyMap<number, string>): Promise<JobStatus> {
     const job =
       (await retryByHand(this.#rows, this.#definition, id, kindName)) ??

@@ -12,10 +12,10 @@ import type { DynamoQueueStore } from '../store.ts';
 import { cancelledIn } from '../work/delays.ts';
 import { pieceIn } from '../work/due-rows.ts';
 
-/** Rows of delays that one request reads. */
+/** How many rows of delays one request reads. */
 const PAGE = 100;
 
-/** How many jobs of a queue are where. */
+/** Counts the jobs of a queue by where they are. */
 export class DynamoQueueCounts {
   readonly #store: DynamoQueueStore;
   readonly #rows: QueueRows;
@@ -28,7 +28,7 @@ export class DynamoQueueCounts {
   }
 
   async stats(): Promise<QueueStats> {
-    // Before the heads, which have them after that: a job that becomes due meanwhile is in both, and counted by its head.
+    // Delays are read before the heads, since jobs move from delays to heads. If a job moves meanwhile, both have it, and only its head counts it.
     const delays = await this.#delays();
     const heads = await this.#heads();
     const workers = await this.#store.workers.list();
@@ -69,11 +69,11 @@ export class DynamoQueueCounts {
     };
   }
 
-  /** What is left to do: a read unit for each shard, and one more where something may be in the line. */
+  /** The work that is left, at two read units for each shard, and one more for a line that may have jobs. */
   async left(): Promise<RemainingWork> {
     const left = { ready: false, parked: false, running: false, delayed: false };
     const at = this.#rows.engine.now();
-    // Before the heads, which have them after that: a job that becomes due meanwhile is in one of the two.
+    // Delays are read before the heads, since jobs move from delays to heads. So a job that becomes due meanwhile is found.
     left.delayed = await this.#isAnyDelayed();
     for (const [shard, head] of (await this.#heads()).entries()) {
       left.running ||= head.claims.length > 0;
@@ -92,7 +92,7 @@ export class DynamoQueueCounts {
     return found.includes(true);
   }
 
-  /** A row of which all jobs were taken out stays until its time. */
+  /** Whether a shard has a delayed job. A row whose jobs were all taken out stays until its time, and does not count. */
   async #isAnyIn(pk: string): Promise<boolean> {
     for (let from: string = DELAYS.first; ; ) {
       const { items, isWhole } = await this.#rows.page(pk, from, DELAYS.last, PAGE);
@@ -112,7 +112,7 @@ export class DynamoQueueCounts {
     return Promise.all(Array.from({ length: this.#definition.shards }, (_, shard) => this.#rows.head(shard)));
   }
 
-  /** How many jobs are in the line, as far as one page of each band tells. */
+  /** How many jobs are in the line, by one page of each band. */
   async #lineOf(shard: number, head: ShardHead): Promise<number> {
     const pk = this.#rows.shard(shard);
     let jobs = 0;
@@ -131,7 +131,7 @@ export class DynamoQueueCounts {
   }
 }
 
-/** The pieces of which the head has jobs outside of the line. */
+/** The pieces that have jobs in claims of the head, or among the jobs that were given back. */
 function movedTo({ claims, back }: ShardHead): Set<number> {
   return new Set([...claims, ...back].flatMap(({ spans }) => spans.map(({ piece }) => piece)));
 }

@@ -1,4 +1,4 @@
-/** Lists of jobs: the rows of a queue are read from the newest on, and what a filter names is looked at job by job. For people. */
+/** Lists of jobs, for people: reads the rows of a queue from the newest on, and then the jobs that may pass the filter, one by one. */
 import { InvalidInput, NotSupported } from '../../../base/errors.ts';
 import { checkOptions, custom, duration, integer, optional, text } from '../../../base/options/options.ts';
 import { show } from '../../../base/options/refusal.ts';
@@ -21,9 +21,9 @@ import {
 import { readRecords } from '../records.ts';
 import { type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
 
-/** Rows that one request reads of a shard. */
+/** How many rows of a shard one request reads. */
 const PAGE = 25;
-/** A page that has not found enough by then says where the next one goes on. */
+/** The least time budget of a page. If the page has not found enough in its time, it ends with a cursor. */
 const LEAST_MS = 500;
 
 const shape = {
@@ -33,7 +33,7 @@ const shape = {
   budget: duration({ min: 1, max: '1m', default: LEAST_MS }),
 };
 
-/** The last job that was looked at. */
+/** The last job that a page has read. */
 interface Cursor {
   readonly queue: string;
   readonly id: number;
@@ -43,15 +43,15 @@ interface Cursor {
 export interface ListedQueue {
   readonly rows: QueueRows;
   readonly shards: number;
-  /** Each key has a partition of its own, with its jobs. */
+  /** Whether each key has a partition of its own, with its jobs. */
   readonly keyed: boolean;
   readonly kindId: ReadonlyMap<string, number>;
   readonly get: (id: string) => Promise<JobRecord>;
 }
 
 /**
- * One page of the jobs that filters name: `status:`, `kind:`, `key:`, `tag:`, `since:`, `until:`. Newest first in each shard and band.
- * @param open  the queues in the order of the list, each opened when it is reached
+ * One page of the jobs that pass the filters `status:`, `kind:`, `key:`, `tag:`, `since:` and `until:`. Newest first in each shard and band.
+ * @param names  the queues in the order of the list @param open  opens a queue when the list reaches it
  * @throws InvalidInput @throws NotSupported  the query has words
  */
 export async function listJobs(
@@ -80,7 +80,7 @@ export async function listJobs(
 
 class Listing {
   readonly jobs: JobRecord[] = [];
-  /** Where the next page goes on; undefined when there is none. */
+  /** Where the next page goes on; undefined if there is none. */
   at: Cursor | undefined;
   readonly #filter: SearchQuery;
   readonly #limit: number;
@@ -92,7 +92,7 @@ class Listing {
     this.#until = until;
   }
 
-  /** @returns whether it came to the end of the queue */
+  /** @returns whether the list has reached the end of the queue */
   async list(name: string, queue: ListedQueue, after: number | undefined): Promise<boolean> {
     const place = after === undefined ? undefined : placeOf(after);
     const { key } = this.#filter;
@@ -116,7 +116,7 @@ class Listing {
     return true;
   }
 
-  /** The jobs of a key alone, whatever else is in the queue. @param before  the last one that was looked at */
+  /** Lists only the jobs of one key. @param before  the last job that the page before has read */
   async #listKey(name: string, queue: ListedQueue, key: string, before: KeyPlace | undefined): Promise<boolean> {
     const shard = shardOf(key, queue.shards);
     const pk = keyOf(queue.rows.shard(shard), key);
@@ -137,7 +137,7 @@ class Listing {
     }
   }
 
-  /** @param start  the place of the first job that it looks at: piece × 64 + index */
+  /** @param start  the place of the first job to read: piece × 64 + index */
   async #listBand(name: string, queue: ListedQueue, shard: number, head: ShardHead, start: number): Promise<boolean> {
     const pk = queue.rows.shard(shard);
     const band = bandOfPiece(Math.floor(start / JOBS));
@@ -168,7 +168,7 @@ class Listing {
     await this.#add(queue, id);
   }
 
-  /** By what the row tells. @param at  the place of the job in it */
+  /** Whether the job may pass the filter, as far as its row tells. @param at  the place of the job in the row */
   #mayBe(queue: ListedQueue, row: JobRow, at: number): boolean {
     const { kind } = this.#filter;
     if (kind !== undefined && row.kinds[at] !== queue.kindId.get(kind)) return false;
@@ -192,7 +192,7 @@ class Listing {
   }
 }
 
-/** Tells by what was read anyway, or by one request, that a job has another status; where neither does, the job is looked at as a whole. */
+/** Whether a job may have this status, by the rows that were read anyway, or by one request. If it may, the caller reads the whole job. */
 async function mayBe(
   rows: QueueRows,
   head: ShardHead,
@@ -213,7 +213,7 @@ function writeCursor({ queue, id }: Cursor): string {
   return Buffer.from(`2:${id}:${queue}`).toString('base64url');
 }
 
-/** @throws InvalidInput  it is not a cursor of this function */
+/** @throws InvalidInput  this is not a cursor of this function */
 function readCursor(after: unknown): Cursor | undefined {
   if (after === null) return undefined;
   const given = typeof after === 'string' ? Buffer.from(after, 'base64url').toString() : '';

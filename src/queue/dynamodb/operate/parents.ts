@@ -7,7 +7,7 @@ import { type JobRef, placeOf } from '../heads/place.ts';
 import { pieceOf, readJobRow } from '../rows.ts';
 import { findJob } from './standing.ts';
 
-/** In the order in which they were named; one whose history is over is left out. Some read units for each. */
+/** The parents, in the order in which they were named, without those whose history is over. Some read units for each. */
 export async function parentsOf(
   rows: QueueRows,
   definition: Definition,
@@ -28,7 +28,7 @@ export async function parentsOf(
   return found.flatMap((one) => one ?? []);
 }
 
-/** @param name  as it was named */
+/** @param name  the reference by which the job names its parent */
 async function parentRecord({ rows, definition, kindName, id }: JobHome, name: string): Promise<ParentRecord> {
   const { kind, label, status, payload, records } = await findJob(rows, definition, String(id));
   const last = records.at(-1);

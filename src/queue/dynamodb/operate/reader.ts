@@ -66,7 +66,7 @@ export class DynamoQueueReader {
     const workers = await this.#store.workers.list();
     const last = job.records.at(-1);
     const left = job.keyHead?.left.find((one) => one.id === job.id);
-    // The head of its key decides, and a poke that comes later does not.
+    // The head of the key decides about the time, and the time of a poke does not count.
     const times = left !== undefined ? [left.dueAt] : [backUntil(job), job.isDelayed ? job.dueAt : 0];
     const retryAt = Math.max(0, ...times.filter((time) => time < AFTER_OTHERS));
     const parents = job.status === 'new' && job.isDelayed ? await this.#waitsFor(job) : null;
@@ -119,7 +119,7 @@ export class DynamoQueueReader {
     return explainFacts(id, facts);
   }
 
-  /** Reads how each of the jobs stands that it comes after. @returns null when it waits for none */
+  /** Reads the status of each parent. @returns null if the job waits for no parents */
   async #waitsFor({ dueAt, shard, spot }: FoundJob): Promise<Facts['parents']> {
     if (dueAt !== AFTER_OTHERS) return null;
     const terms = termsIn(await this.#rows.get(delayOf(this.#rows.shard(shard), dueAt, spot.piece)));

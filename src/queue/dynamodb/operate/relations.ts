@@ -1,6 +1,6 @@
 /**
- * What a job has to do with others, for people. No row leads from a job to those that come after it, or to its batch: they are looked for among
- * the jobs that wait and the batches that are not done, in the shards whose heads say that there are any.
+ * The relations of a job to others, for people. No row leads from a job to the jobs that come after it, or to its batch. So this file searches the
+ * waiting jobs and the batches that are not done, in the shards whose heads say that there are any.
  */
 import type { Item } from '../../../engine/dynamodb/index.ts';
 import type { JobRelations, RelatedJob } from '../../postgres/operate/overview.ts';
@@ -13,12 +13,13 @@ import { delayFrom, delayOf, keyOf, pieceOf, readJobRow } from '../rows.ts';
 import { pieceIn } from '../work/due-rows.ts';
 import { type FoundJob, findJob } from './standing.ts';
 
-/** Of each sort. */
+/** The most relations of each sort. */
 const MOST = 50;
-/** Jobs of a key on each side. */
+/** How many jobs of a key are shown on each side of a job. */
 const NEAR = 15;
-/** Rows that one request reads, and requests for each shard. */
+/** How many rows one request reads. */
 const PAGE = 100;
+/** The most requests for each shard. */
 const MOST_PAGES = 10;
 
 /** A queue of the table. */
@@ -36,7 +37,7 @@ export async function relationsOf(home: QueueHome, all: readonly QueueHome[], id
   return { ...above, children, batches };
 }
 
-/** How a job or a batch of a queue is named in the table. */
+/** The name of a job in the table, with its queue. */
 function named(queue: string, ref: JobRef): string {
   return typeof ref === 'number' ? `${queue}:${ref}` : ref;
 }
@@ -62,7 +63,7 @@ async function parentsOf(
   };
 }
 
-/** @returns undefined when its history is over */
+/** @returns undefined if the history of the job is over */
 async function related(all: readonly QueueHome[], name: string): Promise<RelatedJob | undefined> {
   const at = name.lastIndexOf(':');
   const [queue, id] = [name.slice(0, at), name.slice(at + 1)];
@@ -72,7 +73,7 @@ async function related(all: readonly QueueHome[], name: string): Promise<Related
   return job && { id: name, queue, kind: kindOf(home, job.kind), status: job.status };
 }
 
-/** The jobs of its key around a job, in order; none where keys have no order. A request for those before, and one for those after it. @throws NotFound */
+/** The jobs of the key of a job before and after it, in order; none if keys have no order. One request for each side. @throws NotFound */
 export async function siblingsOf({ rows, definition }: QueueHome, id: string): Promise<string[]> {
   const { shard, spot, key, id: own } = await findJob(rows, definition, id);
   if (key === undefined) return [];
@@ -90,7 +91,7 @@ export async function siblingsOf({ rows, definition }: QueueHome, id: string): P
   return near.toSorted((a, b) => a - b).map((one) => `${rows.queue}:${one}`);
 }
 
-/** The head of each shard of each queue, and the rows of the jobs that wait there. */
+/** The jobs that come after a job. Reads the head of each shard of each queue, and the rows of jobs that wait there. */
 async function childrenOf(
   { rows: own }: QueueHome,
   all: readonly QueueHome[],
@@ -115,7 +116,7 @@ async function childrenOf(
   return children.slice(0, MOST);
 }
 
-/** A read for each batch of the queue that is not done. */
+/** The batches of a job, with one read for each batch of the queue that is not done. */
 async function batchesOf(home: QueueHome, job: FoundJob): Promise<string[]> {
   const { rows, definition } = home;
   const batches: string[] = [];

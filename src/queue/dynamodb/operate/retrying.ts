@@ -1,6 +1,6 @@
 /**
- * Brings back jobs that have ended, by hand. All of it is one transaction: of two calls at once one does it, a request that is carried out
- * twice does it once, and what removes old jobs sees it by the count in the row of the job.
+ * Brings back jobs that have ended, by hand, in one transaction. If there are two calls at once, one succeeds. If a request is carried out twice, the
+ * job comes back once. The removal of old jobs sees the change by the count in the row of the job.
  */
 import { Conflict } from '../../../base/errors.ts';
 import {
@@ -28,8 +28,8 @@ import { type FoundJob, findJob } from './standing.ts';
 const MOST_TRIES = 20;
 
 /**
- * @returns the job as it was before; undefined when it waits, so that it is new already
- * @throws Conflict  it is in progress or complete; or it is unique, and another job has its place
+ * Brings a job back. @returns the job as it was before; undefined if the job is new already
+ * @throws Conflict  the job is in progress or complete; or it is unique, and another job has its place
  */
 export async function retryByHand(
   rows: QueueRows,
@@ -54,7 +54,7 @@ export async function retryByHand(
   throw new Conflict(`job ${id} changes all the time; try again`);
 }
 
-/** @returns undefined when something has changed since the job was found */
+/** The writes that bring a job back. @returns undefined if something has changed since the job was found */
 async function comingBack(
   rows: QueueRows,
   job: FoundJob,
@@ -73,7 +73,7 @@ async function comingBack(
   return [head, { key: last.key, written: once }, ...others];
 }
 
-/** @throws Conflict */
+/** The writes that name the job in the row of its unique value again. @throws Conflict  another job is named there */
 async function placeAgain(rows: QueueRows, definition: Definition, kind: Kind, job: FoundJob): Promise<PartialWrite[]> {
   const { unique, name } = kind;
   if (unique === undefined || isOneEver(unique)) return [];
@@ -87,17 +87,17 @@ async function placeAgain(rows: QueueRows, definition: Definition, kind: Kind, j
 }
 
 interface Places {
-  /** Of the head of the shard. */
+  /** The change of the head of the shard. */
   readonly change: Parameters<typeof written>[0];
   readonly others: readonly (PartialWrite | PartialCondition)[];
 }
 
-/** Where it comes back to: the line, its delay, the head of its shard, or that of its key. It runs whatever its `expiresAt` was. */
+/** Where the job comes back to: the line, its delay, the head of its shard, or the head of its key. Its `expiresAt` does not count any more. */
 async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Places | undefined> {
   const { shard, spot, key, dueAt, runAt } = job;
   const place = delayOf(rows.shard(shard), dueAt, spot.piece);
   const waits = dueAt === AFTER_OTHERS ? await rows.get(place) : undefined;
-  // As long as it waits for others, its time does not count.
+  // As long as the job waits for others, its time does not count.
   const isMoved = runAt !== dueAt && waits === undefined;
   const isExpiring = job.own?.expiresAt !== undefined;
   const name = backName(`h${job.id}.${job.records.length}`);
@@ -105,7 +105,7 @@ async function placesOf(rows: QueueRows, job: FoundJob, at: number): Promise<Pla
   const delay = dueAt === 0 || isMoved ? undefined : (waits ?? (await rows.get(place)));
   const cancelled = delay === undefined ? [] : cancelledIn(delay);
   if (delay !== undefined && cancelled.includes(spot.index)) {
-    // It is delayed again, until the time that it was enqueued for.
+    // The job is delayed again, until the time for which it was enqueued.
     const left = cancelled.filter((index) => index !== spot.index);
     const others = [
       { key: place, written: withCancelled(delay, left) },
@@ -130,7 +130,7 @@ function placesOfKey(
 ): Places | undefined {
   const { shard, spot, id, dueAt, runAt } = job;
   const pk = rows.shard(shard);
-  // A time that it was enqueued for counts on.
+  // A later time for which the job was enqueued still counts.
   const time = waits !== undefined ? AFTER_OTHERS : runAt > at && runAt < AFTER_OTHERS ? runAt : 0;
   const due = { dueAt: time, isScheduled: time > 0 };
   const change = job.keyHead === undefined ? undefined : jobAdded(job.keyHead, { id, attempt: 0, ...due });
@@ -143,12 +143,12 @@ function placesOfKey(
     touchedRow(rows, job),
   ];
   if (waits === undefined) return { change: added({ name, spans: [poke] }), others };
-  // It goes on waiting for others, as long as the row of that is there.
+  // The job goes on waiting for others, on condition that the row of its wait exists.
   const still = { key: delayOf(pk, dueAt, spot.piece), checked: unchanged(waits).write() };
   return { change: { expect: {}, set: {} }, others: [...others, still] };
 }
 
-/** The row with its payload, which counts the change. */
+/** The write of the row with the payload. It counts the change, and removes `expiresAt`. */
 function touchedRow(rows: QueueRows, { shard, spot, key, body, at, own }: FoundJob): PartialWrite {
   const pk = rows.shard(shard);
   const row = pieceOf(key === undefined ? pk : keyOf(pk, key), spot.piece);

@@ -1,4 +1,4 @@
-/** Where a job is: what its head, the head of its key, its delay and its records say together. */
+/** Where a job is, by its delay, the head of its shard, the head of its key, and its records. */
 
 import { NotFound } from '../../../base/errors.ts';
 import { fieldsOf } from '../../../engine/dynamodb/index.ts';
@@ -15,24 +15,27 @@ import { type JobRecordEntry, readRecords } from '../records.ts';
 import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow } from '../rows.ts';
 import { cancelledIn } from '../work/delays.ts';
 
-/** A job, and all that says where it is. */
+/** A job, and all facts that tell where it is. */
 export interface FoundJob {
   readonly id: number;
   readonly shard: number;
   readonly spot: Spot;
   readonly kind: number;
-  /** The key by which it is ordered, and the one that it was enqueued with. */
+  /** The key by which the job is ordered. */
   readonly key: string | undefined;
+  /** The key with which it was enqueued. */
   readonly label: string | undefined;
   readonly priority: number;
   readonly payload: unknown;
   readonly own: OwnOptions | undefined;
   readonly enqueuedAt: number;
-  /** The time that it was enqueued for, and the one that counts: people may have changed it. */
+  /** The time for which it was enqueued. */
   readonly dueAt: number;
+  /** The time that counts: a person may have changed it. */
   readonly runAt: number;
-  /** The row with its payload, and its place there. */
+  /** The row with its payload. */
   readonly body: JobRow;
+  /** The place of the job in that row. */
   readonly at: number;
   readonly head: ShardHead;
   readonly standing: Standing;
@@ -53,13 +56,13 @@ export async function findJob(rows: QueueRows, { shards }: Definition, id: strin
   if (row === undefined || index >= row.n) throw new NotFound(`there is no job ${id}`);
   const label = row.keys?.[index];
   const key = row.isLabelled ? undefined : label;
-  // Its delay before the head, which has it after that: else a job that becomes due meanwhile is in neither.
+  // The delay is read before the head, since jobs move from delays to heads. Otherwise a job that becomes due meanwhile is in neither.
   const delay = row.dueAt > 0 ? await rows.get(delayOf(pk, row.dueAt, piece)) : undefined;
   const [body, [head, keyHead]] = await Promise.all([
     key === undefined ? row : bodyOf(rows, keyOf(pk, key), piece),
     headsOf(rows, shard, key),
   ]);
-  // A job that is over has its record before a head lets go of it.
+  // The records are read after the heads, since the record of a job is written before a head lets go of it.
   const records = await readRecords(rows, number);
   const at = body.indexes.indexOf(index);
   const spot = { piece, index };
@@ -88,7 +91,7 @@ export async function findJob(rows: QueueRows, { shards }: Definition, id: strin
   return { ...found, status: statusOf(found) };
 }
 
-/** That of the key after that of the shard: a key that is given up meanwhile is found over, or in the head of the shard. */
+/** Reads the head of the shard, then the head of the key. If the key is given up meanwhile, its job is found over, or in the head of the shard. */
 async function headsOf(
   rows: QueueRows,
   shard: number,
@@ -105,7 +108,7 @@ async function bodyOf(rows: QueueRows, pk: string, piece: number): Promise<JobRo
   return readJobRow(item);
 }
 
-/** The status of each job of a piece; undefined when its history is over. A read for each of its keys, and four more. */
+/** The status of each job of a piece; undefined if its history is over. One read for each of its keys, and two or three more. */
 export async function statusesOf(
   rows: QueueRows,
   shard: number,
@@ -144,7 +147,7 @@ export async function statusOfJob(rows: QueueRows, definition: Definition, id: n
 export function attemptOf({ head, spot, keyHead, id, records, status }: FoundJob): number {
   const left = keyHead?.left.find((one) => one.id === id);
   if (left !== undefined) return left.attempt;
-  // What the head of the shard has of a key is its poke, which may be there for a moment after the job is over.
+  // For a job with a key, the head of the shard has only its poke, which may be there for a moment after the job is over.
   const spans = keyHead !== undefined ? [] : [...head.claims, ...head.back].flatMap((one) => one.spans);
   const span = spans.find((one) => isIn([one], spot));
   if (span !== undefined && span.attempts !== POKE) return span.attempts + Number(status === 'in-progress');

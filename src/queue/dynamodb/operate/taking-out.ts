@@ -1,4 +1,4 @@
-/** Ends a job that no worker has: by hand, or since its time has passed. Its record comes first, as that of every job. */
+/** Cancels a job that no worker has: by hand, or since its `expiresAt` has passed. As for every job, the record is written first. */
 import type { Item, Key } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import type { QueueRows } from '../database.ts';
@@ -18,11 +18,11 @@ import { attemptOf, type FoundJob } from './standing.ts';
 export interface Ending {
   readonly reason: 'cancel' | 'expired';
   readonly error: string | null;
-  /** Only if no attempt at it has begun. */
+  /** Cancels the job only if no attempt at it has begun. */
   readonly isUntried: boolean;
 }
 
-/** @returns false when it has moved meanwhile */
+/** @returns false if the job has moved meanwhile */
 export async function cancelWaiting(
   rows: QueueRows,
   definition: Definition,
@@ -37,7 +37,7 @@ export async function cancelWaiting(
   return true;
 }
 
-/** What a worker writes later counts for more. */
+/** Writes a record by hand. A later record of a worker counts for more. */
 export function recordByHand(
   rows: QueueRows,
   { historyMs }: Definition,
@@ -64,7 +64,7 @@ async function takeOut(rows: QueueRows, job: FoundJob, isUntried: boolean): Prom
       const seen = job.keyHead ?? head;
       return keyCancelled(head, id, seen, isUntried) ?? keyLateCancelled(head, id, seen);
     });
-    // Its delay need not bring it, and does not count it any more. One that waits for others may have to go on waiting.
+    // The delay need not bring the job any more, and must not count it. A job that waits for others keeps its row, since it may be brought back.
     if (done !== undefined && job.isDelayed && job.dueAt < AFTER_OTHERS) await leaveDelay(rows, job);
     return done !== undefined;
   }
@@ -73,19 +73,19 @@ async function takeOut(rows: QueueRows, job: FoundJob, isUntried: boolean): Prom
   return done !== undefined;
 }
 
-/** @returns false when it has changed meanwhile, or is due */
+/** Takes the job out of the row of its delay. @returns false if the row has changed meanwhile, or its jobs are due */
 async function leaveDelay(rows: QueueRows, { shard, dueAt, spot }: FoundJob): Promise<boolean> {
   const place = delayOf(rows.shard(shard), dueAt, spot.piece);
   const item = await rows.get(place);
   return item !== undefined && setCancelled(rows, place, item, [...cancelledIn(item), spot.index]);
 }
 
-/** Says which jobs of a delayed piece are cancelled. @returns false when it has changed meanwhile, or is due */
+/** Sets which jobs of a delayed piece are cancelled. @returns false if the row has changed meanwhile, or its jobs are due */
 async function setCancelled(rows: QueueRows, place: Key, item: Item, cancelled: readonly number[]): Promise<boolean> {
   const request = withCancelled(item, cancelled);
   const { isDone, isRepeated } = await rows.engine.update(place, request, 'NONE', rows.limits);
   if (isDone || !isRepeated) return isDone;
-  // The first of two requests may have been carried out, and have made the row refuse the second one.
+  // The request may have been sent twice. If the first one was carried out, the row has refused the second one.
   const left = await rows.get(place);
   return left !== undefined && cancelledIn(left).join() === cancelled.join();
 }

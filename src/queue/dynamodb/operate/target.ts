@@ -1,4 +1,4 @@
-/** Which job is meant: by its id, or by its key. */
+/** Finds the job that a call names by its id, or by its key. */
 import { NotFound, NotSupported } from '../../../base/errors.ts';
 import { fieldsOf } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
@@ -10,12 +10,12 @@ import { type KeyHead, keyStandingOf, readKeyHead } from '../heads/key-head.ts';
 import { jobNumber, placeOf } from '../heads/place.ts';
 import { headOf, keyOf, pieceOf, readJobRow } from '../rows.ts';
 
-/** Rows of a key that are looked through for one of its kind. */
+/** How many rows of a key are searched for a job of a kind. */
 const MOST = 100;
 
 /**
- * The id of a job. A key names the newest of its jobs that has not ended, and when all have ended, the newest: two read units and more.
- * @throws InvalidInput, NotFound @throws NotSupported  by its key, in a queue whose keys have no order
+ * The id of a job. A key names the newest of its jobs that has not ended, or, if all have ended, the newest job: two read units and more.
+ * @throws InvalidInput, NotFound @throws NotSupported  a key, in a queue whose keys have no order
  */
 export async function idOf(
   rows: QueueRows,
@@ -48,7 +48,7 @@ async function newestOf(
 ): Promise<number | undefined> {
   const pk = keyOf(rows.shard(shard), key);
   const { items } = await rows.page(pk, pieceOf(pk, 0).sk, 'j#~', MOST, 'newest first');
-  // After its rows: what is over by then was over when it was read, or a moment later.
+  // The head is read after the rows: a job that is over by then was over when its row was read, or ended a moment later.
   const head = readKeyHead(fieldsOf(await rows.get(headOf(pk))));
   const all = items.flatMap((item) => {
     const { piece, indexes, kinds } = readJobRow(item);

@@ -1,4 +1,4 @@
-/** The history of a job, told from its records. */
+/** The history of a job, from its records. */
 import type { JobTransition } from '../../job.ts';
 import type { JobRecordEntry } from '../records.ts';
 import type { FoundJob } from './standing.ts';
@@ -13,7 +13,7 @@ const ENQUEUE = {
   error: null,
 } as const;
 
-/** All moves of a job, oldest first. Each claim has one outcome, and a job is complete at most once. */
+/** All transitions of a job, oldest first. Each claim has one outcome, and a job is complete at most once. */
 export function transitionsOf({ enqueuedAt, records, status }: FoundJob): JobTransition[] {
   const outcomes = lastOfClaims(records);
   const moves = outcomes.flatMap((record, nth) => {
@@ -23,7 +23,7 @@ export function transitionsOf({ enqueuedAt, records, status }: FoundJob): JobTra
   return [{ ...ENQUEUE, at: new Date(enqueuedAt) }, ...moves];
 }
 
-/** A settlement whose write of the head got no answer is repeated, and writes its records once more. */
+/** The last record of each claim. If a settlement gets no answer to its write of the head, it is repeated, and writes its records once more. */
 function lastOfClaims(records: readonly JobRecordEntry[]): JobRecordEntry[] {
   return records.filter(
     ({ token, claimedAt }, nth) =>
@@ -32,7 +32,7 @@ function lastOfClaims(records: readonly JobRecordEntry[]): JobRecordEntry[] {
   );
 }
 
-/** Nothing follows the end of a complete job: who wrote this had been taken for dead, and the job was given to another worker. */
+/** The record of a worker that was taken for dead. It says `complete`, but other records follow, since another worker was given the job. */
 function lost(record: JobRecordEntry): JobRecordEntry {
   return { ...record, to: 'release', reason: 'worker lost' };
 }

@@ -1,6 +1,6 @@
 /**
- * Changes a job that waits, by hand: its row, and the head that says where it waits, in one transaction. A claim that has read the row
- * before is refused by the head, and reads it again; so no handler gets what was changed.
+ * Changes a waiting job by hand. One transaction writes the row of the job and the head that says where it waits. So the head refuses a claim that
+ * has read the row before. The claim then reads the row again, and no handler gets the old version.
  */
 import { Conflict, InvalidInput, NotSupported } from '../../../base/errors.ts';
 import { checkOptions } from '../../../base/options/options.ts';
@@ -33,9 +33,9 @@ import { type FoundJob, findJob } from './standing.ts';
 
 const MOST_TRIES = 40;
 
-/** What is left out stays. */
+/** A change of a waiting job. Undefined fields stay as they are. */
 export interface WaitingChange {
-  /** As JSON. */
+  /** JSON. */
   readonly payload: string | undefined;
   /** In milliseconds since 1970 by the service's clock. */
   readonly runAt: number | undefined;
@@ -43,7 +43,7 @@ export interface WaitingChange {
   readonly own: OwnOptions | undefined;
 }
 
-/** @param json  checks a payload @throws InvalidInput  there is nothing to change @throws NotSupported */
+/** Checks the options of a change. @param json  checks a payload, and makes it JSON @throws InvalidInput  for example, there is nothing to change */
 export async function readChange(
   rows: QueueRows,
   change: Omit<JobChange, 'tx'>,
@@ -60,12 +60,12 @@ export async function readChange(
       field: 'payload',
     });
   }
-  // What was not given is undefined, and stays what it is.
+  // JSON drops options that were not given, so these stay as they are.
   const set = own === undefined ? undefined : JSON.parse(JSON.stringify(own));
   return { payload: payload === undefined ? undefined : await json(payload), runAt: at, priority, own: set };
 }
 
-/** Another time, and nothing else. */
+/** A change of the time only. */
 export function newTime(runAt: number): WaitingChange {
   return { payload: undefined, runAt, priority: undefined, own: undefined };
 }
@@ -73,8 +73,8 @@ export function newTime(runAt: number): WaitingChange {
 type Writes = (PartialWrite | PartialCondition)[];
 
 /**
- * @returns the job as it was before
- * @throws Conflict  it has begun or ended @throws NotSupported  a priority of another band @throws InvalidInput, NotFound
+ * Changes a waiting job. @returns the job as it was before
+ * @throws Conflict  the job has begun or ended @throws NotSupported  a priority of another band @throws InvalidInput, NotFound
  */
 export async function updateWaiting(
   rows: QueueRows,
@@ -101,7 +101,7 @@ export async function updateWaiting(
   throw new Conflict(`job ${id} changes all the time; try again`);
 }
 
-/** Before it is changed: a row that names a job too early, or for nothing, does nothing. */
+/** Adds the row of a new `expiresAt`, before the job is changed. Such a row does no harm if it names the job too early, or without need. */
 async function noteExpiry(rows: QueueRows, { shard, spot }: FoundJob, { own }: WaitingChange): Promise<void> {
   const at = expiresAt(own);
   if (at === undefined) return;
@@ -118,7 +118,7 @@ function refuseBand({ priority, key }: FoundJob, wanted: number | undefined): vo
   );
 }
 
-/** @throws InvalidInput  the payload has no room */
+/** The write of the row of the job. @throws InvalidInput  the payload has no room */
 function inRow(rows: QueueRows, job: FoundJob, { payload, runAt, priority, own }: WaitingChange): PartialWrite {
   const pk = rows.shard(job.shard);
   const parsed: unknown = payload === undefined ? undefined : JSON.parse(payload);
@@ -139,7 +139,7 @@ function inRow(rows: QueueRows, job: FoundJob, { payload, runAt, priority, own }
   return { key: pieceOf(partition, job.spot.piece), written: request };
 }
 
-/** What says where it waits, with the new time. @returns undefined when that has changed since the job was found */
+/** The writes of the rows that say where the job waits, with its new time. @returns undefined if the job has moved since it was found */
 async function movedTo(rows: QueueRows, job: FoundJob, runAt: number | undefined): Promise<Writes | undefined> {
   const { shard, spot, id, key, keyHead } = job;
   const pk = rows.shard(shard);
@@ -159,7 +159,7 @@ async function movedTo(rows: QueueRows, job: FoundJob, runAt: number | undefined
   }
   const standing = job.isDelayed ? ('delayed' as const) : job.standing;
   if (standing !== 'line' && standing !== 'back' && standing !== 'delayed') return undefined;
-  // One in the line is due already.
+  // A job in the line is due already.
   const due = standing === 'line' && dueAt === 0 ? undefined : dueAt;
   const change = changedInHead(job.head, spot, standing, name, due);
   if (change === undefined) return undefined;
@@ -169,7 +169,7 @@ async function movedTo(rows: QueueRows, job: FoundJob, runAt: number | undefined
   return out && [head, ...out];
 }
 
-/** Its time in the row of its delay does not count any more. @returns undefined when it is due */
+/** The write that takes the job out of the row of its delay. @returns undefined if the delay is over, or does not have the job any more */
 async function outOfDelay(rows: QueueRows, { shard, spot, dueAt }: FoundJob): Promise<PartialWrite[] | undefined> {
   const place = delayOf(rows.shard(shard), dueAt, spot.piece);
   const delay = await rows.get(place);
@@ -177,7 +177,7 @@ async function outOfDelay(rows: QueueRows, { shard, spot, dueAt }: FoundJob): Pr
   return [{ key: place, written: withCancelled(delay, [...cancelledIn(delay), spot.index]) }];
 }
 
-/** One that waits for others waits on. Its time is in the row that says what it waits for. */
+/** The writes for a job that waits for others. It goes on waiting. Its time is in the row of its wait. */
 async function movedWaiting(rows: QueueRows, job: FoundJob, dueAt: number | undefined): Promise<Writes | undefined> {
   const { shard, spot, id, key, keyHead, head } = job;
   const pk = rows.shard(shard);
@@ -195,7 +195,7 @@ async function movedWaiting(rows: QueueRows, job: FoundJob, dueAt: number | unde
   return change && [{ key: headOf(keyOf(pk, key)), written: written(change) }, row];
 }
 
-/** Another payload may be another value of its unique kind. @throws Conflict  another job has that */
+/** The writes for a unique kind, since another payload may be another unique value. @throws Conflict  another job has that value */
 async function placeMoved(
   rows: QueueRows,
   definition: Definition,

@@ -1,4 +1,4 @@
-/** The answer of a claim: jobs of rows, and of chains of keys. */
+/** The answer of a claim: the jobs of its rows, and the chains of its keys. */
 import type { Origin } from '../../job-options.ts';
 import type { ClaimedKey, ClaimedRun } from '../../store.ts';
 import { JOBS, jobNumber } from '../heads/place.ts';
@@ -30,7 +30,7 @@ export function runsOf(held: HeldClaim, span: Span, row: JobRow): ClaimedRun[] {
   return runs;
 }
 
-/** Jobs whose keys are labels: each for itself, under the epoch of its claim. */
+/** Jobs whose keys are labels. Each is a unit of its own, and its epoch is the token of its claim. */
 export function labelledOf(held: HeldClaim, span: Span, row: JobRow): ClaimedKey[] {
   return runsOf(held, span, row).flatMap(({ first, payloads, kind, attempt }) =>
     payloads.map((payload, offset): ClaimedKey => {
@@ -49,13 +49,13 @@ export function pokesOf(span: Span, keys: readonly string[]): [key: string, poke
   });
 }
 
-/** A job that was cancelled in the line and retried by hand is named twice: what leaves a claim leaves it by its place, so it is one poke. */
+/** Adds a poke. A job that was cancelled in the line and retried by hand is named twice; it is one poke, since jobs leave a claim by their places. */
 export function withPoke(known: readonly Span[] = [], poke: Span): Span[] {
   const isThere = known.some(({ piece, index }) => piece === poke.piece && index === poke.index);
   return isThere ? [...known] : [...known, poke];
 }
 
-/** A job that may leave a dead letter of its own ends by itself: see letters.ts. */
+/** Notes a job with an `onError` of its own, since it ends in a transaction of its own: see letters.ts. */
 function noteLetter(held: HeldClaim, id: number, origin: Origin): void {
   if (typeof origin !== 'number' && origin.options?.onError !== undefined) held.ownLetters.add(id);
 }

@@ -29,31 +29,31 @@ import { claimId, type HeldClaim } from './held.ts';
 import { KeyTaker } from './key-taking.ts';
 import type { Waits } from './waits.ts';
 
-/** How often a claim is decided again after another worker's: then this poll leaves the shard to them. */
+/** How often a claim is decided again after the claims of other workers. Then this poll leaves the shard to them. */
 const MOST_TRIES = 8;
-/** Rows that one poll reads of a line: a worker that wants more polls again. */
+/** How many rows of a line one poll reads. A worker that wants more polls again. */
 const MOST_PIECES = 100;
-/** A number whose piece has not come for this long is that of a producer that died: no request is under way for longer. */
+/** If the piece of a number has not come for this time, its producer has died, since no request is under way for longer. */
 const GIVEN_UP_MS = 60_000;
-/** Where jobs wait for others, an idle worker looks that often. */
+/** How often an idle worker polls a shard where jobs wait for others. */
 const WAITING_MS = 1000;
 const EMPTY: ClaimAnswer = { runs: [], keys: [], seen: 0 };
 
-/** What the kinds of a queue say about claims of keys. */
+/** The options of the kinds of a queue that matter for claims of keys. */
 export interface ClaimKinds {
   /** Kinds whose outstanding jobs of a key are one unit. */
   readonly coalescing: ReadonlySet<number>;
-  /** Kinds that wait until no younger job of their key comes. */
+  /** Kinds whose jobs wait until no younger job of their key has come for a time. */
   readonly debounced: ReadonlyMap<number, Debounce>;
 }
 
-/** What lets jobs go that wait for the ends of others. */
+/** The checks of jobs and batches that wait for the ends of other jobs. */
 export interface Watches {
   readonly waits: Waits;
   readonly batches: BatchWatch;
 }
 
-/** Claims jobs of shards: one read and one write, however many jobs. */
+/** Claims jobs of shards, with one read and one write, however many jobs. */
 export class Claimer {
   readonly #rows: QueueRows;
   readonly #liveness: Liveness;
@@ -63,7 +63,7 @@ export class Claimer {
   readonly #waits: Waits;
   readonly #batches: BatchWatch;
   readonly #held: Map<number, HeldClaim>;
-  /** Heads as the last write of this process has left them, while that left something to claim. */
+  /** By shard: the head after the last write of this process, if that left work to claim. */
   readonly #known = new Map<number, ShardHead>();
 
   constructor(
@@ -91,7 +91,7 @@ export class Claimer {
     try {
       return await this.#answer(held.held, request, kinds, rows);
     } catch (error) {
-      // It is claimed, and the worker has not received it: such claims are given back.
+      // The jobs are claimed, and the worker has not received them. The worker's next recall gives such claims back.
       const words = `claim ${held.held.id} could not be read; it is given back`;
       throw new ConnectionFailed(words, { cause: error, outcome: 'unknown' });
     }
@@ -108,12 +108,12 @@ export class Claimer {
     let head = known ?? (await this.#rows.head(shard));
     const wish = { worker, request: randomUUID().slice(0, 13), limit };
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-      // What was read before a refused write may have been changed by hand since.
+      // Rows that were read before a refused write may have been changed by hand since.
       rows.clear();
       await this.#giveBackOrphans(shard, head);
       const expired = await this.#expiries.endDue(shard, head);
       const isWatched = isAnyWaiting(head.fields) || isAnyBatchOpen(head.fields);
-      // What is moved into the head stays where it is while that has no room.
+      // While the head has no room, nothing is moved into it.
       const isFull = namedBy(head) >= MOST_NAMED;
       const due = isFull ? { isMoved: false, nextAt: Infinity } : await this.#delays.moveDue(shard, head);
       const isReleased = isWatched && !isFull && (await this.#lookForOthers(shard, head));
@@ -129,7 +129,7 @@ export class Claimer {
       head = readHead(outcome.fields);
       const claim = outcome.isDone ? decision.claim : head.claims.find((one) => one.request === wish.request);
       if (claim === undefined) continue;
-      // It only passed over what cannot be claimed: there may be more behind it.
+      // The change only passed over pieces that cannot be claimed. There may be more behind them.
       if (claim.spans.length === 0) continue;
       this.#remember(shard, head);
       return { held: this.#hold(shard, claim, now, head) };
@@ -137,9 +137,9 @@ export class Claimer {
     return { answer: { ...EMPTY, busy: true } };
   }
 
-  /** Jobs that come after others, and batches. @returns whether there may be more to claim now */
+  /** Checks jobs that come after others, and batches. @returns whether there may be more to claim now */
   async #lookForOthers(shard: number, { fields }: ShardHead): Promise<boolean> {
-    // Batches first: jobs come after these, too.
+    // Batches first, since jobs may come after batches.
     const isDone = isAnyBatchOpen(fields) && (await this.#batches.look(shard));
     return (isAnyWaiting(fields) && (await this.#waits.look(shard))) || isDone;
   }
@@ -168,7 +168,7 @@ export class Claimer {
     return held;
   }
 
-  /** Claims of workers that have no row any more: each poll gives them back, however late they came. */
+  /** Gives back the claims of workers that have no row any more. Each poll does so, since such a claim may arrive late. */
   async #giveBackOrphans(shard: number, head: ShardHead): Promise<void> {
     for (const claim of head.claims) {
       if (await this.#liveness.isAlive(claim.worker)) continue;
@@ -176,7 +176,7 @@ export class Claimer {
     }
   }
 
-  /** Reads the line from its next job on, and what was missing before. */
+  /** Reads the line from its next job on, and the pieces that were missing before. */
   async #look(shard: number, head: ShardHead, limit: number, rows: Map<number, JobRow>): Promise<LineView> {
     const found = await this.#lookFor(shard, head.missing, rows);
     for (const band of bandsWithWork(head)) {
@@ -199,7 +199,7 @@ export class Claimer {
     const most = Math.min(limit + 1, MOST_PIECES);
     const items = await this.#rows.range(pk, pieceOf(pk, first).sk, pieceOf(pk, last).sk, most);
     const seen = items.map((item) => seePiece(item, rows));
-    // Nothing is claimable behind a number that is missing at the end: only a later piece shows that it is passed over.
+    // If the numbers at the end of the line have no pieces, no later piece makes a claim pass them, so the first of them is given up here.
     if (seen.length === 0) await this.#giveUpOld(shard, first);
     return seen;
   }
@@ -217,7 +217,7 @@ export class Claimer {
     return found.flat();
   }
 
-  /** Writes an empty piece under a number that has been missing for long: the next poll passes it. */
+  /** Writes an empty piece under a number that has been missing for a minute. The next poll passes it. */
   async #giveUpOld(shard: number, piece: number): Promise<void> {
     const pk = this.#rows.shard(shard);
     const sign = `${pk} ${piece}`;
@@ -225,7 +225,7 @@ export class Claimer {
     await this.#rows.engine.update(pieceOf(pk, piece), emptyPiece(this.#rows.engine.now()), 'NONE', this.#rows.limits);
   }
 
-  /** The jobs of a claim: their rows, and the chains of their keys. */
+  /** Makes the answer of a claim: the jobs of its rows, and the chains of its keys. */
   async #answer(
     held: HeldClaim,
     { worker, limit, chain }: ClaimRequest,
@@ -268,7 +268,7 @@ export class Claimer {
     };
   }
 
-  /** Takes out of the claim what its keys do not need, and gives back what waits for a retry. */
+  /** Takes out of the claim the pokes that are over, and gives back the pokes that wait. */
   async #settlePokes(held: HeldClaim, over: readonly Span[], back: readonly Span[]): Promise<void> {
     if (over.length === 0 && back.length === 0) return;
     const gone = new Set([...over, ...back].flatMap(spotsOf));
@@ -291,7 +291,7 @@ export class Claimer {
   }
 }
 
-/** What the next poll of the shard has to wait for at most. */
+/** How long the next poll of the shard may wait at most. */
 function dueIn({ back }: ShardHead, delayedAt: number, now: number): number {
   const times = back.flatMap(({ spans }) => spans.map(({ dueAt }) => dueAt));
   const next = Math.min(delayedAt, ...times);

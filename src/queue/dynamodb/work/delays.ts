@@ -15,7 +15,7 @@ import { DueRows, pieceIn, sortKeyOf } from './due-rows.ts';
 /** A transaction has at most 100 rows, and one of them is the head. */
 const AT_ONCE = 50;
 
-/** Jobs that were enqueued for later: moves those that are due into the head of their shard. */
+/** Moves jobs that were enqueued for later into the head of their shard when they are due. */
 export class Delays {
   readonly #rows: QueueRows;
   readonly #due: DueRows;
@@ -25,12 +25,12 @@ export class Delays {
     this.#due = new DueRows(rows, DELAYS, AT_ONCE);
   }
 
-  /** Sends nothing as long as the head names no new delay, and none that is known is due. */
+  /** Sends nothing as long as the head has counted no new delay, and no known delay is due. */
   moveDue(shard: number, { delays }: ShardHead): Promise<{ readonly isMoved: boolean; readonly nextAt: number }> {
     return this.#due.moveDue(shard, delays, (due) => this.#move(shard, due));
   }
 
-  /** All rows and the head together: a job is in one of the two, and in one only. */
+  /** Removes the rows and writes the head in one transaction. So a job is always in exactly one of the two. */
   #move(shard: number, due: readonly Item[]): Promise<boolean> {
     const pk = this.#rows.shard(shard);
     const spans = due.flatMap(spansOf);
@@ -42,7 +42,7 @@ export class Delays {
   }
 }
 
-/** The jobs of a row of delayed ones, without those that were cancelled. */
+/** The jobs of a row of a delay, without those that were cancelled. */
 function spansOf(item: Item): Span[] {
   const cancelled = cancelledIn(item);
   const n = Number(fieldsOf(item)['n'] ?? 1);
@@ -51,22 +51,22 @@ function spansOf(item: Item): Span[] {
   return indexes.map((index) => ({ piece: pieceIn(item), index, n: 1, attempts: 0, dueAt: 0 }));
 }
 
-/** The jobs of it that were cancelled, by their index. */
+/** The indexes of the jobs of the row that were cancelled. */
 export function cancelledIn(item: Item): number[] {
   return JSON.parse(String(fieldsOf(item)['x'] ?? '[]'));
 }
 
-/** That it is there, and none of its jobs was cancelled, or given another time, since it was read. */
+/** The condition that the row exists, and that none of its jobs was cancelled, or given another time, since the row was read. */
 export function unchanged(item: Item): Expression {
   const request = new Expression().when('attribute_exists(pk)');
   const { x, r, p } = fieldsOf(item);
-  // The time of a job that waits for others, which people change.
+  // `r` is the time of a job that waits for others. People may change it.
   if (r !== undefined) request.whenIs('r', attribute(r));
   else if (p !== undefined) request.whenAbsent('r');
   return x === undefined ? request.whenAbsent('x') : request.whenIs('x', attribute(x));
 }
 
-/** Says which jobs of a row are cancelled, if that has not changed since it was read. */
+/** Sets which jobs of a row are cancelled, if the row has not changed since it was read. */
 export function withCancelled(item: Item, cancelled: readonly number[]): RequestTexts {
   return unchanged(item)
     .set('x', attribute(JSON.stringify(cancelled)))

@@ -3,8 +3,8 @@ import type { Item } from '../../../engine/dynamodb/index.ts';
 import type { QueueRows } from '../database.ts';
 
 /**
- * Once the head has named a row, they are read again, whatever it says: after a second first, and at last every 30 s. The row may come later than
- * the number of its piece: with the transaction of a caller, or from a producer that stood still, and died before it said so once more.
+ * After the head has counted a new row, the rows are read again even if it counts no other: first after a second, and finally every 30 s. The row
+ * may arrive later than the number of its piece: in the transaction of a caller, or from a slow producer that dies before it counts the row again.
  */
 const AGAIN_MS = { first: 1000, last: 30_000 };
 
@@ -15,7 +15,7 @@ interface ShardState {
   readonly readAt: number;
 }
 
-/** Rows of a shard that are sorted by a time, and what a process knows about the first of them. */
+/** Rows of a shard that are sorted by a time, and the time of the first of them, as far as this process knows it. */
 export class DueRows {
   readonly #rows: QueueRows;
   readonly #range: { readonly first: string; readonly last: string };
@@ -29,9 +29,9 @@ export class DueRows {
   }
 
   /**
-   * Gives those that are due to `move`, which says whether it has moved them. Sends nothing as long as the head names no new row, and
-   * none that is known is due; and never where the shard has not had such a row: an idle worker then costs one request for each poll.
-   * @param told  rises in the head of the shard before each new row, and once more behind it
+   * Gives the due rows to `move`, which returns whether it has moved them. Sends nothing as long as the head has counted no new row, and no known row
+   * is due. Sends nothing at all if the shard has never had such a row, so that an idle worker costs one request for each poll.
+   * @param told  a count in the head of the shard that rises before each new row, and once more after it
    */
   async moveDue(
     shard: number,
@@ -54,12 +54,12 @@ export class DueRows {
   }
 }
 
-/** As long as the head has named nothing new. */
+/** How long the rows are not read again, as long as the head counts no new row. */
 function restOf({ toldAt, readAt }: ShardState): number {
   return Math.min(Math.max(readAt - toldAt, AGAIN_MS.first), AGAIN_MS.last);
 }
 
-/** The number of the piece that a row is about, which its key ends with. */
+/** The number of the piece of a row. The sort key ends with it. */
 export function pieceIn(item: Item | undefined): number {
   const sk = item === undefined ? '' : sortKeyOf(item);
   return Number(sk.slice(sk.lastIndexOf('#') + 1));

@@ -1,4 +1,4 @@
-/** Ends jobs that have not begun by their time. One that is begun later anyway is ended by its worker, which knows its time. */
+/** Ends jobs that have not begun by their `expiresAt`. If a worker claims such a job first, it ends the job, since it knows the time, too. */
 import type { Item } from '../../../engine/dynamodb/index.ts';
 import type { Definition } from '../../definition.ts';
 import { type QueueRows, unlessMissing } from '../database.ts';
@@ -10,7 +10,7 @@ import { cancelWaiting } from '../operate/taking-out.ts';
 import { pieceOf, readJobRow } from '../rows.ts';
 import { DueRows, pieceIn, sortKeyOf } from './due-rows.ts';
 
-/** Rows that are read at a time: a claim waits for it. */
+/** Rows that are read at a time. Few, since a claim waits for them. */
 const AT_ONCE = 10;
 const MOST_TRIES = 20;
 
@@ -25,7 +25,7 @@ export class Expiries {
     this.#due = new DueRows(rows, EXPIRIES, AT_ONCE);
   }
 
-  /** Sends nothing as long as the head names no new row, and none that is known is due. */
+  /** Sends nothing as long as the head has counted no new row, and no known row is due. */
   endDue(shard: number, head: ShardHead): Promise<{ readonly isMoved: boolean; readonly nextAt: number }> {
     return this.#due.moveDue(shard, head.expiries, async (due) => {
       let isMoved = false;
@@ -34,7 +34,7 @@ export class Expiries {
     });
   }
 
-  /** Twice it does the same: of each job it looks at how that stands. @returns false when its piece may still come */
+  /** Ends the due jobs of a row. It reads the status of each job first, so it may be repeated. @returns false if the piece may still come */
   async #end(shard: number, item: Item): Promise<boolean> {
     const pk = this.#rows.shard(shard);
     const piece = pieceIn(item);
@@ -45,7 +45,7 @@ export class Expiries {
     const row = found === undefined ? undefined : readJobRow(found);
     const now = this.#rows.engine.now();
     const all = row === undefined || row.n === 0 ? [] : expiriesIn(item);
-    // Without a key or a delay, the head of the shard alone tells that a job is over.
+    // If jobs have neither a key nor a delay, the head of the shard alone tells which of them are over.
     const isPlain = row?.dueAt === 0 && (row.keys === undefined || row.isLabelled);
     for (const { at, index: first, n } of all) {
       for (let index = first; at <= now && index < first + n; index += 1) {
@@ -61,7 +61,7 @@ export class Expiries {
     return true;
   }
 
-  /** A job that has begun goes on, and one that was given more time has another row. */
+  /** Leaves a job that has begun, and a job that was given more time, which has another row. */
   async #endJob(id: number): Promise<void> {
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
       const job = await findJob(this.#rows, this.#definition, String(id)).catch(unlessMissing);

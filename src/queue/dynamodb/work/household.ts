@@ -14,31 +14,31 @@ import { workersKey } from '../rows.ts';
 import type { Pruning } from './pruning.ts';
 import { AwaitedJobs } from './waits.ts';
 
-/** How seldom a process looks for dead workers, which it does also when a lease runs out: so jobs wait for no second look. */
+/** How often a process checks for dead workers. It also checks when a lease runs out, so jobs do not wait for the next interval. */
 const RESCUE_MS = 5000;
 const TIMEOUT_MS = 5000;
-/** A schedule that another process declares is found within this time: one read for all of a queue. */
+/** How often a process reads all schedules of the queue, in one request. Within this time it finds a schedule that another process declares. */
 const LOOK_MS = 10_000;
 
 /**
- * What all workers and producers of one queue in this process share: who lives, and wake-ups. There are no notifications on DynamoDB: an
- * enqueue wakes workers of its own process, and those of others find it at their next poll.
+ * The state that all workers and producers of one queue in this process share: which workers live, and wake-ups. DynamoDB has no notifications. So
+ * an enqueue wakes workers of its own process, and workers of other processes find the job at their next poll.
  */
 export class Household implements GroupPort {
   static readonly #households = new WeakMap<DynamoEngine, Map<string, Household>>();
 
   readonly liveness: Liveness;
-  /** What jobs of the queue wait for, as far as this process has looked. */
+  /** The jobs for which other jobs wait, as far as this process has read them. */
   readonly awaited: AwaitedJobs = new AwaitedJobs();
-  /** What batches wait for, likewise. */
+  /** The jobs for which batches wait, likewise. */
   readonly members: AwaitedJobs = new AwaitedJobs();
   readonly #members = new Set<GroupMember>();
   #chores: Loop | undefined;
   #pruning: Loop | undefined;
   #scheduler: Scheduler | undefined;
-  /** The schedules of the queue, from the first worker on. */
+  /** The schedules of the queue; set by the first worker. */
   ticks: TickRows | undefined;
-  /** The removal of its old jobs, likewise. */
+  /** The removal of old jobs of the queue; set by the first worker. */
   pruning: Pruning | undefined;
   readonly #engine: DynamoEngine;
   readonly #queue: string;
@@ -87,7 +87,7 @@ export class Household implements GroupPort {
     await within(STOP_MS, Promise.all(ending.map(async (one) => one?.stop())));
   }
 
-  /** There is work for one of them. */
+  /** Wakes an idle worker, since there is work; or all workers, if none is idle. */
   notify(): void {
     const members = [...this.#members];
     const next = members.find((one) => one.isIdle);
@@ -105,17 +105,17 @@ export class Household implements GroupPort {
     other?.wake();
   }
 
-  /** A running job is to be cancelled. */
+  /** Makes the workers check for wishes to cancel a running job. */
   checkCancels(): void {
     for (const one of this.#members) one.checkCancels();
   }
 
-  /** A schedule was declared in this process. */
+  /** Reads the schedules again, since one was declared in this process. */
   lookAtSchedules(): void {
     this.#scheduler?.look();
   }
 
-  /** What a tick has enqueued wakes a worker. */
+  /** The same ticks, but a tick that enqueues a job also wakes a worker. */
   #waking(ticks: TickRows): TickRows {
     return {
       due: (queues) => ticks.due(queues),
@@ -143,7 +143,7 @@ export class Household implements GroupPort {
   }
 }
 
-/** Keeps the lease of one worker by the beats of its row. */
+/** Keeps the lease of one worker by heartbeats, which write its row. */
 export function keeperOf(
   leaseMs: number,
   beat: (beats: readonly Heartbeat[], signal?: AbortSignal) => Promise<HeartbeatAnswer>,
@@ -171,7 +171,7 @@ export function keeperOf(
     remove: async (worker) => {
       if (lease.remove(worker)) await within(STOP_MS, lease.stop());
     },
-    // No job comes after others here.
+    // Claims check the jobs that come after others.
     look: () => {},
     beatNow: async () => {
       await lease.beat();

@@ -27,11 +27,11 @@ const AT_ONCE = 8;
 const MOST_TRIES = 20;
 /** Rows of a key that one request reads. */
 const PAGE = 200;
-/** Rows of the line that are read for one unit of jobs that coalesce. */
+/** How many rows of the line are read ahead for one key. */
 const MOST_AHEAD = 100;
-/** A job that was enqueued for later, and whose place is further ahead than that, is looked at again so soon. */
+/** If the place of a due job that was enqueued for later is further ahead, its key is read again after this time. */
 const AHEAD_MS = 250;
-/** No producer tries for as long. */
+/** No producer tries for this long. */
 const ENDED_MS = 600_000;
 
 /** A job of a chain. */
@@ -41,7 +41,7 @@ export interface ChainJob {
   readonly attempt: number;
   readonly origin: Origin;
   readonly payload: unknown;
-  /** People have given it a time of its own. */
+  /** A person has given the job a time. */
   readonly isTimed: boolean;
 }
 
@@ -50,11 +50,11 @@ export interface KeyTaken {
   readonly jobs: readonly ChainJob[];
 }
 
-/** What became of the pokes of a claim. */
+/** The outcome of the pokes of a claim. */
 export interface PokesFollowed {
   readonly keys: readonly KeyTaken[];
   readonly over: readonly Span[];
-  /** With the time until which they go back. */
+  /** The pokes that go back, with the time until which they do. */
   readonly back: readonly Span[];
 }
 
@@ -67,7 +67,7 @@ export interface KeyWish {
 
 type Line = Pick<HeldClaim, 'frontier' | 'missing'>;
 
-/** Follows the pokes of a claim: takes keys, and the jobs of each that are outstanding. */
+/** Follows the pokes of a claim: takes keys, with their outstanding jobs. */
 export class KeyTaker {
   readonly #rows: QueueRows;
   readonly #liveness: Liveness;
@@ -88,7 +88,7 @@ export class KeyTaker {
     return followed;
   }
 
-  /** Each poke is followed until one has taken the key: it is the guardian then, and the others are over. */
+  /** Follows each poke of a key until one has taken the key. This poke is then the guardian's, and the others are over. */
   async #follow(
     claim: HeldClaim,
     key: string,
@@ -129,14 +129,14 @@ export class KeyTaker {
       const { jobs, isWhole } = await this.#outstanding(pk, claim.shard, head, late, coalescing.size > 0);
       const later = [...jobs.keys()].filter((job) => job > head.upto && isPassed(line, job)).sort((a, b) => a - b);
       const limit = [...jobs.values()].some(({ kind }) => coalescing.has(kind)) ? MOST_COALESCED : chain;
-      // After the jobs: a job that is seen there was enqueued after the answer to no producer whose job is not seen here.
+      // Read after the jobs: if a producer got its answer before one of these jobs was enqueued, its piece is found here.
       const filled = await this.#fill(claim.shard, pk, head.gaps, jobs);
       const { holder } = head;
       const isLost = holder !== undefined && !(await this.#liveness.isAlive(holder.worker, 'now'));
       const now = this.#rows.engine.now();
       const resting = debounced.size === 0 ? new Map<number, number>() : this.#resting(head, later, jobs, debounced);
       for (const job of aheadOf(line)) resting.set(job, now + AHEAD_MS);
-      // Held here under this claim already: for a job that comes late it is a holder like any other.
+      // If this claim holds the key already, it is a holder like any other for a job that comes late.
       const token = isHeldHere ? -1 : claim.claim.token;
       const found = taking(head, {
         worker,
@@ -164,7 +164,7 @@ export class KeyTaker {
         continue;
       }
       const outcome = await this.#rows.change(headOf(pk), found.change);
-      // Refused, but carried out by an earlier try, which the version, the epoch and the holder tell.
+      // If the change is refused, it may have been carried out by an earlier try; the fields of the head tell.
       if (!outcome.isDone && !isApplied(outcome.fields, found.change)) await sleep(Math.random() * 4 * tries);
       else if (found.kind === 'held') return 'over';
       else {
@@ -180,11 +180,11 @@ export class KeyTaker {
         return this.#hold(held, found.jobs, jobs);
       }
     }
-    // The key changes all the time: it is in good hands, and this poke tries again a little later.
+    // The key changes all the time, so other workers take care of it. This poke tries again a little later.
     return { ...poke, attempts: POKE, dueAt: this.#rows.engine.now() + 100 };
   }
 
-  /** Together with the condition that the claim has the poke: it is there then until somebody follows it. */
+  /** Writes the change on condition that the claim has the poke. So the poke exists until a worker follows it. */
   #rest({ shard, claim }: HeldClaim, pk: string, change: Change): Promise<boolean> {
     const isThere = new Expression().whenIs(F.claim(claim.token), text(writeClaim(claim))).write();
     return this.#rows.together([
@@ -204,7 +204,7 @@ export class KeyTaker {
     const tried = new Set(others.flatMap(({ id }) => jobs.get(id)?.kind ?? []));
     const untried = [...left, ...later.filter((id) => !head.cancelled.includes(id))].flatMap((id) => {
       const job = jobs.get(id);
-      // A person who gives it a time wants it to run then.
+      // If a person gives a job a time, it runs at that time.
       if (job === undefined || job.isTimed) return [];
       const { kind, origin } = job;
       return [{ id, kind, enqueuedAt: typeof origin === 'number' ? origin : origin.enqueuedAt }];
@@ -212,7 +212,7 @@ export class KeyTaker {
     return restingOf(untried, debounced, tried, this.#rows.engine.now());
   }
 
-  /** A unit of jobs that coalesce has also those that the line has not come to. Read before the jobs: of what is there, they are seen. */
+  /** Reads the line ahead, since a unit of jobs that coalesce includes jobs that the line has not passed. Call it before the jobs are read. */
   async #lineAhead({ shard, frontier, missing, last }: HeldClaim): Promise<Line> {
     const pk = this.#rows.shard(shard);
     const first = Math.floor(frontier / JOBS);
@@ -225,7 +225,7 @@ export class KeyTaker {
     return { frontier: Math.max(frontier, (seen + 1) * JOBS), missing: [...missing, ...ahead] };
   }
 
-  /** Looks for pieces that were missing once. Adds their jobs to those that were read. */
+  /** Reads the pieces of gaps. Adds their jobs to those that were read. */
   async #fill(
     shard: number,
     pk: string,
@@ -247,7 +247,7 @@ export class KeyTaker {
     return found.flat();
   }
 
-  /** Whether a piece is there without jobs of the key, or its producer was given up for so long that it has ended. */
+  /** Whether the piece has arrived without jobs of the key, or was given up so long ago that its producer has ended. */
   async #isOfOthers(shard: number, piece: number): Promise<boolean> {
     const item = await this.#rows.get(pieceOf(this.#rows.shard(shard), piece));
     if (item === undefined) return false;
@@ -270,7 +270,7 @@ export class KeyTaker {
     return { key, jobs: chain };
   }
 
-  /** The jobs of the key after the last that was taken, and those up to it that are left. @param late  one that may join these */
+  /** Reads the jobs of the key after `upto`, and those in `left`. @param late  a job that may join `left` */
   async #outstanding(
     pk: string,
     shard: number,
@@ -295,7 +295,7 @@ export class KeyTaker {
     const isLeft = new Set(left.map(({ id }) => id));
     const jobs = new Map<number, Omit<ChainJob, 'attempt'>>();
     for (const row of rows) {
-      // A job that was enqueued for later is in `left` from the beginning, and never among those after `upto`.
+      // A job that was enqueued for later is in `left` from its enqueue on. It is never one of the later jobs.
       for (const job of jobsOf(shard, row, now)) if (row.dueAt === 0 || isLeft.has(job.id)) jobs.set(job.id, job);
     }
     return { jobs, isWhole };
@@ -303,7 +303,7 @@ export class KeyTaker {
 }
 
 /**
- * Jobs that were enqueued for later and are due, in places that the line has not passed: older jobs of the key may stand before them there, and
+ * Due jobs that were enqueued for later, at places that the line has not passed. Older jobs of the key may be at places before them, and these must
  * come first.
  */
 function dueAhead({ left, upto }: KeyHead, line: Line, now: number): number[] {

@@ -1,6 +1,6 @@
 /**
- * Dead letters: a job with an `onError`, of its own or of its kind, that ends in error leaves one. What ends the job and the letter are one transaction: the
- * head of the shard lets go of the job, or the head of its key says that it is over, if and only if the letter is there.
+ * Dead letters: a job with an `onError`, of its own or of its kind, leaves one if it ends in error. One transaction ends the job and adds the letter.
+ * So the head of the shard lets go of the job, or the head of its key says that it is over, if and only if the letter exists.
  */
 import { fieldsOf, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
 import type { DeadLetter, Definition } from '../../definition.ts';
@@ -15,11 +15,11 @@ import { placeOf } from '../heads/place.ts';
 import { headOf, type JobRow, pieceOf, readJobRow } from '../rows.ts';
 import type { HeldClaim, HeldKey } from './held.ts';
 
-/** The largest payload that a letter repeats. */
+/** The largest payload that a letter includes. */
 const MOST_BYTES = 65_536;
 const MOST_TRIES = 20;
 
-/** `none`: it leaves no letter. `stale`: it is no longer this worker's, and nothing was written. */
+/** `none`: the job leaves no letter. `stale`: the job is no longer this worker's, and nothing was written. */
 export type LetterOutcome = 'none' | 'left' | 'stale';
 
 /** A job that ends in error, and its place in its row. */
@@ -31,7 +31,7 @@ interface EndingJob {
   readonly label: string | undefined;
 }
 
-/** @returns undefined when neither it nor its kind has an `onError` */
+/** @returns undefined if neither the job nor its kind has an `onError` */
 export function letterOf(
   { name: queue, kinds }: Definition,
   ids: QueueIds,
@@ -63,7 +63,7 @@ export class Letters {
   readonly #rows: QueueRows;
   readonly #definition: Definition;
   readonly #hasAny: boolean;
-  /** The kinds, as they were registered last. */
+  /** The kinds, as this process has registered them last. */
   ids: QueueIds | undefined;
 
   constructor(rows: QueueRows, definition: Definition) {
@@ -72,7 +72,7 @@ export class Letters {
     this.#hasAny = [...definition.kinds.values()].some(({ onError }) => onError !== undefined);
   }
 
-  /** Ends a job and leaves its letter: a read, a write and a transaction. It sends nothing where neither the job nor any kind has `onError`. */
+  /** Ends a job and adds its letter: a read, a write and a transaction. Sends nothing if neither the job nor any kind has an `onError`. */
   async leave(held: HeldClaim, failure: JobFailure, attempt: number): Promise<LetterOutcome> {
     const { id } = failure;
     if (failure.to !== 'error' || !(this.#hasAny || held.ownLetters.has(id))) return 'none';
@@ -86,7 +86,7 @@ export class Letters {
     return isLeft ? 'left' : 'stale';
   }
 
-  /** @returns undefined when neither it nor its kind has an `onError` */
+  /** @returns undefined if neither the job nor its kind has an `onError` */
   async #letterOf(
     held: HeldClaim,
     key: HeldKey | undefined,
@@ -112,7 +112,7 @@ export class Letters {
         held.claim = left ?? { ...held.claim, spans: [] };
         return true;
       }
-      // An earlier settlement was carried out, and its answer was lost; or the worker was taken for dead.
+      // Either an earlier settlement was carried out and its answer was lost, or the worker was taken for dead.
       const { claims } = readHead(fieldsOf(await this.#rows.get(place)));
       const now = claims.find(({ token }) => token === held.claim.token);
       if (now === undefined) return false;

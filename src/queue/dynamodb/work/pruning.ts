@@ -1,6 +1,6 @@
 /**
- * Removes jobs whose history is over: the rows of pieces, and of the keys among them. Time to live removes records and progress. With the last
- * job of a key its head goes, too: that costs a read unit to see that there is no other job, and a write unit.
+ * Removes jobs whose history is over: the rows of pieces, and the rows of their keys. Time to live removes records and progress. With the last job of
+ * a key, its head is removed, too. That costs a read unit, to see that the key has no other job, and a write unit.
  */
 import { fieldsOf, written } from '../../../engine/dynamodb/index.ts';
 import type { UniqueRule } from '../../declare/unique.ts';
@@ -15,17 +15,17 @@ import { jobNumber, pieceOf as numberOf, sequenceOf } from '../heads/place.ts';
 import { lastRecordAt } from '../records.ts';
 import { delayOf, headOf, type JobRow, keyOf, pieceOf, readJobRow, unchangedByHand } from '../rows.ts';
 
-/** One poll of a shard reads so many rows, of at most a megabyte. */
+/** How many rows one request reads. They have at most a megabyte. */
 const PAGE = 25;
-/** With old rows left, it goes on after a second; else it rests for a tenth of the history, and at most for ten minutes. */
+/** If old rows are left, the next run begins after a second; otherwise after a tenth of the history, at most ten minutes. */
 const REST_MS = { min: 1000, max: 600_000 } as const;
-/** Pieces of one run: the loop has other shards, and ends soon when it is stopped. */
+/** How many pieces of a band one run reads, since the loop has other shards, and must end soon when it is stopped. */
 const MOST = 500;
 
 /** The jobs of a key in a piece. */
 interface KeyPiece {
   readonly shard: number;
-  /** Of the shard, as it was read before. */
+  /** The fence of the shard, as it was read before. */
   readonly fence: number;
   readonly piece: number;
   readonly key: string;
@@ -35,7 +35,7 @@ export class Pruning {
   readonly #rows: QueueRows;
   readonly #definition: Definition;
   readonly #ids: () => Promise<QueueIds>;
-  /** By shard and band: behind which piece to look next. What has to stay is read once in a round. */
+  /** By shard and band: the sequence number from which to read next. So pieces that have to stay are read once in a round. */
   readonly #from = new Map<string, number>();
 
   constructor(rows: QueueRows, definition: Definition, ids: () => Promise<QueueIds>) {
@@ -44,7 +44,7 @@ export class Pruning {
     this.#ids = ids;
   }
 
-  /** Looks at all shards. @returns milliseconds until it should look again */
+  /** Prunes all shards. @returns milliseconds until the next run */
   async run(): Promise<number> {
     const { historyMs, shards } = this.#definition;
     if (!Number.isFinite(historyMs)) return REST_MS.max;
@@ -71,7 +71,7 @@ export class Pruning {
       const old = items.filter((item) => readJobRow(item).enqueuedAt < oldest);
       for (const item of old) await this.#removeIfOver(shard, head, readJobRow(item), oldest);
       const isEnd = isWhole || old.length < items.length;
-      // From the beginning again, as what had to stay may be over by then.
+      // The next run begins anew, since pieces that had to stay may be over by then.
       if (isEnd) this.#from.delete(place);
       else this.#from.set(place, sequenceOf(readJobRow(items.at(-1) ?? {}).piece) + 1);
       if (isEnd) return false;
@@ -81,7 +81,7 @@ export class Pruning {
 
   async #removeIfOver(shard: number, head: ShardHead, row: JobRow, oldest: number): Promise<void> {
     const pk = this.#rows.shard(shard);
-    // Before it is judged: a job that is brought back by hand after that raises the counts, and keeps its rows.
+    // Read before the piece is judged: if a job is brought back by hand after that, it raises the counts, and its rows stay.
     const changes = new Map<string, number>();
     for (const key of row.changes === 0 ? [] : keysOf(row)) {
       const item = await this.#rows.get(pieceOf(keyOf(pk, key), row.piece));
@@ -91,7 +91,7 @@ export class Pruning {
     if (keyHeads === undefined) return;
     const { engine, limits } = this.#rows;
     const places = await this.#placesOf(shard, row);
-    // The rows of keys first: a piece that is there names them.
+    // Remove the rows of keys first, since only the piece names them.
     for (const [key, keyHead] of keyHeads) {
       if (
         !(await this.#removeOfKey({ shard, fence: head.fence, piece: row.piece, key }, keyHead, changes.get(key) ?? 0))
@@ -102,7 +102,7 @@ export class Pruning {
     if (isDone) for (const [id, place] of places) await removeUnique(this.#rows, place, id);
   }
 
-  /** The row of its jobs in a piece, and the head with the last one. @returns false when the piece has to stay for now */
+  /** Removes the row of a key's jobs of a piece, and with the last row the head. @returns false if the piece has to stay for now */
   async #removeOfKey({ shard, fence, piece, key }: KeyPiece, head: KeyHead, changes: number): Promise<boolean> {
     const { engine, limits } = this.#rows;
     const pk = keyOf(this.#rows.shard(shard), key);
@@ -113,12 +113,12 @@ export class Pruning {
     if (isLast && hasHead && forgotten === undefined) return false;
     const { isDone } = await engine.remove(pieceOf(pk, piece), unchangedByHand(changes), limits);
     if (!isDone) return false;
-    // Where it is refused, the key is used again.
+    // If this is refused, the key is used again.
     if (hasHead && forgotten !== undefined) await engine.remove(headOf(pk), written(forgotten), limits);
     return true;
   }
 
-  /** The places that its jobs of unique kinds may still have. */
+  /** The rows of unique values that may still name jobs of the piece. */
   async #placesOf(shard: number, row: JobRow): Promise<[id: number, place: UniquePlace][]> {
     const { kindName } = await this.#ids();
     const ruleOf = (kind: number): UniqueRule | undefined =>
@@ -139,7 +139,7 @@ export class Pruning {
     );
   }
 
-  /** @returns the heads of its keys, when all jobs of a piece are over, and their records old */
+  /** @returns the heads of the keys of a piece, if all its jobs are over and their records are old; else undefined */
   async #keysIfOver(
     shard: number,
     before: ShardHead,
@@ -148,16 +148,16 @@ export class Pruning {
   ): Promise<Map<string, KeyHead> | undefined> {
     const pk = this.#rows.shard(shard);
     const { kindName } = await this.#ids();
-    // A job that is unique for ever is there for ever.
+    // A job that is unique for ever stays for ever.
     const isKept = row.kinds.some((kind) => isForEver(this.#definition.kinds.get(kindName.get(kind) ?? '')?.unique));
     if (row.n > 0 && isKept) return undefined;
     let head = before;
     if (row.dueAt > 0) {
       if ((await this.#rows.get(delayOf(pk, row.dueAt, row.piece))) !== undefined) return undefined;
-      // They may have become due since the head was read: only one that is read after their delay shows them.
+      // The jobs may have become due since the head was read. Only a head that is read after their delay shows them.
       head = await this.#rows.head(shard);
     }
-    // An empty piece stands for the number of a producer that was given up, until the line has passed it.
+    // An empty piece fills the number of a producer that was given up. It has to stay until the line has passed it.
     const spots = (row.n === 0 ? [0] : row.indexes).map((index) => ({ piece: row.piece, index }));
     if (spots.some((spot) => standingOf(head, spot) !== 'gone')) return undefined;
     const keyHeads = new Map<string, KeyHead>();
@@ -169,7 +169,7 @@ export class Pruning {
         const standing = keyStandingOf(keyHead, jobNumber(shard, row.piece, index));
         return row.keys?.[at] !== key || standing === 'over' || standing === 'cancelled' ? [] : [standing];
       });
-      // Rows of the key may be gone already, and its head with them, which says that later jobs are outstanding.
+      // The row of the key may be gone already, and its head too. A missing head says that all jobs are outstanding.
       const isGone = (): Promise<boolean> =>
         this.#rows.get(pieceOf(place, row.piece)).then((item) => item === undefined);
       if (left.length > 0 && !(left.every((one) => one === 'later') && (await isGone()))) return undefined;

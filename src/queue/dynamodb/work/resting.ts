@@ -1,7 +1,7 @@
-/** Kinds with `debounce`: until when the jobs of a key rest, since younger ones of their kind may come. */
+/** Kinds with `debounce`: until when the jobs of a key rest, since younger jobs of their kind may come. */
 import type { Debounce } from '../../declare/unique.ts';
 
-/** As many are one unit, and wait no longer. */
+/** A unit has at most this many jobs. A key that has as many does not rest. */
 const MOST = 1000;
 
 /** An untried job of the key. */
@@ -12,7 +12,7 @@ export interface RestingJob {
   readonly enqueuedAt: number;
 }
 
-/** @param tried  kinds of which a job was tried before: the others go with it @returns those that rest, each with its time */
+/** @param tried  kinds of which a job was tried before: their other jobs go with it @returns the jobs that rest, each with its time */
 export function restingOf(
   jobs: readonly RestingJob[],
   debounced: ReadonlyMap<number, Debounce>,

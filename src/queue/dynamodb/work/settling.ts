@@ -14,7 +14,7 @@ import type { HeldClaim, HeldKey } from './held.ts';
 import { Letters } from './letters.ts';
 import type { AwaitedJobs } from './waits.ts';
 
-/** What one settlement says about one claim. */
+/** The outcomes of one settlement for one claim. */
 interface ClaimOutcomes {
   readonly held: HeldClaim;
   /** Ids of jobs that are complete. */
@@ -22,24 +22,25 @@ interface ClaimOutcomes {
   readonly failed: Map<number, JobFailure>;
 }
 
-/** The part of a claim that leaves it. Until that is written, the claim has all of it: a settlement may be repeated. */
+/** The part of a claim that leaves it. The claim keeps this part until the change is written, so a settlement may be repeated. */
 interface Leaving {
   readonly held: HeldClaim;
   readonly gone: ReadonlySet<number>;
   readonly back: readonly Span[];
+  /** Ids of the jobs without a key that leave. */
   readonly plain: readonly number[];
-  /** How many of these have ended. */
+  /** How many of `plain` have ended. */
   readonly ended: EndedCounts;
   readonly keys: readonly HeldKey[];
 }
 
-/** A request has at most 4 KB of text, of which each claim takes some 60 bytes. */
+/** A request has at most 4 KB of text, and each claim takes some 60 bytes. */
 const CLAIMS_AT_ONCE = 20;
 
-/** How often the head of a key is decided on again. */
+/** How often a change of the head of a key is decided again. */
 const MOST_TRIES = 40;
 
-/** Writes outcomes: records, then the heads of keys, then the head of the shard, which lets go of the jobs. */
+/** Writes outcomes: first records, then the heads of keys, then the head of the shard, which lets go of the jobs. */
 export class Settling {
   readonly #rows: QueueRows;
   readonly #held: Map<number, HeldClaim>;
@@ -56,7 +57,7 @@ export class Settling {
     this.#letters = new Letters(rows, definition);
   }
 
-  /** The kinds, as they are registered. */
+  /** The registered kinds. */
   set ids(ids: QueueIds) {
     this.#letters.ids = ids;
   }
@@ -100,7 +101,7 @@ export class Settling {
     return { outcomes: [...byClaim.values()], stale };
   }
 
-  /** Before anything else: a job that is over has its record, whatever happens to this process. */
+  /** Writes the records before anything else. So a job that is over has its record, even if this process dies. */
   async #record({ results, shared }: Settlement, outcomes: readonly ClaimOutcomes[]): Promise<void> {
     const result = new Map<number, string>(results.map((each) => [each.id, each.result]));
     for (const each of shared) {
@@ -137,7 +138,7 @@ export class Settling {
     }
   }
 
-  /** Ends the jobs that leave a dead letter, each for itself. @returns whether one was left */
+  /** Ends the jobs that leave a dead letter, each in a transaction of its own. @returns whether there is a new letter */
   async #leaveLetters(outcomes: readonly ClaimOutcomes[], stale: Set<number>): Promise<boolean> {
     let isLeft = false;
     for (const { held, failed } of outcomes) {
@@ -153,7 +154,7 @@ export class Settling {
     return isLeft;
   }
 
-  /** What leaves a claim: its jobs without a key, and the pokes of keys that are given up. */
+  /** The part that leaves a claim: settled jobs without a key, and the pokes of keys that are given up. */
   async #leave(
     { held, complete, failed }: ClaimOutcomes,
     givenUp: Settlement['keys'],
@@ -173,7 +174,7 @@ export class Settling {
       const givesUp = givenUp.some(([name, epoch]) => name === key.key && epoch === key.epoch);
       if (outcomes.length === 0 && !givesUp) continue;
       const isHeld = key.givenUp !== undefined || (await this.#settleKey(key, outcomes, givesUp));
-      // From now on they are no job of this claim: a settlement that is repeated does not count them again.
+      // From now on these are not jobs of this claim, so a repeated settlement does not count them again.
       const ids = outcomes.map(({ id }) => id);
       if (isHeld) held.ended = bothOf(held.ended, countOf(ids, complete, failed));
       for (const id of ids) key.jobs.delete(id);
@@ -187,7 +188,7 @@ export class Settling {
     return { held, gone, back: joined(back), plain, ended: countOf(plain, complete, failed), keys, isStale };
   }
 
-  /** @returns false when the key is no longer this worker's: nothing was written */
+  /** @returns false if the key is no longer this worker's; then nothing was written */
   async #settleKey(key: HeldKey, outcomes: readonly KeyOutcome[], givesUp: boolean): Promise<boolean> {
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
       const settled = keySettled(key.head, key.epoch, outcomes, givesUp);
@@ -195,7 +196,7 @@ export class Settling {
       const outcome = await this.#rows.change(headOf(key.pk), settled.change);
       const before = key.head;
       key.head = readKeyHead(outcome.fields);
-      // Refused, but given up: by its own change, whose answer was lost.
+      // The change was refused, but the key is given up: an earlier try was carried out, and its answer was lost.
       const isOwn = key.head.version === before.version + 1 && key.head.epoch === key.epoch;
       const isRepeated = isOwn && givesUp && key.head.holder === undefined;
       if (!outcome.isDone && !isRepeated) continue;
@@ -205,7 +206,7 @@ export class Settling {
     throw new Error(`the head of key "${key.key}" changes too often`);
   }
 
-  /** One write for all claims; each for itself when one of them is no longer this worker's. @returns those */
+  /** Makes one write for all claims, or one for each if a claim is no longer this worker's. @returns the claims that are not */
   async #letGo(shard: number, leaving: readonly Leaving[]): Promise<number[]> {
     const changes = leaving.map((each) => {
       each.held.returns += 1;
@@ -283,7 +284,7 @@ function spotOf(id: number): number {
   return piece * JOBS + index;
 }
 
-/** How a job without a key goes back. */
+/** The span by which a job without a key goes back; empty if it has ended. */
 function returned(id: number, span: Span, { to, wait = 0 }: JobFailure, now: number): Span[] {
   if (to === 'error' || to === 'cancelled') return [];
   const { piece, index } = placeOf(id);
@@ -304,7 +305,7 @@ function outcomeOf(
   return [{ id, to: to === 'retry' ? 'retry' : 'back', dueAt: wait > 0 ? Math.ceil(now + wait) : 0 }];
 }
 
-/** Neighbours that go back in the same way are one span. Their delay is the same: see `chance` in attempt.ts. */
+/** Joins neighbours that go back in the same way into one span. Their delays are the same: see `chance` in attempt.ts. */
 function joined(spans: readonly Span[]): Span[] {
   const sorted = spans.toSorted((a, b) => a.piece - b.piece || a.index - b.index);
   const all: Span[] = [];

@@ -1,4 +1,4 @@
-/** Looks at the jobs that wait for others, and lets them run, or ends them, once all of those have ended. */
+/** Checks the jobs that wait for others. Once all parents of such a job have ended, it lets the job run, or ends it. */
 import { now } from '../../../base/time/clock.ts';
 import {
   type Change,
@@ -33,24 +33,24 @@ import { cancelledIn, unchanged } from './delays.ts';
 import { pieceIn } from './due-rows.ts';
 import { letterOf } from './letters.ts';
 
-/** A worker looks no more often, unless a job that is waited for has ended in its process. */
+/** A process checks a shard at most this often, unless a parent has ended in this process. */
 const LOOK_MS = 500;
-/** A parent without a record is asked after as a whole now and then: its history may be over. */
+/** How often the whole status of a parent without a record is read: its history may be over. */
 const WHOLE_MS = 60_000;
 const PAGE = 100;
-/** One search reads so many rows at most; the next one goes on behind them. */
+/** How many pages one check reads at most. The next check goes on behind them. */
 const MOST_PAGES = 10;
 const MOST_KNOWN = 10_000;
 
-/** What a process knows about jobs of a queue that others wait for, by the shard of those; and when it looks at these again. */
+/** The parents that this process knows, by the shard of the jobs that wait for them, and the time of the last check of each shard. */
 export class AwaitedJobs {
   readonly #byShard = new Map<number, ReadonlySet<JobRef>>();
   readonly #checkedAt = new Map<number, number>();
   readonly #hurried = new Set<number>();
 
   /**
-   * Begins a check of what waits in a shard, before it reads that: what ends from now on is told again.
-   * @returns takes the first job that each of these waits for; undefined when it is too early
+   * Begins a check of the jobs that wait in a shard. Call it before you read them: an end of a parent after this call causes another check.
+   * @returns a set, to which the check adds the first open parent of each waiting job; undefined if it is too early for a check
    */
   beginCheck(shard: number): Set<JobRef> | undefined {
     const checkedAt = this.#checkedAt.get(shard) ?? -Infinity;
@@ -62,7 +62,7 @@ export class AwaitedJobs {
     return jobs;
   }
 
-  /** These have ended. @returns whether something may have waited for them */
+  /** Notes that these jobs have ended. @returns whether jobs may have waited for them */
   ended(ids: Iterable<number>): boolean {
     if (this.#byShard.size === 0) return false;
     for (const id of ids) {
@@ -78,9 +78,9 @@ export class Waits {
   readonly #ids: () => Promise<QueueIds>;
   readonly #awaited: AwaitedJobs;
   readonly #homes: Homes;
-  /** Jobs that are complete: that is decided once. */
+  /** Parents that are complete, which is final. */
   readonly #complete = new Set<JobRef>();
-  /** How others have ended, by the job that comes after them: they may be retried by hand, and be outstanding for what comes later. */
+  /** The ends of other parents, by the waiting job. A parent may be retried by hand, and then it is outstanding for jobs that come after it later. */
   readonly #failed = new Map<number, Map<JobRef, ParentEnd>>();
   readonly #askedAt = new Map<JobRef, number>();
   readonly #from = new Map<number, string>();
@@ -94,8 +94,9 @@ export class Waits {
   }
 
   /**
-   * Only where the head of the shard says that jobs wait: a read unit for some tens of them, and one for each job that they wait for.
-   * @returns whether a job was let go
+   * Checks the waiting jobs of a shard. Call it only if the head of the shard says that jobs wait. It takes a read unit for some tens of waiting
+   * jobs, and one for each parent.
+   * @returns whether the wait of a job has ended
    */
   async look(shard: number): Promise<boolean> {
     const awaited = this.#awaited.beginCheck(shard);
@@ -117,14 +118,14 @@ export class Waits {
     return isMoved;
   }
 
-  /** Looks at one job that was just enqueued. */
+  /** Checks one job that was just enqueued. */
   async lookAtJob(id: number): Promise<void> {
     const { shard, piece } = placeOf(id);
     const item = await this.#rows.get(delayOf(this.#rows.shard(shard), AFTER_OTHERS, piece));
     if (item !== undefined) await this.#lookAt(shard, item, new Set(), new Set());
   }
 
-  /** @param asked  jobs that were found not to have ended in this look */
+  /** @param asked  parents that this check has found to be outstanding */
   async #lookAt(shard: number, item: Item, asked: Set<JobRef>, awaited: Set<JobRef>): Promise<boolean> {
     const terms = termsIn(item);
     if (terms === undefined) return false;
@@ -144,12 +145,12 @@ export class Waits {
     return isMoved;
   }
 
-  /** A job that is over has its record first: as long as there is none, one request tells. */
+  /** How a parent has ended. The record of a job is written before the job is over. So as long as there is no record, one request is enough. */
   async #endOf(parent: JobRef, child: number): Promise<ParentEnd | undefined> {
     if (this.#complete.has(parent)) return 'complete';
     const askedAt = this.#askedAt.get(parent) ?? -Infinity;
     const isWhole = now() - askedAt > WHOLE_MS;
-    // One that is missing has ended long ago.
+    // A missing parent has ended long ago.
     const isRecorded = isWhole || (await this.#homes.isRecorded(parent).catch(unlessMissing));
     if (isRecorded === false) return undefined;
     if (this.#askedAt.size > MOST_KNOWN) this.#askedAt.clear();
@@ -190,7 +191,7 @@ export class Waits {
     return this.#end(job, left.change, others, verdict.to, verdict.error);
   }
 
-  /** Ends it, with its dead letter if its kind leaves one. Its record comes first, as that of every job. */
+  /** Ends a waiting job, with its dead letter if it leaves one. As for every job, the record is written first. */
   async #end(
     job: WaitingJob,
     change: Change,
@@ -251,7 +252,7 @@ interface WaitingJob {
   readonly id: number;
 }
 
-/** The key by which it is ordered. */
+/** The key by which the job is ordered. */
 function keyIn(row: JobRow): string | undefined {
   return row.isLabelled ? undefined : row.keys?.[0];
 }

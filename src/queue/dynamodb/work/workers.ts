@@ -8,11 +8,11 @@ import type { Household } from './household.ts';
 
 const WISH = 'x:';
 
-/** The rows of the workers of a queue: as long as a worker has one, it lives. */
+/** The rows of the workers of a queue. A worker lives as long as it has a row. */
 export class WorkerRows {
   readonly #rows: QueueRows;
   readonly #household: Household;
-  /** Wishes to cancel that were passed on: the next beat removes them. */
+  /** By worker: wishes to cancel that were passed on. The next heartbeat removes them. */
   readonly #passed = new Map<number, Set<string>>();
 
   constructor(rows: QueueRows, household: Household) {
@@ -20,7 +20,7 @@ export class WorkerRows {
     this.#household = household;
   }
 
-  /** Its id is random: no worker is ever taken for another one. */
+  /** Adds the row of a worker. Its id is random, so no worker is taken for another one. */
   async add({ host, pid, concurrency, leaseMs }: WorkerRow): Promise<number> {
     const worker = randomInt(1, 2 ** 47);
     const fields = { b: 0, l: leaseMs, h: host, i: pid, c: concurrency, t: this.#rows.engine.now() };
@@ -35,7 +35,7 @@ export class WorkerRows {
     return worker;
   }
 
-  /** A beat changes the row, on condition that it is there: a worker that was taken for dead learns so. */
+  /** A heartbeat changes the row, on condition that the row exists. So a worker learns that it was taken for dead. */
   async beat(beats: readonly Heartbeat[]): Promise<HeartbeatAnswer> {
     const alive: number[] = [];
     const cancel: { worker: number; id: number; reason: string | null }[] = [];
@@ -57,7 +57,7 @@ export class WorkerRows {
     return { alive, cancel, wary: [] };
   }
 
-  /** Asks a worker to cancel a running job. @returns false when the worker is gone */
+  /** Asks a worker to cancel a running job. @returns false if the worker has no row any more */
   async wishToCancel(worker: number, job: number, reason: string | null): Promise<boolean> {
     const request = new Expression()
       .set(`${WISH}${job}`, text(reason ?? ''))
@@ -93,7 +93,7 @@ export class WorkerRows {
     });
   }
 
-  /** For people: a live worker has a row, and none that was lost. */
+  /** The workers, for people. Only live workers have rows. */
   async records(): Promise<WorkerRecord[]> {
     const items = await this.#rows.range(workersKey(this.#rows.queue), 'w#', 'w#~', 1000);
     return items.map((item) => {
