@@ -34,7 +34,7 @@ export class ConditionRefusal extends Error {
   }
 }
 
-// A try without an answer is given up early enough for another one; the service answers in milliseconds.
+// A try without an answer is given up early enough for another try, since the service answers in milliseconds.
 const SHORTEST_TRY_MS = 250;
 const LONGEST_TRY_MS = 5000;
 const LONGEST_PAUSE_MS = 1000;
@@ -52,8 +52,8 @@ export class RequestSender {
   }
 
   /**
-   * Sends a request until it is answered, with growing pauses, while there is time: after throttling, after a fault of the
-   * service, and if no answer comes.
+   * Sends a request. After throttling, after a fault of the service, and if no answer comes, it sends the request again, with
+   * growing pauses, while there is time.
    * @throws ConditionRefusal, Throttled, ConnectionFailed, DatabaseError, SchemaMismatch
    */
   async send(operation: Operation, input: object, { timeoutMs, signal }: CallLimits): Promise<Reply> {
@@ -72,7 +72,7 @@ export class RequestSender {
         if (isRefusal(error)) throw new ConditionRefusal(itemOf(error), isRepeated || attemptsOf(error) > 1);
         const known = failure(error, call);
         const pauseMs = Math.min(25 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + 0.5 * Math.random());
-        // A last try of a few milliseconds would only fail because they are too few.
+        // A last try of a few milliseconds would only fail for lack of time.
         const lastMs = Math.min(timeoutMs / 10, SHORTEST_TRY_MS);
         const isOver = waitedFor(start) + pauseMs + lastMs >= timeoutMs || signal?.aborted === true;
         if (!isTransient(known)) throw known;
@@ -86,8 +86,8 @@ export class RequestSender {
   }
 
   /**
-   * The caller waits no longer, whatever the SDK does with the signal. By hand: Promise.race and its listeners took twice as
-   * long.
+   * Sends a request once. The caller waits no longer than the time of the try, whatever the SDK does with the signal. This is not
+   * Promise.race, which took twice as long with its listeners.
    */
   #try(
     { operation, table }: { readonly operation: Operation; readonly table: string },
@@ -132,7 +132,7 @@ export class RequestSender {
   }
 }
 
-/** The time of a try was over. Callers see it as a ConnectionFailed. */
+/** The time of a try is over. Callers see it as a ConnectionFailed. */
 class NoAnswer extends ConnectionFailed {
   override readonly name = 'ConnectionFailed';
 }
@@ -142,8 +142,8 @@ function isUncertain(error: unknown): error is ConnectionFailed {
 }
 
 /**
- * The error for all tries. The last one alone may be misleading: it may say that nothing was written although an earlier one may
- * have been carried out; or only that its time, which may have been short, was over.
+ * The error for all tries. The error of the last try alone may be misleading: it may say that nothing was written, although an
+ * earlier try may have been carried out; or it may only say that its time was over, which may have been short.
  */
 function overall(last: Transient, earlier: Error | undefined): Transient {
   if (earlier === undefined || (isUncertain(last) && !(last instanceof NoAnswer))) return last;
@@ -153,7 +153,7 @@ function overall(last: Transient, earlier: Error | undefined): Transient {
 /** At this step the SDK has the answer, but has not parsed it. */
 const LISTENING = { step: 'deserialize', priority: 'low', name: 'pawlServiceClock' };
 
-/** A command of the SDK. Every command has a stack of middleware, to which its user may add. */
+/** A command of the SDK. Every command has a stack of middleware, to which users may add. */
 interface Command {
   readonly middlewareStack: { add(middleware: Middleware, options: object): void };
 }
@@ -166,7 +166,7 @@ type Commands = Readonly<Record<`${Operation}Command`, new (input: object) => Co
 
 let loaded: Commands | undefined;
 
-/** An optional peer dependency: a program with a DynamoDBClient has it. @throws NotSupported  if it is missing */
+/** Loads an optional peer dependency. A program with a DynamoDBClient has it. @throws NotSupported  if it is missing */
 async function loadCommands(): Promise<Commands> {
   const sdk: unknown = await import('@aws-sdk/client-dynamodb').catch((error: unknown) => {
     throw new NotSupported('pawl/dynamodb needs the package @aws-sdk/client-dynamodb, version 3', { cause: error });

@@ -9,8 +9,8 @@ export type Attribute =
 export type Item = Readonly<Record<string, Attribute>>;
 
 /**
- * A `DynamoDBClient` of `@aws-sdk/client-dynamodb` v3, by shape, so that a program with another engine need not have that package
- * for the types.
+ * A `DynamoDBClient` of `@aws-sdk/client-dynamodb` v3. The type has only its shape, so a program with another engine does not need
+ * that package.
  */
 export interface DynamoClient {
   send(command: never, options?: never): Promise<unknown>;
@@ -90,13 +90,13 @@ export type WriteOutcome =
   /** The condition did not hold; `item` is the row at that time, if the service returns it. */
   | { readonly isDone: false; readonly item: Item | undefined; readonly isRepeated: boolean };
 
-/** One of several writes that are carried out all or none. */
+/** One of several writes that are carried out together or not at all. */
 export interface PartialWrite {
   readonly key: Key;
   readonly written: RequestTexts;
 }
 
-/** The removal of a row, or the check of one, together with such writes. It has the condition of `removed` or `checked`. */
+/** The removal or the check of a row, together with such writes. Its condition is that of `removed` or `checked`. */
 export type PartialCondition =
   | { readonly key: Key; readonly removed: RequestTexts }
   | { readonly key: Key; readonly checked: RequestTexts };

@@ -1,11 +1,11 @@
 import type { Attribute, RequestTexts } from './client.ts';
 
-/** No name of this form is reserved. */
+/** Names of this form are never reserved. */
 const PLAIN = /^[a-z]\d?$/;
 
 /**
- * Builds the texts of a request. Values are always placeholders, and so are names, except the shortest, because each placeholder
- * has its price. So an attribute may have any name, and no value is read as text.
+ * Builds the texts of a request. Values are always placeholders. So are names, except the shortest ones, since each placeholder
+ * costs a little. So an attribute may have any name, and no value is read as a part of the text.
  */
 export class Expression {
   readonly #places = new Map<string, string>();

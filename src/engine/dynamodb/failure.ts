@@ -70,7 +70,7 @@ export function isRefusal(error: unknown): boolean {
   return error.name === 'ConditionalCheckFailedException' || cancelledBy(error, LOST_RACE);
 }
 
-/** How often the SDK itself had sent the request. */
+/** How often the SDK itself has sent the request. */
 export function attemptsOf(answer: unknown): number {
   const metadata = isObject(answer) || answer instanceof Error ? Reflect.get(answer, '$metadata') : undefined;
   const attempts: unknown = isObject(metadata) ? metadata['attempts'] : undefined;
@@ -88,7 +88,7 @@ const LOST_RACE = new Set(['ConditionalCheckFailed', 'TransactionConflict']);
 const FORBIDDEN = new Set(['AccessDeniedException', 'UnrecognizedClientException', 'InvalidSignatureException']);
 const NEVER_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH']);
 
-/** At least one of the reasons is among these codes, and none is a lasting error. */
+/** Whether the transaction was cancelled, with at least one of these codes among the reasons. */
 function cancelledBy(error: Error, codes: ReadonlySet<string>): boolean {
   if (error.name !== 'TransactionCanceledException') return false;
   const reasons: unknown = Reflect.get(error, 'CancellationReasons');
@@ -96,7 +96,7 @@ function cancelledBy(error: Error, codes: ReadonlySet<string>): boolean {
   return reasons.some((reason) => isObject(reason) && codes.has(String(reason['Code'])));
 }
 
-/** A broken connection, a fault of the service, or a conflicting transaction: the outcome is unknown. */
+/** Whether the error may pass, since it is a broken connection, a fault of the service, or a conflicting transaction. */
 function isPassing(error: Error): boolean {
   const fault: unknown = Reflect.get(error, '$fault');
   const metadata: unknown = Reflect.get(error, '$metadata');

@@ -1,4 +1,4 @@
-/** How the fields of a row become attributes, and changes become requests. */
+/** Turns fields of rows into attributes, and changes into requests. */
 import type { Change, Fields } from './change.ts';
 import { type Attribute, type Item, num, type RequestTexts, text } from './client.ts';
 import { Expression } from './expression.ts';

@@ -48,7 +48,7 @@ export { Liveness, workerOf } from './liveness.ts';
 export { type ChangeOutcome, TableRows } from './rows.ts';
 export { type TableReport, TTL } from './table.ts';
 
-/** The place of Pawl's rows. */
+/** The options of {@link dynamodb}. */
 export interface DynamoOptions {
   /** The name of the table. The table belongs to Pawl: store nothing else in it. */
   readonly table: string;
@@ -142,12 +142,12 @@ export class DynamoEngine {
     return this.#clock.now();
   }
 
-  /** The same, as exact as it is known; sends nothing. @internal */
+  /** The same time, as exact as this process knows it; sends nothing. @internal */
   now(): number {
     return this.#clock.now();
   }
 
-  /** The row after all writes that were answered before. One read unit for 4 KB. @internal */
+  /** The row after all writes that were answered before this call. One read unit for 4 KB. @internal */
   async get(key: Key, limits: CallLimits): Promise<Item | undefined> {
     const input = { TableName: this.table, Key: keyOf(key), ConsistentRead: true };
     const { output } = await this.#caller.send('GetItem', input, limits);
@@ -208,7 +208,7 @@ export class DynamoEngine {
     return (await this.page(pk, from, to, limit, limits)).items;
   }
 
-  /** The same, and whether these are all. @param order  default: the lowest `sk` first @internal */
+  /** The same rows, and whether these are all. @param order  default: the lowest `sk` first @internal */
   async page(
     pk: string,
     from: string,
@@ -229,7 +229,7 @@ export class DynamoEngine {
     return { items: itemsIn(output), isWhole: output['LastEvaluatedKey'] === undefined };
   }
 
-  /** Every row whose `pk` begins with the prefix. Reads the whole table: for people. @internal */
+  /** Every row whose `pk` begins with the prefix. Reads the whole table, so it is meant for people. @internal */
   async *scan(prefix: string, limits: CallLimits): AsyncGenerator<Item> {
     let start: unknown;
     do {
@@ -246,7 +246,7 @@ export class DynamoEngine {
     } while (start !== undefined);
   }
 
-  /** A condition on a row, of names and texts, as a part of a caller's own transaction. @internal */
+  /** A condition on a row as a part of a caller's own transaction. Its values are texts. @internal */
   check(key: Key, written: RequestTexts): ConditionCheckItem {
     const { ConditionExpression = '', ExpressionAttributeNames: names, ExpressionAttributeValues: values } = written;
     const texts = Object.entries(values ?? {}).map(([place, value]) => [place, { S: 'S' in value ? value.S : '' }]);

@@ -5,12 +5,12 @@ import type { RowRequests, TableRows } from './rows.ts';
 
 /** The clocks of a watcher and of the worker may differ in speed by a tenth. */
 const SLACK = 1.1;
-/** For this long, a row that was read shows that its worker lives: longer than the time between two searches of all rows. */
+/** How long a row that was read shows that its worker lives. It is longer than the time between two reads of all rows. */
 const FRESH_MS = 10_000;
 const FORGET_MS = 26 * 3_600_000;
 const MOST_WORKERS = 1000;
 
-/** The row of a worker: `b` is its beat, `l` its lease in ms. */
+/** The row of a worker: `b` is its heartbeat, `l` its lease in ms. */
 export function workerOf(pk: string, worker: number): Key {
   return { pk, sk: `w#${digits(worker, 16)}` };
 }
@@ -21,9 +21,9 @@ interface Sign {
 }
 
 /**
- * Which workers are alive. A worker without a row is dead. If the beat of a row has not changed for a lease and a tenth, by this
- * machine's own monotonic clock, the row is removed on condition that it still has not changed. Clocks of two machines are never
- * compared.
+ * Which workers are alive. A worker without a row is dead. If the heartbeat of a row has not changed for a lease and a tenth, by
+ * this machine's own monotonic clock, the row is removed, on condition that it still has not changed. Clocks of two machines are
+ * never compared.
  */
 export class Liveness {
   readonly #rows: TableRows<RowRequests>;
@@ -38,7 +38,7 @@ export class Liveness {
     this.#pk = pk;
   }
 
-  /** Whether the worker has a row. @param when  `lately`: a result of the last seconds is enough */
+  /** Whether the worker has a row. @param when  `lately`: a row that was read in the last ten seconds is enough */
   async isAlive(worker: number, when: 'now' | 'lately' = 'lately'): Promise<boolean> {
     const seen = when === 'now' ? undefined : this.#seen.get(worker);
     if (seen !== undefined && now() - seen < FRESH_MS) return true;
@@ -48,7 +48,7 @@ export class Liveness {
     return item !== undefined;
   }
 
-  /** Called when this process knows that the worker lives, or has ended it. */
+  /** Call this when this process learns that the worker lives, or when it has ended the worker. */
   note(worker: number, isAlive: boolean): void {
     if (isAlive) this.#seen.set(worker, now());
     else this.#seen.delete(worker);
@@ -81,7 +81,7 @@ export class Liveness {
     return { removed, nextMs };
   }
 
-  /** How long a state that was just read has to stay as it is, until it has been so for that long; 0 when it has. */
+  /** How much longer a state that was just read has to stay unchanged, to be unchanged for `ms`; 0 if it has been. */
   unchangedFor(what: string, state: string, ms: number): number {
     const sign = this.#signs.get(what);
     if (sign?.state === state) return Math.max(0, sign.since + ms - now());

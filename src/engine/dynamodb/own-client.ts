@@ -2,17 +2,17 @@ import { NotSupported } from '../../base/errors.ts';
 import type { Logger } from '../../base/logger.ts';
 import { type DynamoEngine, dynamodb } from './index.ts';
 
-/** Where a client of our own goes; what is left out comes from the environment, as everywhere with AWS. */
+/** The options of a client of our own. Options that are left out come from the environment, as usual with AWS. */
 export interface OwnClientOptions {
   readonly table: string;
   readonly region?: string | undefined;
-  /** Of DynamoDB Local, or a VPC endpoint. */
+  /** The address of DynamoDB Local, or of a VPC endpoint. */
   readonly endpoint?: string | undefined;
   /** Default: warnings and errors go to stderr. */
   readonly logger?: Logger | undefined;
 }
 
-/** An engine on a client of our own, for programs that are given none: to be stopped in the end. @throws NotSupported */
+/** Makes an engine on a client of our own, for programs that are not given a client. Call `stop` at the end. @throws NotSupported */
 export async function openDynamodb({
   table,
   region,

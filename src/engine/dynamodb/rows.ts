@@ -13,15 +13,15 @@ import type {
 } from './client.ts';
 import { fieldsOf, written } from './fields.ts';
 
-/** What became of a change. `fields`: the row after it, or the one that has refused it. */
+/** The outcome of a change. `fields`: the row after the change, or the row that has refused it. */
 export interface ChangeOutcome {
   readonly isDone: boolean;
   readonly fields: Fields;
-  /** The request was sent more than once: a row that refused it may have refused the second one, after the first was carried out. */
+  /** The request was sent more than once. If the row has refused it, the first request may have been carried out. */
   readonly isRepeated: boolean;
 }
 
-/** The requests of an engine that rows are read and changed by. */
+/** The requests of an engine that read and change rows. */
 export interface RowRequests {
   get(key: Key, limits: CallLimits): Promise<Item | undefined>;
   update(
@@ -35,12 +35,12 @@ export interface RowRequests {
   page(pk: string, from: string, to: string, limit: number, limits: CallLimits, order?: 'newest first'): Promise<Page>;
 }
 
-/** How often a decision is made again on a row that others change meanwhile. */
+/** How often a decision on a row is made again if others change the row meanwhile. */
 const MOST_TRIES = 40;
 
 /**
- * The rows of a capability: reads, and conditional changes of those that decide. `E` has no bound: published declarations leave out
- * the requests of an engine, which are internal.
+ * The rows of a capability: reads, and conditional changes of the rows that decide. `E` has no bound, since the requests of an
+ * engine are internal, and published declarations leave them out.
  */
 export class TableRows<E> {
   readonly engine: E;
@@ -71,16 +71,16 @@ export class TableRows<E> {
     return { isDone, fields: fieldsOf(item), isRepeated };
   }
 
-  /** Several changes together, or none. */
+  /** Carries out several changes together, or none. */
   async together(writes: readonly (PartialWrite | PartialCondition)[]): Promise<boolean> {
     return (await this.#requests.transact(writes, this.limits)).isDone;
   }
 
   /**
-   * Decides on a row, and decides again when it was changed meanwhile.
-   * @param decide  undefined: there is nothing to change @param advice  for the error, where it changes too often
-   * @returns the row after the change; undefined when there was nothing to change. A change that was refused once it had been sent
-   *   twice, and has nothing left to do, counts as made: the first request made it, or somebody else the same one.
+   * Decides on a row, and decides again if the row was changed meanwhile.
+   * @param decide  returns undefined if there is nothing to change @param advice  for the error, if the row changes too often
+   * @returns the row after the change; undefined if there was nothing to change. If a change was sent twice and refused, and then
+   *   nothing is left to change, it counts as made: its first request has made it, or another client has made the same change.
    */
   async decide(
     key: Key,

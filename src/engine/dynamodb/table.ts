@@ -3,16 +3,16 @@ import { isObject } from '../../base/options/shape.ts';
 import { sleep } from '../../base/time/clock.ts';
 import type { RequestSender } from './call.ts';
 
-/** The attribute by which DynamoDB may remove a row. Rows of waiters have it; what holds a token never does. */
+/** The attribute by which DynamoDB may remove a row. Rows that hold a fencing token never have it. */
 export const TTL = 'ttl';
 
 const READY_MS = 60_000;
 const LIMITS = { timeoutMs: 10_000 };
 
-/** What `engine.migrate()` found and did. */
+/** The result of `engine.migrate()`. */
 export interface TableReport {
   readonly table: string;
-  /** False when it was there. */
+  /** False if the table existed already. */
   readonly isCreated: boolean;
 }
 
@@ -32,7 +32,7 @@ export function tableOf(name: string): Readonly<Record<string, unknown>> {
   };
 }
 
-/** The same, to be kept next to the other templates of a team. */
+/** The table as a template, which a team keeps next to its other templates. */
 export function templateOf(name: string, kind: 'cloudformation' | 'terraform'): Readonly<Record<string, unknown>> {
   if (kind === 'terraform') return terraformOf(name);
   return {
@@ -74,8 +74,8 @@ function terraformOf(name: string): Readonly<Record<string, unknown>> {
 }
 
 /**
- * Creates the table unless it is there, waits until it can be used, and switches on the removal of old waiters. Safe to call
- * from many processes at once.
+ * Creates the table unless it exists, waits until it can be used, and switches on time to live. Safe to call from many processes
+ * at once.
  */
 export async function createTable(caller: RequestSender, name: string): Promise<TableReport> {
   let isCreated = false;
@@ -92,7 +92,7 @@ export async function createTable(caller: RequestSender, name: string): Promise<
   return { table: name, isCreated };
 }
 
-/** Whether it is there, and as it has to be. @throws SchemaMismatch  when it has other keys */
+/** Whether the table exists. @throws SchemaMismatch  if it has other keys than Pawl needs */
 export async function isTableThere(caller: RequestSender, name: string): Promise<boolean> {
   const found = await describe(caller, name);
   if (found === undefined) return false;
@@ -121,7 +121,7 @@ async function expireRows(caller: RequestSender, name: string): Promise<void> {
     const input = { TableName: name, TimeToLiveSpecification: { AttributeName: TTL, Enabled: true } };
     await caller.send('UpdateTimeToLive', input, LIMITS);
   } catch (error) {
-    // Another process may just do the same. And where a stand-in for DynamoDB has none, rows of dead waiters stay.
+    // Another process may do the same at this moment. A stand-in for DynamoDB may have no time to live; then old rows stay.
     if (!isNamed(error, 'ValidationException') && !isNamed(error, 'UnknownOperationException')) throw error;
   }
 }

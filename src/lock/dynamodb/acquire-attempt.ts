@@ -51,7 +51,7 @@ export class AcquireAttempt {
     return hint === undefined ? this.#call.read() : [hint];
   }
 
-  /** @returns the answer, or the heads as they are now when something has changed */
+  /** @returns the answer; or the heads as they are now, if something has changed */
   async #decide(views: readonly HeadView[]): Promise<AcquireAnswer | readonly Head[]> {
     const done = await this.#periodLeftMs(views);
     if (done !== undefined) return { kind: 'done', retryMs: done };
@@ -77,7 +77,7 @@ export class AcquireAttempt {
     return leftMs > 0 ? leftMs : undefined;
   }
 
-  /** An earlier request of this claim was carried out, though its answer was lost. */
+  /** Confirms the grant if an earlier request of this claim was carried out and its answer was lost. */
   async #confirmGrant(views: readonly HeadView[]): Promise<AcquireAnswer | readonly Head[]> {
     const holders = views.map(({ head }) => head.holders.find((holder) => holder.nonce === this.#call.nonce));
     const [token] = holders.map((holder) => holder?.token);
@@ -107,7 +107,7 @@ export class AcquireAttempt {
     return kept.every((outcome) => outcome.isDone);
   }
 
-  /** @returns undefined when something was decided meanwhile, or more dead holders are in the way than one write removes */
+  /** @returns undefined if another client has decided meanwhile, or if there are more dead holders than one write removes */
   async #grant(views: readonly HeadView[]): Promise<bigint | undefined> {
     const at = this.#call.parts.engine.now();
     if (await this.#evictedSome(views, at)) return undefined;
@@ -192,7 +192,7 @@ export class AcquireAttempt {
     };
   }
 
-  /** Pauses when others decide at the same time, longer after each conflict. @throws ConnectionFailed  past the time */
+  /** Pauses after a conflict with others, longer each time. @throws ConnectionFailed  the time of the call is over */
   async #pause(tries: number): Promise<void> {
     if (this.#call.isLate) {
       throw new ConnectionFailed(`too many clients decide about ${this.#call.pks.length} locks at the same time`, {

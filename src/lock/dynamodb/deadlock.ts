@@ -23,12 +23,12 @@ const MOST_SPOTS = 1000;
 const MOST_AHEAD = 100;
 
 /**
- * Finds out whether a nested request would wait in a circle. The head of a held lock says what its holder waits for. A
- * request writes that before it searches, so that at least the last of those that close a circle finds it.
+ * Finds out whether a nested request would wait in a circle. The head of a held lock names the locks for which its holder waits. A
+ * request writes these names before it searches. So at least the last of the requests that close a circle finds the circle.
  *
- * A request gives way if it finds a circle in which all others have ended their search without result. Of several that still
- * search, the one with the greatest nonce gives way; the others search again. A request whose search has found nothing never
- * gives way.
+ * If a request finds a circle in which all other requests have ended their search without a result, it gives way. If several
+ * requests still search, the request with the greatest nonce gives way, and the others search again. A request whose search has
+ * found nothing never gives way.
  */
 export class DeadlockDetector {
   readonly #engine: DynamoEngine;
@@ -43,7 +43,7 @@ export class DeadlockDetector {
     this.#queue = queue;
   }
 
-  /** Searches once, unless an earlier search found nothing. @returns the circle when this request has to give way */
+  /** Searches once, unless an earlier search found nothing. @returns the circle, if this request has to give way */
   async detect(
     waiter: LocalWaiter,
     kept: readonly GrantRef[],
@@ -102,7 +102,7 @@ export class DeadlockDetector {
     return undefined;
   }
 
-  /** The requests before it: holders, with what they wait for; and sets, with their places in other queues. */
+  /** The requests before a place: holders, with the places where they wait, and waiters for sets, with their places in other queues. */
   async #blockers({ pk, ticket, path, searching }: WaitSpot, limits: CallLimits): Promise<Blocker[]> {
     const head = await this.#heads.read(pk, limits);
     if (head.next > ticket) return [];
@@ -126,7 +126,7 @@ export class DeadlockDetector {
 }
 
 interface Blocker {
-  /** The nonce of the lock that it holds. */
+  /** The nonce of its grant; undefined: it is a waiter. */
   readonly nonce: string | undefined;
   readonly spot: WaitSpot;
   readonly spots: readonly WaitSpot[];

@@ -21,7 +21,7 @@ interface FastAcquireRequest {
 
 /**
  * Takes a lock without reading it first: an uncontended acquire is one write unit and one round trip.
- * @returns the token, or the head when the lock is not free
+ * @returns the token; or the head, if the lock is not free
  */
 export async function fastAcquire(
   { engine, heads }: FastAcquireParts,

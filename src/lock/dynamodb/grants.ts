@@ -49,8 +49,8 @@ export class Grants {
   }
 
   /**
-   * Removes its lease: the lock stays held until it is released or broken. @returns false when it is not held in all of its
-   * names
+   * Removes the lease of a grant, so that the lock stays held until it is released or broken. @returns false if it is not held in
+   * all of its names
    */
   async makePermanent(claim: RequestKey, token: bigint, limits: CallLimits): Promise<boolean> {
     const known = this.#known.get(claim.nonce);
@@ -65,12 +65,12 @@ export class Grants {
     const written = makePermanent(holder, beat);
     const writes = claim.names.map((name) => ({ key: headOf(lockKey(claim.space, name)), written }));
     const [only] = writes;
-    // All names of a set or none: a name without a lease would stay held without the others.
+    // Changes all names of a set or none. Otherwise a name without a lease could stay held without the others.
     if (only === undefined || writes.length > 1) return (await this.#engine.transact(writes, limits)).isDone;
     return (await this.#engine.update(only.key, only.written, 'NONE', limits)).isDone;
   }
 
-  /** Renews it in all its names. @returns whether it is held in all of them */
+  /** Renews a grant in all its names. @returns whether it is held in all of them */
   async renew({ space, names, capacity, nonce }: GrantKey, limits: CallLimits): Promise<boolean> {
     const known = this.#known.get(nonce);
     if (known === undefined) return false;
@@ -84,7 +84,7 @@ export class Grants {
     return isKept;
   }
 
-  /** Releases it in each name in which it is held. @returns whether it was held in all of its names */
+  /** Releases a grant in each name in which it is held. @returns whether it was held in all of its names */
   async release(held: GrantKey, isCounted: boolean, limits: CallLimits): Promise<boolean> {
     const { space, names, token, capacity, nonce } = held;
     const at = this.#engine.now();
@@ -109,8 +109,8 @@ export class Grants {
       if (outcome.isDone) return true;
       const head = told ?? (await this.#heads.read(pk, limits));
       const remembered = head.past.find((each) => each.token === token);
-      // The first try may have been carried out. If later holders have pushed it out of the head's memory, nothing shows
-      // that; the lock is not held, which is the goal.
+      // The first try may have been carried out. If later holders have pushed its record out of the head, nothing shows
+      // that. The lock is not held, which is the goal.
       return remembered === undefined ? outcome.isRepeated : remembered.outcome === 'released';
     });
     const released = await Promise.all(releasing);
@@ -118,14 +118,14 @@ export class Grants {
     return released.every(Boolean);
   }
 
-  /** Removes a leftover of this process. */
+  /** Removes a grant of this process that no caller needs. */
   async drop(pk: string, holder: HeadHolder, limits: CallLimits): Promise<void> {
     const past = toPast(holder, 'released', undefined, this.#engine.now());
     const written = release(holder.nonce, past, ANY_TRACE, undefined);
     this.#heads.observe(pk, await this.#engine.update(headOf(pk), written, 'ALL_NEW', limits));
   }
 
-  /** How long until a holder that does not renew has certainly lost its lease; 0 when it has. */
+  /** How long until a holder that does not renew has certainly lost its lease; 0 if it has. */
   staleInMs(pk: string, { nonce, beat, leaseMs, beatAt }: HeadHolder): number {
     const leftMs = this.#staleness.observe(`${pk} ${nonce}`, beat, leaseMs);
     const { clockSkewMs } = this.#engine;

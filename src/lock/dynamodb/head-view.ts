@@ -11,7 +11,7 @@ export interface HeadView {
   readonly standing: RequestStanding;
 }
 
-/** What a head means for this call. */
+/** The meaning of a head for this call. */
 export function viewOf({ parts, request, nonce, waiter }: RunningCall, pk: string, head: Head): HeadView {
   const stale = new Set<string>();
   let staleInMs = Infinity;

@@ -1,12 +1,11 @@
 /**
- * The head of a lock: the one row that decides. This file has its state and its moves as pure functions; nothing here speaks
- * to a database.
+ * The head of a lock: the one row that decides. This file has its state and its moves as pure functions; it sends no requests.
  *
  * - `next` is the ticket whose turn it is. Tickets below it have had their turn, or were passed over and never come back.
- * - Every grant is a conditional write: it requires the state on which it was decided, or, when there are no waiters, only
+ * - Every grant is a conditional write. It requires the state on which it was decided, or, if there are no waiters, only
  *   that there is no holder.
- * - Three numbers show that a state never comes back: `fence` rises with each grant; between two grants `load` only
- *   falls, and `next` only rises. Renewals and new tickets do not change them.
+ * - Three numbers show that no state occurs twice: `fence` rises with each grant, and between two grants `load` only
+ *   falls and `next` only rises. Renewals and new tickets do not change them.
  * - `fence` is the last token. It never decreases, whatever happens to holders and waiters.
  */
 export interface Head {
@@ -44,11 +43,11 @@ export interface HeadHolder {
   readonly waitsFor: WaitsFor | undefined;
 }
 
-/** The lock that a holder waits for meanwhile, in a nested request. */
+/** The nested request of a holder: the lock or set of locks for which it waits meanwhile. */
 export interface WaitsFor {
   readonly nonce: string;
   readonly places: readonly { readonly pk: string; readonly ticket: number }[];
-  /** It has searched for a circle and found none: a request that closes one later gives way. */
+  /** The request has searched for a circle and found none. A request that closes a circle later gives way. */
   readonly isSettled: boolean;
 }
 
@@ -64,7 +63,7 @@ export interface HeadPast {
   readonly reason: string | undefined;
 }
 
-/** How many past holders the row keeps: with these it stays below a kilobyte, which is one write unit. */
+/** How many past holders the row keeps. With these it stays below a kilobyte, which is one write unit. */
 export const PAST = 4;
 
 export const EMPTY: Head = {
@@ -81,7 +80,7 @@ export const EMPTY: Head = {
 /** The weight of an exclusive holder: more than all others together. */
 const ALONE = 1_000_000;
 
-/** The weight of a holder. The sum of all weights says whether there is a holder, an exclusive one, or how many others. */
+/** The weight of a holder. The sum of all weights tells whether a holder is exclusive, and otherwise how many holders there are. */
 export function weightOf(capacity: number): number {
   return capacity === 1 ? ALONE : 1;
 }
@@ -99,7 +98,7 @@ export interface Wish {
   readonly ticket: number | undefined;
 }
 
-/** The standing of a request. `lost`: others took it for dead and gave up its place, so that it needs another one. */
+/** The standing of a request. `lost`: others took it for dead and gave up its place, so it needs another place. */
 export type RequestStanding = 'held' | 'lost' | 'free' | 'waits';
 
 /** @param stale  nonces of holders whose lease has certainly run out */
@@ -148,7 +147,7 @@ export function granted(
  */
 export const MOST_ENDED = 50;
 
-/** If one write cannot remove all these holders: which of them the next write removes. Undefined if one write removes them all. */
+/** Selects the holders that the next write removes, if one write cannot remove all of them; undefined if it can. */
 export function firstToEnd(
   head: Head,
   which: (holder: HeadHolder) => boolean,
@@ -159,7 +158,7 @@ export function firstToEnd(
   return ({ nonce }) => first.has(nonce);
 }
 
-/** The head without these holders: no more than {@link MOST_ENDED}. */
+/** The head without these holders, at most {@link MOST_ENDED}. */
 export function ended(
   head: Head,
   which: (holder: HeadHolder) => boolean,

@@ -18,7 +18,7 @@ export class Heads {
   readonly #reading = new Map<string, Promise<Head>>();
 
   /**
-   * @param onSeen  called with every state that is read: it may be the turn of a waiter
+   * @param onSeen  called with every state that is read, since it may be the turn of a waiter
    * @param isAwaited  whether a waiter of this process waits for its turn
    */
   constructor(engine: DynamoEngine, onSeen: (pk: string, head: Head) => void, isAwaited: () => boolean) {
@@ -28,8 +28,8 @@ export class Heads {
   }
 
   /**
-   * Reads a head: one read unit, which callers of this process at the same time share. So it may be as old as the first of these calls:
-   * what is decided on it has to be written on that condition.
+   * Reads a head, for one read unit. Callers of this process at the same time share the request, so the head may be as old as the first of
+   * these calls. Write a decision on it on condition that the state is still the same.
    */
   read(pk: string, { timeoutMs, signal }: CallLimits): Promise<Head> {
     let reading = this.#reading.get(pk);
@@ -40,12 +40,12 @@ export class Heads {
     return signal === undefined ? reading : unlessAborted(reading, signal);
   }
 
-  /** Reads a head as it is after all that was answered before this call. */
+  /** Reads a head as it is after all writes that were answered before this call. */
   readNow(pk: string, limits: CallLimits): Promise<Head> {
     return this.#read(pk, limits);
   }
 
-  /** @param rows  rows that are written in the same transaction @returns false when something was decided meanwhile */
+  /** @param rows  rows that are written in the same transaction @returns false if another client has decided meanwhile */
   async write(changes: readonly HeadWrite[], limits: CallLimits, rows: readonly PartialWrite[] = []): Promise<boolean> {
     const heads = changes.map(({ pk, before, after }) => ({ key: headOf(pk), written: rewrite(before, after) }));
     const writes = [...heads, ...rows];
@@ -61,7 +61,7 @@ export class Heads {
     return this.#hasWaiters() ? 'ALL_NEW' : 'NONE';
   }
 
-  /** Notes the row that a request returned. @returns undefined when it returned none */
+  /** Notes the row that a request returned. @returns undefined if it returned none */
   observe(pk: string, { item }: WriteOutcome): Head | undefined {
     if (item === undefined) return undefined;
     const head = readHead(item);

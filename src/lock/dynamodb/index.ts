@@ -40,23 +40,23 @@ import { WaiterQueue } from './waiting/waiter-queue.ts';
 import { Withdrawals } from './waiting/withdrawal.ts';
 
 const OPERATOR: CallLimits = { timeoutMs: 10_000 };
-/** A set takes two writes for each name, and a transaction has a hundred. */
+/** A set takes two writes for each name, and a transaction has at most a hundred. */
 const MOST_NAMES = 50;
-/** The first lease of a lock without a lease, until the second write removes it: longer than a call may take. */
+/** The first lease of a lock without a lease, until the second write removes it. It is longer than a call may take. */
 const UNKEPT_MS = 30_000;
-/** How many renewals are under way at once: more would only wait for a connection. */
+/** How many renewals are under way at once. More would only wait for a connection. */
 const BEATS_AT_ONCE = 40;
 
 /**
- * Locks on DynamoDB: every decision is a conditional write of the head of a lock, or, for a set, of all of its heads in one
- * transaction. `head.ts` says what a head is.
+ * Locks on DynamoDB. Every decision is a conditional write of the head of a lock, or, for a set, of all its heads in one
+ * transaction. See `head.ts` for the head.
  */
 export class DynamoLockStore implements LockStore {
   readonly mostPermits: number = MOST_HOLDERS;
   readonly #engine: DynamoEngine;
   readonly #parts: CallParts;
   readonly #survey: LockInspector;
-  /** Claims that found the lock held: they read the head before they try again. */
+  /** Claims that found the lock held. They read the head before they try again. */
   readonly #refused = new NewestFew<true>();
   readonly #withdrawals: Withdrawals;
   #notices: NoticeHandlers | undefined;
@@ -117,7 +117,7 @@ export class DynamoLockStore implements LockStore {
     return { holder: holder === undefined ? undefined : `${holder.host} (pid ${holder.pid})`, wakeUps: [] };
   }
 
-  /** Each lock is renewed on its own: a problem with one must not affect the others. */
+  /** Renews each lock in a request of its own, since a problem with one must not affect the others. */
   async renew(held: readonly GrantKey[], options: CallOptions): Promise<RenewResult> {
     const renewed = new Set<number>();
     const unknown = new Map<number, unknown>();
@@ -159,7 +159,7 @@ export class DynamoLockStore implements LockStore {
     );
   }
 
-  /** Breaks the locks of all present holders, in as many writes as they need. Readers that come between two writes keep theirs. */
+  /** Breaks the locks of all present holders, in as many writes as they need. Readers that are granted the lock between two writes keep it. */
   async break(space: string, name: string, reason: string): Promise<readonly BrokenHolder[]> {
     const pk = lockKey(space, name);
     const broken: HeadHolder[] = [];
@@ -189,10 +189,10 @@ export class DynamoLockStore implements LockStore {
     return this.#survey.history(space, name, limit);
   }
 
-  /** Nothing to do: DynamoDB itself removes old rows of waiters, and heads must stay. */
+  /** Does nothing, since DynamoDB itself removes old rows of waiters, and heads must stay. */
   async sweep(): Promise<void> {}
 
-  /** DynamoDB sends no notifications: waiters are woken only by states that this process itself reads. */
+  /** DynamoDB sends no notifications. So only states that this process itself reads wake waiters. */
   async notices(to: NoticeHandlers): Promise<NoticeStream> {
     this.#notices = to;
     return {

@@ -13,7 +13,7 @@ const LIMITS: CallLimits = { timeoutMs: 10_000 };
 const MOST_WAITERS = 1000;
 const MOST_NAMES = 100;
 
-/** Answers the questions of people: who holds, who waits, who held a lock. */
+/** Answers the questions of people: the holders, the waiters and the past holders of locks. */
 export class LockInspector {
   readonly #engine: DynamoEngine;
   readonly #heads: Heads;
@@ -27,7 +27,7 @@ export class LockInspector {
     this.#deadlocks = deadlocks;
   }
 
-  /** Reads the whole table: an index by namespace would cost a write with every acquire and release. */
+  /** Reads the whole table, since an index by namespace would cost a write with every acquire and release. */
   async snapshot(space: string): Promise<Snapshot> {
     const heads = new Map<string, Head>();
     const rows: { pk: string; row: WaiterRow }[] = [];
@@ -79,7 +79,7 @@ export class LockInspector {
     return found.slice(0, limit);
   }
 
-  /** What the holders of a name wait for, the holders of that, and so on: why the name is not released. */
+  /** The locks for which the holders of a name wait, the locks for which their holders wait, and so on: why the name is not released. */
   async #chain(space: string, name: string): Promise<{ lines: string[]; edges: Map<string, string[]> }> {
     const lines: string[] = [];
     const edges = new Map<string, string[]>();

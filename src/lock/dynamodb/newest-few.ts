@@ -1,6 +1,6 @@
 const MOST = 1000;
 
-/** Notes about claims, which stay where a claim is abandoned: beyond a thousand, the oldest one goes. */
+/** Notes about claims. The note of an abandoned claim stays, so beyond a thousand the oldest note is dropped. */
 export class NewestFew<T> {
   readonly #notes = new Map<string, T>();
 

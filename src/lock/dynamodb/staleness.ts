@@ -1,6 +1,6 @@
 import { now } from '../../base/time/clock.ts';
 
-/** Keys that are not observed for this long are forgotten: a watched lease is at most a day. */
+/** Keys that are not observed for this long are forgotten. A watched lease is at most a day. */
 const FORGET_MS = 26 * 3_600_000;
 const MOST = 20_000;
 
@@ -17,16 +17,16 @@ interface ObservedState {
 }
 
 /**
- * The states of others that this process has seen, by its own monotonic clock. Each renewal changes the state. So a state
- * that has not changed for a lease was not renewed for a lease, whatever any other clock says. It is kept between attempts: a
- * client that never waits, and tries again and again, can then take over from a dead holder, too.
+ * The states of others that this process has seen, by its own monotonic clock. Each renewal changes the state. So if a state
+ * has not changed for a lease, it was not renewed for a lease, whatever any other clock says. States are kept between attempts.
+ * So a client that never waits, and tries again and again, can take over from a dead holder, too.
  */
 export class Staleness {
   readonly #seen = new Map<string, ObservedState>();
 
   /**
-   * Notes a state that was just read. Call it after the answer arrived: the state is older than the answer.
-   * @returns how long the state must stay unchanged until its owner is certainly dead; 0 when it is
+   * Notes a state that was just read. Call it after the answer has arrived, since the state is older than the answer.
+   * @returns how much longer the state must stay unchanged until its owner is certainly dead; 0 if it is
    */
   observe(key: string, state: string, leaseMs: number): number {
     const seen = this.#seen.get(key);

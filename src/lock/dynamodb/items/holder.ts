@@ -12,16 +12,16 @@ import {
 import type { HeadHolder, WaitsFor } from '../head.ts';
 import { readPlaces, writePlaces } from './key.ts';
 
-/** The capacity of readers, which are not counted. */
+/** The capacity of readers, whose number is not limited by a capacity. */
 export const MOST_CAPACITY = 2_147_483_647;
 
-/** A holder, as the head identifies it. */
+/** The fields of a holder that tell its attributes in the head. */
 export type Who = Pick<HeadHolder, 'nonce' | 'capacity'>;
 
 /** The attributes of a holder. */
 interface Slot {
   readonly holder: string;
-  /** Only for holders that are not exclusive; the token of an exclusive one is the fence. */
+  /** Only for holders that are not exclusive; the token of an exclusive holder is the fence. */
   readonly token: string;
   readonly beat: string;
   readonly waitsFor: string;
@@ -31,10 +31,9 @@ const ALONE: Slot = { holder: 'h', token: 't', beat: 'b', waitsFor: 'w' };
 const SHARED = 'h:';
 
 /**
- * The names of a holder's attributes. Each of several holders has attributes of its own, named after its nonce, so that one
- * request can add or remove a holder without knowing the others. An exclusive holder always has the same attributes, since an
- * attribute name that is new to the service costs it (DynamoDB Local) a tenth of the time of the request; its entry then
- * begins with the nonce.
+ * The names of a holder's attributes. Each of several holders has attributes of its own, named after its nonce. So a request can
+ * add or remove a holder without knowing the others. An exclusive holder always has the same attributes, and its entry begins with
+ * the nonce: an attribute name that is new to the service costs it (DynamoDB Local) a tenth of the time of the request.
  */
 export function slotOf({ nonce, capacity }: Who): Slot {
   if (capacity === 1) return ALONE;
@@ -75,7 +74,7 @@ function readHolder(item: Item, nonce: string, entry: string, slot: Slot): HeadH
   };
 }
 
-/** The part of a holder that never changes, as one text: a map of five entries is five times the work for the service. */
+/** The part of a holder that never changes, as one text, since a map of five entries is five times the work for the service. */
 export function holderEntry(holder: Omit<HeadHolder, 'token'>): Attribute {
   const { nonce, capacity, leaseMs, host, pid, grantedAt } = holder;
   const entry = JSON.stringify([capacity, leaseMs === Infinity ? 0 : Math.round(leaseMs), pid, grantedAt, host]);
@@ -87,7 +86,7 @@ function aloneAs(nonce: string): string {
   return `${nonce} `;
 }
 
-/** @param holder  the nonce of the holder that waits: the next holder has the same attribute and does not wait */
+/** @param holder  the nonce of the holder that waits, since the next exclusive holder has the same attribute, but does not wait */
 export function waitsForEntry({ nonce, places, isSettled }: WaitsFor, holder: string): Attribute {
   return { M: { h: text(holder), o: text(nonce), l: writePlaces(places), s: num(isSettled ? 1 : 0) } };
 }
@@ -103,12 +102,12 @@ export interface Trace {
   readonly hasWaited: boolean;
 }
 
-/** For holders of other processes: they may have written attributes after the head was read. */
+/** The trace of holders of other processes, which may have written attributes after the head was read. */
 export const ANY_TRACE: Trace = { hasBeaten: true, hasWaited: true };
 
 /**
- * Removes a holder with all its attributes, so that the next holder is not taken for it. It names no other attributes: each
- * name costs the service a little.
+ * Removes a holder with all its attributes, so that the next holder is not taken for it. It names no other attributes, since
+ * each name costs the service a little.
  */
 export function removeHolder(request: Expression, who: Who, trace: Trace, taken?: ReadonlySet<string>): void {
   const { holder, token, beat, waitsFor } = slotOf(who);
@@ -118,7 +117,7 @@ export function removeHolder(request: Expression, who: Who, trace: Trace, taken?
   if (trace.hasWaited) request.remove(waitsFor);
 }
 
-/** Adds the condition that the lock is still held: a nonce is never used again. */
+/** Adds the condition that the holder still holds the lock. A nonce is never used again. */
 export function whileHeld(request: Expression, who: Who): Expression {
   const holder = request.name(slotOf(who).holder);
   if (who.capacity !== 1) return request.when(`attribute_exists(${holder})`);

@@ -35,7 +35,7 @@ export function headOf(pk: string): Key {
   return { pk, sk: HEAD };
 }
 
-/** The key of a waiter's row. The keys sort in the order of the tickets: no ticket will ever have more digits. */
+/** The key of a waiter's row. The keys sort in the order of the tickets, since no ticket will ever have more digits. */
 export function waiterOf(pk: string, ticket: number): Key {
   return { pk, sk: `${WAITER}${String(ticket).padStart(DIGITS, '0')}` };
 }
@@ -51,12 +51,12 @@ export interface QueuedAt {
   readonly ticket: number;
 }
 
-/** Places, as an attribute holds them. */
+/** The attribute of places. */
 export function writePlaces(places: readonly QueuedAt[]): Attribute {
   return { L: places.map(({ pk, ticket }): Attribute => ({ M: { k: text(pk), t: num(ticket) } })) };
 }
 
-/** @returns none when there is no such attribute */
+/** @returns no places, if there is no such attribute */
 export function readPlaces(item: Item, name: string): readonly QueuedAt[] {
   return readList(item, name).map((each) => {
     const place = 'M' in each ? each.M : {};
@@ -64,7 +64,7 @@ export function readPlaces(item: Item, name: string): readonly QueuedAt[] {
   });
 }
 
-/** Half as long as the claim's own nonce, since it is part of attribute names; DynamoDB charges by the byte. */
+/** A nonce that is shorter than the claim's own nonce, since it is part of attribute names, and DynamoDB charges by the byte. */
 export function shortNonce(nonce: string): string {
   return Buffer.from(nonce.replaceAll('-', ''), 'hex').toString('base64url');
 }

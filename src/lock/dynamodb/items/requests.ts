@@ -45,8 +45,8 @@ export function renew(who: Who, beat: string): RequestTexts {
 }
 
 /**
- * Removes the lease of a grant. The beat changes with it; else a client that saw the lease run out could still remove the
- * holder. A repeated grant that was made meanwhile has another token.
+ * Removes the lease of a grant. The beat changes with it. Otherwise a client that has seen the lease run out could still remove
+ * the holder. If the lock was granted to the same claim again meanwhile, the token differs.
  */
 export function makePermanent(holder: Omit<HeadHolder, 'leaseMs'>, beat: string): RequestTexts {
   const { holder: entry, token, beat: sign } = slotOf(holder);
@@ -68,7 +68,7 @@ export function release(nonce: string, past: HeadPast, trace: Trace, ranAt: numb
   return whileHeld(request, who).write();
 }
 
-/** Takes the next ticket, once: a repetition is refused until another claim has taken a ticket. */
+/** Takes the next ticket. A repetition is refused until another claim has taken a ticket. */
 export function takeTicket(nonce: string): RequestTexts {
   const request = new Expression();
   const [zero, one, taker] = [request.value(num(0)), request.value(num(1)), request.name(A.taker)];

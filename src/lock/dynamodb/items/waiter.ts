@@ -21,7 +21,7 @@ export interface WaiterRow {
   readonly pid: number;
   readonly since: number;
   readonly beats: number;
-  /** The place was given up, or its waiter is dead: it is passed over when its turn comes. */
+  /** The place was given up, or its waiter is dead. It is passed over when its turn comes. */
   readonly isGone: boolean;
   /** For a set: its places in the other queues. */
   readonly others: readonly QueuedAt[];
@@ -62,7 +62,7 @@ export function renewPlace(nonce: string, now: number): RequestTexts {
     .write();
 }
 
-/** Gives the place up, also one that was never taken, so that it cannot be taken late. */
+/** Gives up a place, even if it was never taken, so that it cannot be taken late. */
 export function leavePlace(nonce: string, now: number): RequestTexts {
   const request = new Expression();
   const place = request.name(W.nonce);

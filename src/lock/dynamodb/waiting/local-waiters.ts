@@ -50,8 +50,8 @@ export class LocalWaiters {
   }
 
   /**
-   * The id with which a claim takes a ticket; it is new each time. By it the claim recognises a ticket whose answer was lost,
-   * and does not take a ticket that it gave up for it.
+   * The id with which a claim takes a ticket; it is new for each place. By this id the claim recognises a ticket whose answer was
+   * lost, and does not confuse it with a ticket that it has given up.
    */
   takerOf(requestNonce: string): string {
     const lost = this.#lost.get(requestNonce);
@@ -73,19 +73,19 @@ export class LocalWaiters {
     for (const [pk, ticket] of waiter?.tickets ?? []) this.#byTicket.delete(`${pk} ${ticket}`);
   }
 
-  /** Called with a head that was read: if it is the turn of a waiter of this process, the waiter need not poll. */
+  /** Called with a head that was read. If it is the turn of a waiter of this process, wakes it, so that it need not poll. */
   observe(pk: string, head: Head): void {
     if (head.next > head.last) return;
     const waiter = this.#byTicket.get(`${pk} ${head.next}`);
     if (waiter === undefined || !hasRoom(head, waiter.capacity, NOBODY)) return;
-    // The waiter has read this state itself.
+    // The waiter was woken with this state already.
     if (waiter.hint !== undefined && isSameState(waiter.hint.head, head)) return;
     waiter.hint = { head, at: now() };
     this.#wake(waiter.requestNonce);
   }
 }
 
-/** @returns a head that need not be read again; each hint is used once */
+/** @returns a head that was read so lately that it need not be read again; undefined if there is none */
 export function takeHint(waiter: LocalWaiter | undefined): Head | undefined {
   const hint = waiter?.hint;
   if (waiter === undefined || hint === undefined || waiter.tickets.size > 1) return undefined;

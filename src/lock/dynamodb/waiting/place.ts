@@ -20,8 +20,8 @@ export class Place {
   }
 
   /**
-   * A single ticket is counted in the head itself. The tickets of a set are taken in one transaction, so that no two sets
-   * cross.
+   * Takes tickets. The head counts a single ticket itself. The tickets of a set are taken in one transaction, so that all sets
+   * have the same order in all queues.
    */
   async take(waiterMs: number, views: readonly HeadView[]): Promise<readonly Head[]> {
     const { engine, heads, waiters } = this.#call.parts;
@@ -31,7 +31,7 @@ export class Place {
     if (views.length > 1) return this.#takeOfSet(waiterMs, views, taker);
     const outcome = await engine.update(headOf(view.pk), takeTicket(taker), 'ALL_NEW', this.#call.limits());
     const head = heads.observe(view.pk, outcome) ?? (await heads.read(view.pk, this.#call.limits()));
-    // After a refusal: a request whose answer was lost has taken the ticket.
+    // If it was refused, an earlier request whose answer was lost has taken the ticket.
     if (outcome.isDone || head.taker === taker) {
       this.#add(waiterMs, new Map([[view.pk, head.last]]), undefined);
     }
@@ -40,7 +40,7 @@ export class Place {
 
   async #takeOfSet(waiterMs: number, views: readonly HeadView[], taker: string): Promise<readonly Head[]> {
     const { heads, queue } = this.#call.parts;
-    // An earlier call has taken the tickets, and was told neither of them nor of the heads.
+    // An earlier call has taken the tickets, and its answers were lost.
     if (views.every(({ head }) => head.taker === taker)) {
       this.#add(waiterMs, new Map(views.map(({ pk, head }) => [pk, head.last])), undefined);
       return views.map(({ head }) => head);
@@ -54,7 +54,7 @@ export class Place {
     const rows = [...tickets].map(([pk, ticket]) => queue.taking(pk, ticket, this.#newWaiter(waiterMs, pk, tickets)));
     const isTaken = await heads.write(changes, this.#call.limits(), rows);
     const next = await this.#call.read();
-    // After a refusal: a request whose answer was lost may have taken the tickets.
+    // If it was refused, an earlier request whose answer was lost may have taken the tickets.
     const isMine = next.every(
       (head, index) => head.taker === taker && head.last === tickets.get(this.#call.pks[index] ?? ''),
     );
@@ -62,7 +62,7 @@ export class Place {
     return next;
   }
 
-  /** Writes the rows of the place once it is known that it has to wait, and renews them when they are due. */
+  /** Writes the rows of the place once the claim has to wait, and renews them when they are due. */
   async renew(waiter: LocalWaiter): Promise<boolean> {
     const { queue } = this.#call.parts;
     const { renewedAt, waiterMs, tickets } = waiter;
@@ -79,7 +79,7 @@ export class Place {
     return kept.every(Boolean);
   }
 
-  /** Checks whether the waiters before it are alive: as soon as it may be its turn without them, and now and then. */
+  /** Checks whether the waiters before the claim are alive: when it may be its turn without them, and from time to time. */
   async watchThoseBefore(views: readonly HeadView[]): Promise<{ isMoved: boolean; deadInMs: number }> {
     const waiter = this.#call.waiter;
     const { waiterMs } = this.#call.request;
@@ -89,7 +89,7 @@ export class Place {
       if (standing !== 'waits' || head.next > head.last) continue;
       const until = waiter?.tickets.get(pk) ?? head.last + 1;
       if (until <= head.next) continue;
-      // A request without a place is behind all waiters. Whether they are alive matters only when the lock has room.
+      // A request without a place is behind all waiters. Whether they are alive matters only if the lock has room.
       if (waiter === undefined && !hasRoom(head, this.#call.request.capacity, stale)) continue;
       const dueAt = waiter?.watchAt.get(pk) ?? 0;
       if (dueAt > now()) {
@@ -105,7 +105,7 @@ export class Place {
     return { isMoved, deadInMs: soonest };
   }
 
-  /** Gives up a place that was lost, or leads in a circle: another one is taken anew. */
+  /** Gives up a place that was lost, or that closes a circle. The next attempt takes another place. */
   async leave(): Promise<void> {
     const waiter = this.#call.waiter;
     this.#call.parts.waiters.lose(this.#call.request.nonce);

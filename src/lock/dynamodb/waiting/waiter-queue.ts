@@ -14,7 +14,7 @@ import {
 } from '../items/waiter.ts';
 import type { Staleness } from '../staleness.ts';
 
-/** Rows per read; with their size that is one read unit. */
+/** How many rows a check of the front reads. By their size, these are one read unit. */
 const FRONT = 25;
 const NEVER_KEPT_MS = 6000;
 
@@ -67,15 +67,15 @@ export class WaiterQueue {
     this.tidy(pk, [ticket]);
   }
 
-  /** Marks a place as given up, also one that was never taken: those before it pass it over when its turn comes. */
+  /** Marks a place as given up, even if it was never taken. Other clients pass it over when its turn comes. */
   async giveUp(pk: string, ticket: number, nonce: string, limits: CallLimits): Promise<void> {
     await this.#engine.update(waiterOf(pk, ticket), leavePlace(nonce, this.#engine.now()), 'NONE', limits);
   }
 
   /**
-   * Passes over first places whose waiters have left, have died, or never took the place of their ticket. One read unit, and
-   * two writes for each dead waiter.
-   * @param until  the ticket of the caller; or one more than the last ticket
+   * Passes over the first places, if their waiters have left, have died, or never took the place of their ticket. It costs one read
+   * unit, and two writes for each dead waiter.
+   * @param until  the ticket of the caller, or one more than the last ticket
    */
   async watch(
     pk: string,
@@ -91,7 +91,7 @@ export class WaiterQueue {
     for (let ticket = head.next; ticket <= last; ticket++) {
       const row = rows.get(ticket);
       const leftMs = row?.isGone ? 0 : this.#leftMs(pk, ticket, row, waiterMs ?? NEVER_KEPT_MS);
-      // All of them are observed at once, so that many dead waiters are not watched for a lease one after another.
+      // All of the rows are observed at once. Otherwise many dead waiters would each be watched for a lease, one after another.
       if (ticket !== next) continue;
       if (leftMs > 0) deadInMs = leftMs;
       else if (row?.isGone || (await this.#bury(pk, ticket, row, limits))) next = ticket + 1;
@@ -109,7 +109,7 @@ export class WaiterQueue {
   }
 
   /**
-   * Removes rows of places that had their turn. Nothing waits for this, and DynamoDB would remove them itself in a few days.
+   * Removes the rows of places that had their turn. Nothing waits for this, and DynamoDB itself would remove them in a few days.
    */
   tidy(pk: string, tickets: Iterable<number>): void {
     for (const ticket of tickets) {
@@ -140,7 +140,7 @@ export class WaiterQueue {
   }
 }
 
-/** How long until a place has to be renewed: with two thirds of its lease left. */
+/** How long until a place has to be renewed, which is when two thirds of its lease are left. */
 export function renewInMs(keptAt: number, waiterMs: number): number {
   return keptAt + waiterMs / 3 - now();
 }

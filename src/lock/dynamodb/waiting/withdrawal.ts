@@ -5,22 +5,22 @@ import { lockKey, shortNonce } from '../items/key.ts';
 import { NewestFew } from '../newest-few.ts';
 import type { CallParts } from '../running-call.ts';
 
-/** What a claim may have left in the table, as far as its process knows. */
+/** The rows that a claim may have left in the table, as far as its process knows. */
 interface Traces {
-  /** Its places, by the key of the lock. */
+  /** Its tickets, by the key of the lock. */
   readonly tickets: ReadonlyMap<string, number>;
-  /** The id with which it took its last ticket. */
+  /** The id with which the claim took its last ticket. */
   readonly taker: string;
 }
 
-/** A request that was given up is looked for once more after this time: a try waits for its answer no longer. */
+/** A withdrawal is repeated after this time, since a given-up request may be carried out late. No try waits longer for its answer. */
 const LATE_MS = 5000;
 const NONE: ReadonlyMap<string, number> = new Map();
 
-/** Gives up claims that wait no longer: their places, and locks that they were granted meanwhile. */
+/** Gives up claims that wait no longer, with their places and the locks that they were granted meanwhile. */
 export class Withdrawals {
   readonly #parts: CallParts;
-  /** Of claims whose withdrawal has not been answered: the next try has to know as much as the first one. */
+  /** The traces of claims whose withdrawal has not been answered: the next try has to know as much as the first one. */
   readonly #unanswered = new NewestFew<Traces>();
   /** Claims whose last request had no answer. */
   readonly #doubtful = new NewestFew<true>();
@@ -36,8 +36,8 @@ export class Withdrawals {
   }
 
   /**
-   * It may be repeated. A request for a turn that is carried out later is refused. One without a place may be granted the lock, and is
-   * looked for once more. @returns a holder that is in the way
+   * Withdraws a claim; it may be repeated. If a request of a claim with a place is carried out later, it is refused. A request without a
+   * place may still be granted the lock, so the withdrawal is repeated later. @returns a holder that is in the way
    */
   async withdraw(key: RequestKey, options: CallOptions): Promise<HeadHolder | undefined> {
     const { nonce } = key;
@@ -54,7 +54,7 @@ export class Withdrawals {
     return holder;
   }
 
-  /** If this fails, the grant ends with its lease. */
+  /** Repeats a withdrawal later. If this fails, the grant ends with its lease. */
   async #lookAgain(key: RequestKey, traces: Traces, { timeoutMs }: CallOptions): Promise<void> {
     await sleep(LATE_MS, undefined, { unref: true });
     await this.#leaveAll(key, traces, { timeoutMs }).catch(() => {});
@@ -70,23 +70,23 @@ export class Withdrawals {
     return holder;
   }
 
-  /** Ends when a state of the head has been read or written in which the claim holds nothing and its turn never comes. */
+  /** Ends once it has read or written a state of the head in which the claim holds nothing and its turn never comes. */
   async #leave(pk: string, nonce: string, traces: Traces, options: CallOptions): Promise<HeadHolder | undefined> {
     const { heads, grants, queue } = this.#parts;
     let isGivenUp = false;
     for (;;) {
       const head = await heads.readNow(pk, options);
       const mine = head.holders.find((holder) => holder.nonce === nonce);
-      // A request for its turn that was given up may be carried out as late as between two steps of this.
+      // A given-up request of the claim may be carried out late, even between two steps of this loop.
       if (mine !== undefined) {
         await grants.drop(pk, mine, options);
         continue;
       }
-      // A ticket whose answer was lost has to be given up, too; else the waiters behind it would have to find out that no
-      // waiter has it.
+      // A ticket whose answer was lost has to be given up, too. Otherwise the waiters behind it would have to find out that
+      // no waiter has it.
       const ticket = traces.tickets.get(pk) ?? (head.taker === traces.taker ? head.last : undefined);
       const isOver = ticket === undefined || ticket < head.next;
-      // A place that is given up is passed over by those before it.
+      // The waiters before a place that is given up pass it over.
       if (isOver || (isGivenUp && ticket > head.next)) return head.holders[0];
       if (!isGivenUp) await queue.giveUp(pk, ticket, nonce, options);
       else if (await heads.write([{ pk, before: head, after: passed(head, ticket + 1) }], options)) {

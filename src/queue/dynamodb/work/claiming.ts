@@ -308,7 +308,7 @@ function spotsOf({ piece, index, n }: Span): number[] {
   return Array.from({ length: n }, (_, offset) => piece * JOBS + index + offset);
 }
 
-/** The claim as a UUID: its last twelve digits are those of a job. */
+/** The id of a claim as a UUID. Its last twelve digits are the token of the claim. */
 function processId({ request, token }: ShardClaim): string {
   return `${request}-4000-8000-${token.toString(16).padStart(12, '0').slice(-12)}`.padEnd(36, '0').slice(0, 36);
 }
