@@ -12,10 +12,10 @@ import { sweepPages } from './pages/sweep.ts';
 import { DynamoActorStore } from './store.ts';
 
 const RESCUE_MS = 5000;
-/** How often pages are looked for that are over. */
+/** How often a process sweeps pages, and removes final actors. */
 const SWEEP_MS = 60_000;
 
-/** Actors on DynamoDB. @throws NotSupported  a type declares what it does not have */
+/** Actors on DynamoDB. @throws NotSupported  a type declares a feature that DynamoDB does not support */
 export function dynamoBackend(
   engine: DynamoEngine,
   definitions: readonly ActorDefinition[],
@@ -50,7 +50,7 @@ function refuse({ name, states, indexes, fieldHistoryMs }: ActorDefinition): voi
   }
 }
 
-/** Keeps the leases of workers by the beats of their rows, and looks after the actors of dead ones. */
+/** Keeps the leases of workers by heartbeats, which write their rows, and rescues the actors of dead workers. */
 class DynamoKeeper implements KeeperPort {
   readonly #store: DynamoActorStore;
   readonly #leaseMs: number;
@@ -106,7 +106,7 @@ class DynamoKeeper implements KeeperPort {
     }
     if (now() - this.#sweptAt > SWEEP_MS) {
       await sweepPages(this.#store.rows, this.#store.pages);
-      // Not all in one go: a stop need not wait for it.
+      // Removes actors in several runs of this loop, so that a stop need not wait for all of them.
       if ((await this.#store.removal.check()) > 0) return 0;
       this.#sweptAt = now();
     }

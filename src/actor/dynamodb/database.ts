@@ -21,25 +21,25 @@ import { actorKey, HEAD, headOf, INBOX, inboxOf, lineFrom, lineOf, sortKey } fro
 const AT_ONCE = 1000;
 const DROPS_AT_ONCE = 20;
 
-/** A row of a line, and where it is. */
+/** A wake row of a line, with its key. */
 export interface LineRow extends WakeRow {
   readonly key: Key;
 }
 
-/** A head, and the inbox as it was read after it. */
+/** A head, and the inbox, which was read after it. */
 export interface SeenActor {
   readonly head: ActorHead | undefined;
   readonly inbox: readonly InboxRow[];
 }
 
-/** The rows of actors: reads, and conditional changes of those that decide. */
+/** The rows of actors: reads, and conditional changes of the rows that decide. */
 export class ActorRows extends TableRows<DynamoEngine> {
   async head(actor: number): Promise<ActorHead | undefined> {
     const item = await this.get(headOf(actor));
     return item === undefined ? undefined : readHead(fieldsOf(item));
   }
 
-  /** In one request, as long as the inbox has not more than a megabyte. */
+  /** Reads the head and the inbox of an actor, in one request if they have at most a megabyte. */
   async look(actor: number): Promise<SeenActor> {
     const items = await this.all(actorKey(actor), HEAD, INBOX.last);
     const first = items[0];
@@ -62,14 +62,14 @@ export class ActorRows extends TableRows<DynamoEngine> {
     }
   }
 
-  /** Makes a row, or the same one again. */
+  /** Writes a row without a condition. A repetition writes the same row. */
   async put(key: Key, fields: Fields): Promise<void> {
     const request = new Expression();
     for (const [name, value] of Object.entries(fields)) request.set(name, attribute(value));
     await this.engine.update(key, request.write(), 'NONE', this.limits);
   }
 
-  /** Raises a counter. A repetition leaves a gap, which means nothing. @returns the last number of those that were taken */
+  /** Raises a counter. A repetition leaves a gap, which means nothing. @returns the last of the numbers that were taken */
   async count(key: Key, by: number = 1): Promise<number> {
     const request = new Expression();
     request.setTo('q', `if_not_exists(q, ${request.value(num(0))}) + ${request.value(num(by))}`);
@@ -81,7 +81,7 @@ export class ActorRows extends TableRows<DynamoEngine> {
     await this.engine.remove(key, {}, this.limits);
   }
 
-  /** Removes many rows, few at a time: a client has some fifty connections, and heartbeats need one. */
+  /** Removes many rows, a few at a time, since a client has some fifty connections, and heartbeats need one. */
   async dropAll(keys: readonly Key[]): Promise<void> {
     const due = keys.values();
     const drop = async (): Promise<void> => {
@@ -90,7 +90,7 @@ export class ActorRows extends TableRows<DynamoEngine> {
     await Promise.all(Array.from({ length: Math.min(DROPS_AT_ONCE, keys.length) }, drop));
   }
 
-  /** Removes a row, unless it was written anew since it was read. */
+  /** Removes a row, unless its fields have changed since it was read. */
   async dropIf(key: Key, seen: Fields): Promise<void> {
     await this.engine.remove(key, written({ expect: seen, set: {} }), this.limits);
   }
@@ -106,7 +106,7 @@ function readInbox(item: Item): InboxRow {
   };
 }
 
-/** A row has at most 400 KB, and the rest of an actor is in it, too. */
+/** A row has at most 400 KB, and it also holds the rest of an actor. */
 const MOST_BYTES = 300_000;
 
 /** @throws InvalidInput  it does not fit into a row */
@@ -125,12 +125,12 @@ export function freshName(): string {
   return randomBytes(8).toString('base64url');
 }
 
-/** The line in which an actor is looked for. @param shards  of its type */
+/** The line in which workers look for an actor. @param shards  the number of shards of its type */
 export function lineFor(type: number, actor: number, shards: number, isAlone = false): string {
   return lineOf(type, isAlone ? undefined : actor % shards);
 }
 
-/** A row of a line, as a part of a transaction. */
+/** A wake row of a line, as a part of a transaction. */
 export function wakeWrite(line: string, row: WakeRow): PartialWrite {
   return { key: wakeKey(line, row), written: creation(wakeFields(row)) };
 }

@@ -9,9 +9,9 @@ import { boxOf, childOf, headOf, IDS, keyOf, listOf, messageOf, questionOf, tran
 import type { TypeRow, Types } from './types.ts';
 import { deadlineOf, lateWrite } from './work/deadlines.ts';
 
-/** How long rows of a question outlast the wait of its sender: no machine's view of the service's clock is as wrong. */
+/** How long rows of a question outlast the wait of its sender. No machine is wrong about the service's clock by this time. */
 const KEPT_MS = 3_600_000;
-/** Numbers that a process takes at once: gaps mean nothing. */
+/** How many ids a process takes at once. Gaps between ids mean nothing. */
 const IDS_AT_ONCE = 50;
 
 export interface NewActor {
@@ -21,7 +21,7 @@ export interface NewActor {
   readonly parent?: number | undefined;
 }
 
-/** What others want of an actor: create it, raise a semaphore, send a message. Each in one transaction with the row that wakes it. */
+/** Creates actors, raises their semaphores, and sends them messages, each in one transaction with the row that wakes the actor. */
 export class Producing {
   readonly #rows: ActorRows;
   readonly #types: Types;
@@ -41,7 +41,7 @@ export class Producing {
     return Number(this.#ids.shift());
   }
 
-  /** @param fields  JSON @returns the actor of this type and key that was there, or the new one */
+  /** @param fields  JSON @returns the new actor, or the existing actor of this type and key */
   async create(wish: NewActor, fields: string): Promise<{ id: string; created: boolean; state: string }> {
     requireFits('fields', fields);
     const type = await this.#types.named(wish.type);
@@ -51,14 +51,14 @@ export class Producing {
     if (await this.#rows.together([...newActor({ id, type, wish, fields, now }), ...parent])) {
       return { id: String(id), created: true, state: type.machine.initial };
     }
-    // The key is taken; or an earlier try of this request has come through.
+    // Either another actor has the key, or an earlier try of this request was carried out.
     const there = wish.key === undefined ? id : await this.find(type.id, wish.key);
     const head = there === undefined ? undefined : await this.#rows.head(there);
     if (head === undefined) return this.create(wish, fields);
     return { id: String(there), created: there === id, state: head.state };
   }
 
-  /** It has a child more, as long as it is not final. @throws NotFound, Conflict */
+  /** The write that counts a new child in its parent, on condition that the parent is not final. @throws NotFound, Conflict */
   async #adoption(parent: number): Promise<PartialWrite> {
     const head = await this.#rows.head(parent);
     if (head === undefined) throw new NotFound(`there is no actor ${parent}, which was to be the parent`);
@@ -67,7 +67,7 @@ export class Producing {
     return { key: headOf(parent), written: written({ expect, set: {}, add: { [F.children]: 1 } }) };
   }
 
-  /** The children of a turn, which its commit counts. @throws InvalidInput  there is an actor of this type and key */
+  /** The writes that create the children of a turn. Its commit counts the children. @throws InvalidInput  an actor of this type and key exists */
   async births(parent: number, children: Effects['children']): Promise<PartialWrite[]> {
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
     const parts: PartialWrite[] = [];
@@ -78,20 +78,20 @@ export class Producing {
       const twin = key === undefined ? undefined : born.get(`${type.id} ${key}`);
       const known = twin ?? (key === undefined ? undefined : await this.find(type.id, key));
       born.set(`${type.id} ${key}`, id);
-      // It may be the child itself: an earlier try of the commit has come through.
+      // The existing actor may be the child itself, if an earlier try of the commit was carried out.
       if (known !== undefined && known !== id) throw childIsThere(name, key, known, parent);
       parts.push(...newActor({ id, type, wish: { type: name, version, key, parent }, fields, now }));
     }
     return parts;
   }
 
-  /** Tells a parent that its child is final, in the transaction that makes it so. */
+  /** The writes that tell a parent of its final child, in the transaction that makes the child final. */
   async ended(child: number, parent: number): Promise<PartialWrite[]> {
     const head = await this.#rows.head(parent);
     if (head === undefined || head.isFinal) return [];
     const type = await this.#types.withId(head.type);
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
-    // A child ends once: the name is never used again.
+    // A child ends once, so the name is never used again.
     const name = `end${child}`;
     const row = inboxWrite(parent, { name, semaphore: undefined, n: 1 });
     return [row, wake({ actor: parent, type, head, now }, 'child', name)];
@@ -102,7 +102,7 @@ export class Producing {
     return item === undefined ? undefined : Number(fieldsOf(item)['q']);
   }
 
-  /** @returns whether it counts: an actor that is final has no use for it @throws NotFound, InvalidInput */
+  /** @returns false if the actor is final; then nothing is written @throws NotFound, InvalidInput */
   async incr(actor: number, semaphore: string, n: number): Promise<boolean> {
     const { head, type } = await this.#target(actor);
     requireSemaphore(actor, semaphore, type);
@@ -112,12 +112,12 @@ export class Producing {
     return true;
   }
 
-  /** @param payload  JSON @returns whether anybody will read it @throws NotFound */
+  /** @param payload  JSON @returns false if the actor is final; then nothing is written @throws NotFound */
   async send(actor: number, name: string, payload: string): Promise<boolean> {
     return (await this.#send(actor, name, payload, undefined)) !== undefined;
   }
 
-  /** @param waitMs  how long its sender waits @returns the number of the message; undefined: the actor is final */
+  /** @param waitMs  how long the sender waits @returns the number of the message; undefined: the actor is final */
   ask(actor: number, name: string, payload: string, waitMs: number): Promise<number | undefined> {
     return this.#send(actor, name, payload, waitMs);
   }
@@ -133,7 +133,7 @@ export class Producing {
     return number;
   }
 
-  /** What a turn raises and sends, as parts of the transaction that commits it. */
+  /** The raises and messages of a turn, as parts of the transaction that commits it. */
   async partsOf(
     incrs: readonly { readonly actor: number; readonly semaphore: string }[],
     messages: readonly { readonly actor: number; readonly name: string; readonly json: string }[],
@@ -187,7 +187,7 @@ function raise(target: Target, semaphore: string, n: number): PartialWrite[] {
   return [inboxWrite(target.actor, { name, semaphore, n }), wake(target, kind, name)];
 }
 
-/** @param waitMs  how long its sender waits for an answer; undefined: it does not */
+/** @param waitMs  how long the sender waits for an answer; undefined: it does not wait */
 function message(
   target: Target,
   number: number,

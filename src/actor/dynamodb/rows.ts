@@ -1,11 +1,11 @@
-/** The rows of actors: their keys. */
+/** The keys of the rows of actors. */
 import { digits, type Item, type Key } from '../../engine/dynamodb/index.ts';
 
-/** The partition of what belongs to no actor: types, and counters. */
+/** The partition of rows that belong to no actor: types and counters. */
 export const ACTORS = 'actors';
 export const WORKERS = 'actors:workers';
 export const NOTES = 'actors:notes';
-/** The numbers that were given to actors. */
+/** The counter of the ids of actors. */
 export const IDS: Key = { pk: ACTORS, sk: 'ids' };
 
 export function typeOf(name: string): Key {
@@ -40,7 +40,7 @@ export function messageOf(actor: number, message: number): Key {
   return { pk: actorKey(actor), sk: `${MESSAGES.first}${digits(message, 15)}` };
 }
 
-/** That a sender waits for the answer to a message. */
+/** The row of a question: its sender waits for the answer to the message. */
 export function questionOf(actor: number, message: number): Key {
   return { pk: actorKey(actor), sk: `q#${digits(message, 15)}` };
 }
@@ -57,7 +57,7 @@ export function childOf(actor: number, child: number): Key {
 
 export const CHILDREN = { first: 'c#', last: 'c#~' } as const;
 
-/** A transition: of a turn, or by hand. */
+/** A transition, by a turn or by hand. */
 export function transitionOf(actor: number, epoch: number): Key {
   return { pk: actorKey(actor), sk: transitionsFrom(epoch) };
 }
@@ -66,12 +66,12 @@ export function transitionsFrom(epoch: number): string {
   return `h#${digits(epoch, 15)}`;
 }
 
-/** The one actor of a type and key. */
+/** The row that names the one actor of a type and key. */
 export function keyOf(type: number, key: string): Key {
   return { pk: `actors:key:${type}:${key}`, sk: HEAD };
 }
 
-/** Where due actors of a type are looked for. @param shard  undefined: of those that run alone */
+/** The line in which workers look for due actors of a type. @param shard  undefined: the line of actors that run alone */
 export function lineOf(type: number, shard: number | undefined): string {
   return shard === undefined ? `actors:alone:${type}` : `actors:line:${type}:${shard}`;
 }
@@ -80,7 +80,7 @@ export function lineFrom(at: number): string {
   return `w#${digits(at, 15)}`;
 }
 
-/** That a worker is about to claim actors. */
+/** The note of a worker that is about to claim actors. */
 export function noteOf(worker: number, name: string): Key {
   return { pk: NOTES, sk: `n#${digits(worker, 16)}#${name}` };
 }
@@ -100,7 +100,7 @@ export function openPageOf(tag: string): Key {
   return { pk: PAGES, sk: `${OPEN_PAGES.first}${tag}` };
 }
 
-/** A page that is resolved. */
+/** A resolved page. */
 export function pageOf(id: number): Key {
   return { pk: PAGES, sk: `${RESOLVED_PAGES.first}${digits(id, 15)}` };
 }
@@ -109,12 +109,12 @@ export function noticeOf(at: number, name: string): Key {
   return { pk: PAGES, sk: `${NOTICES.first}${digits(at, 15)}#${name}` };
 }
 
-/** Where actors of a type are looked for that are longer in a state than declared. */
+/** The line in which workers look for actors of a type that are in a state for longer than declared. */
 export function lateLineOf(type: number, shard: number): string {
   return `actors:late:${type}:${shard}`;
 }
 
-/** Actors of a type that are held, since no program knew their state. */
+/** The row of an actor that is held because no program knew its state. */
 export function heldOf(type: number, actor: number, epoch: number): Key {
   return { pk: heldKey(type), sk: `${HELD.first}${digits(actor, 16)}#${epoch}` };
 }
@@ -123,7 +123,7 @@ export function heldKey(type: number): string {
   return `actors:held:${type}`;
 }
 
-/** Actors of a type that are held, since their state is paused. */
+/** The row of an actor that is held because its state is paused. */
 export function pausedOf(type: number, actor: number, name: string): Key {
   return { pk: pausedKey(type), sk: `${HELD.first}${digits(actor, 16)}#${name}` };
 }
@@ -132,12 +132,12 @@ export function pausedKey(type: number): string {
   return `actors:paused:${type}`;
 }
 
-/** Where final actors of a type are looked for whose time is over. */
+/** The line in which workers look for final actors of a type whose history is over. */
 export function overLineOf(type: number, shard: number): string {
   return `actors:over:${type}:${shard}`;
 }
 
-/** That there is an actor, for lists. */
+/** The row that lists an actor. */
 export function listOf(type: number, actor: number, shards: number): Key {
   return { pk: listLineOf(type, actor % shards), sk: digits(actor, 16) };
 }

@@ -37,7 +37,7 @@ import { Workers } from './work/workers.ts';
 
 const TIMEOUT_MS = 30_000;
 
-/** The requests of turns, workers and producers. Each may be carried out twice: see docs/decisions/029-actors-on-dynamodb.md. */
+/** The requests of turns, workers and producers. The service may execute each twice: see docs/decisions/029-actors-on-dynamodb.md. */
 export class DynamoActorStore implements TurnStore {
   readonly engine: TurnStore['engine'];
   readonly rows: ActorRows;
@@ -59,7 +59,7 @@ export class DynamoActorStore implements TurnStore {
   readonly #reads: TurnReads;
   readonly #workers: Workers;
   readonly #listeners = new Set<NewsHandlers>();
-  /** Rows that are being removed. */
+  /** Work under way for which no caller waits, such as removals of rows. */
   readonly #later = new Set<Promise<unknown>>();
 
   constructor(engine: DynamoEngine, shards: number) {
@@ -100,7 +100,7 @@ export class DynamoActorStore implements TurnStore {
     };
   }
 
-  /** What has no hurry. A row that is left is removed by the worker that finds it. */
+  /** Keeps work for which no caller waits. If a removal fails, the worker that finds the row removes it. */
   #do(work: Promise<unknown>): void {
     const done = work.catch(() => {}).finally(() => this.#later.delete(done));
     this.#later.add(done);
@@ -168,7 +168,7 @@ export class DynamoActorStore implements TurnStore {
     return this.#claiming.raised(actors);
   }
 
-  /** Held, with a page; or left for a second to another worker that knows the state. @returns whether it is held */
+  /** Holds an actor, and opens a page. If another worker knows the state, leaves the actor to it for a second. @returns whether the actor is held */
   async reportUnknown(
     token: TurnToken,
     type: number,
@@ -217,7 +217,7 @@ export class DynamoActorStore implements TurnStore {
     return this.#workers.beat(workers);
   }
 
-  /** There are no notifications to wish for. */
+  /** Does nothing, since there are no notifications. */
   setWants(): Promise<void> {
     return Promise.resolve();
   }
@@ -258,7 +258,7 @@ export class DynamoActorStore implements TurnStore {
     return Promise.resolve();
   }
 
-  /** Wakes workers of this process: those of others find it at their next poll. @param actor  of which a semaphore was raised */
+  /** Wakes the workers of this process. Workers of others learn at their next poll. @param actor  an actor of which a semaphore was raised */
   notify(actor?: number): void {
     for (const { wake, interrupt } of this.#listeners) {
       if (actor !== undefined) interrupt(actor);

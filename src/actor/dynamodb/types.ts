@@ -6,7 +6,7 @@ import type { Machine } from '../machine.ts';
 import type { ActorRows } from './database.ts';
 import { ACTORS, TYPES, typeOf } from './rows.ts';
 
-/** A type, as the table has it. */
+/** A type, as the table stores it. */
 export interface TypeRow {
   readonly id: number;
   readonly name: string;
@@ -16,20 +16,20 @@ export interface TypeRow {
   readonly machine: Machine;
   readonly version: number;
   readonly historyMs: number | null;
-  /** min ms, max ms, factor, jitter; factor 0 adds min each time. */
+  /** The backoff: min ms, max ms, factor, jitter. With factor 0, each wait is longer by min. */
   readonly backoff: readonly number[];
-  /** When it was paused; 0: it is not. */
+  /** When the type was paused; 0: it is not paused. */
   readonly pausedAt: number;
-  /** States that are paused, and since when. */
+  /** The paused states, each with the time of its pause. */
   readonly pausedStates: Readonly<Record<string, number>>;
 }
 
-/** A type that was read counts within this time: a pause reaches all workers by then. */
+/** How long types are used after they were read. So a pause reaches all workers within this time. */
 const FRESH_MS = 2000;
-/** What was declared: the text of the row. */
+/** The declaration of a type, which its row has as a text. */
 type TypeDeclaration = Omit<TypeRow, 'id' | 'name' | 'pausedAt' | 'pausedStates' | 'shards'>;
 
-/** The types of actors, as the table has them. */
+/** The types of actors, as the table stores them. */
 export class Types {
   readonly #rows: ActorRows;
   #byId: ReadonlyMap<number, TypeRow> = new Map();
@@ -54,18 +54,18 @@ export class Types {
     return found;
   }
 
-  /** Whether a state is paused, as the table has it now. */
+  /** Whether a state is paused now. Reads the row of the type. */
   async isPausedNow({ name }: TypeRow, state: string): Promise<boolean> {
     return pausedStates(fieldsOf(await this.#rows.get(typeOf(name)))['s1'])[state] !== undefined;
   }
 
-  /** As they were a moment ago at most. */
+  /** All types, read in the last two seconds. */
   async fresh(): Promise<ReadonlyMap<number, TypeRow>> {
     if (now() - this.#readAt > FRESH_MS) await this.#read();
     return this.#byId;
   }
 
-  /** The same, and read anew where one of these is not known yet. */
+  /** The same types, read again if one of these ids is not among them. */
   async freshWith(ids: Iterable<number>): Promise<ReadonlyMap<number, TypeRow>> {
     const types = await this.fresh();
     if ([...ids].some((id) => !types.has(id))) await this.#read();
@@ -80,7 +80,7 @@ export class Types {
     this.#readAt = begun;
   }
 
-  /** Writes what is declared, and nothing when that is known. @returns the ids by name */
+  /** Writes the declarations that the table does not have yet. @returns the ids by name */
   async register(definitions: readonly ActorDefinition[], shards: number): Promise<ReadonlyMap<string, number>> {
     await this.#read();
     for (const definition of definitions) await this.#declare(definition, shards);
@@ -94,7 +94,7 @@ export class Types {
     const known = [...this.#byId.values()].find((type) => type.name === name);
     if (known === undefined) {
       const id = await this.#rows.count({ pk: ACTORS, sk: 'types' });
-      // Of several programs that declare it at the same time, one makes the row.
+      // If several programs declare the type at the same time, one makes the row.
       const made = creation({ y: id, n: name, j: shards, d: text });
       await this.#rows.engine.update(typeOf(name), made, 'NONE', this.#rows.limits);
     }
@@ -103,7 +103,7 @@ export class Types {
     );
   }
 
-  /** @param state  undefined: all of them @returns whether that changed anything */
+  /** Pauses a type or a state, or ends the pause. @param state  undefined: the whole type @returns whether that changed anything */
   async pause(name: string, isPaused: boolean, state: string | undefined): Promise<boolean> {
     await this.named(name);
     const time = await this.#rows.engine.serviceTime(this.#rows.limits);
@@ -134,7 +134,7 @@ function pausedStates(text: string | number | undefined): Readonly<Record<string
   return JSON.parse(String(text ?? '{}'));
 }
 
-/** @param known  the paused states, as the row has them */
+/** @param known  the paused states, as the row stores them */
 function stateChange(
   known: string | number | undefined,
   state: string,
@@ -160,7 +160,7 @@ function readType(fields: Readonly<Record<string, string | number>>): TypeRow {
   };
 }
 
-/** The wait before the next try, in ms, after so many that failed. */
+/** The wait before the next try in ms, after this many failed attempts. */
 export function backoffOf({ backoff }: TypeRow, attempt: number): number {
   const [min = 0, max = 0, factor = 1, jitter = 0] = backoff;
   const wait = factor === 0 ? min * attempt : min * factor ** Math.min(attempt - 1, 100);

@@ -86,7 +86,7 @@ export class AcquireAttempt {
       const isKept = !this.#call.request.isRetry || (await this.#renew());
       return isKept ? this.#granted(token) : this.#call.read();
     }
-    // The heads of a set are read one by one: a grant between two reads looks like half a grant.
+    // The heads of a set are read one by one. So a grant between two reads looks like half a grant, and they are read again.
     const again = await this.#call.read();
     const half = again.flatMap((head, index) =>
       head.holders

@@ -8,7 +8,7 @@ import { headOf, lockKey, shortNonce } from './items/key.ts';
 import { makePermanent, release, renew } from './items/requests.ts';
 import type { Staleness } from './staleness.ts';
 
-/** What this process knows about one of its grants. */
+/** The facts that this process knows about one of its grants. */
 interface Grant {
   /** The time of the grant by the clock of the service. */
   readonly grantedAt: number;

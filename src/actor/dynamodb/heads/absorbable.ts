@@ -1,6 +1,6 @@
 import type { ActorHead, InboxRow } from './head.ts';
 
-/** How many bytes of names one claim adds to a head: those of a thousand rows of an inbox. A head has 400 KB, which fields may nearly fill. */
+/** How many bytes of names one claim adds to a head: a thousand rows of an inbox. A head has at most 400 KB, and fields may nearly fill it. */
 const MOST_BYTES = 14_000;
 /** How many bytes of names a head holds at most, with those of earlier claims whose rows are not removed yet. */
 const MOST_BYTES_IN_ALL = 3 * MOST_BYTES;

@@ -1,19 +1,18 @@
 /**
- * The head of an actor: the one row that decides. This file has its state and its moves as pure functions; nothing here speaks to a
- * database.
+ * The head of an actor: the one row that decides. This file has its state and its moves as pure functions; it sends no requests.
  *
- * - A claim raises the epoch, and expects the epoch and the fence that it has read: of several claims, one is carried out. It takes what
- *   was raised out of the inbox: the names of these rows stay in the head until they are seen gone, so that none counts twice.
- * - A commit expects epoch, worker and the mark that something came (`signal`). A worker that finds a wake row of an actor that runs sets that
- *   mark under the same condition: either the commit sees the mark, or the mark finds the actor as the commit left it.
- * - A rescue raises the epoch of an actor that a dead worker has claimed; an actor that it has only noted to claim gets another
- *   fence, so that a claim under way is refused.
+ * - A claim raises the epoch, and expects the epoch and the fence that it has read. So of several claims, one is carried out. A claim absorbs the
+ *   inbox: it adds the rows to the semaphores and the children, and names them in the head until they are seen gone. So no row counts twice.
+ * - A commit expects the epoch, the worker, and the mark that a signal came (`signal`). If a worker finds a wake row of an actor that runs, it sets
+ *   this mark under the same condition. So either the commit sees the mark, or the mark finds the actor as the commit has left it.
+ * - A rescue raises the epoch of an actor that a dead worker has claimed. If the worker had only noted that it would claim the actor, the rescue
+ *   changes the fence, so that a claim under way is refused.
  *
- * An actor is found by rows of its line, see `wake.ts`.
+ * Workers find an actor by the rows of its line, see `wake.ts`.
  */
 import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
 
-/** The names of the fields: one letter, which needs no placeholder in a request. */
+/** The names of the fields: a letter, or a letter and a digit, which need no placeholder in a request. */
 export const F = {
   epoch: 'e',
   fence: 'n',
@@ -54,33 +53,33 @@ export const F = {
 export interface ActorHead {
   readonly epoch: number;
   readonly fence: number;
-  /** 0: no turn of it runs. */
+  /** The worker of the turn that runs; 0: no turn runs. */
   readonly worker: number;
-  /** When it is due, in ms since 1970 by the service's clock; undefined: it hibernates. */
+  /** When the actor is due, in ms since 1970 by the service's clock; undefined: it hibernates. */
   readonly wakeAt: number | undefined;
-  /** When it is due again if the turn that runs does not come to its end. */
+  /** When the actor is due again, if the running turn does not end. */
   readonly retryAt: number;
-  /** After a failure: how early a signal may wake it. */
+  /** After a failure: the earliest time at which a signal may wake the actor. */
   readonly floorAt: number;
-  /** When a page tells that it is in its state for too long. */
+  /** When a page is opened, since the actor has been in its state for too long. */
   readonly deadlineAt: number | undefined;
-  /** Something came while its turn was running. */
+  /** A signal came while a turn ran, or while the actor was paused or held. */
   readonly signal: boolean;
   readonly attempt: number;
   readonly visit: number;
-  /** Turns in a row whose process died or stood still. */
+  /** How many turns in a row were lost with their process. */
   readonly lost: number;
   readonly state: string;
   readonly type: number;
   readonly isFinal: boolean;
   readonly isPaused: boolean;
   readonly held: string | undefined;
-  /** That are not final, as far as their ends were absorbed. */
+  /** How many children are not final. Ends of children in the inbox are not subtracted yet. */
   readonly children: number;
   readonly semaphores: Semaphores;
-  /** Rows of the inbox that are in `semaphores` and `children`, and signals that the last claim answers for. */
+  /** Names of the inbox rows that are counted in `semaphores` and `children`, and of signals that the last claim answers. */
   readonly absorbed: readonly string[];
-  /** Messages that were read, and may still be there. */
+  /** Messages that turns have read, whose rows may still exist. */
   readonly gone: readonly number[];
   /** The last epoch whose own turn was committed. */
   readonly committed: number;
@@ -89,9 +88,9 @@ export interface ActorHead {
 
 export type Semaphores = Readonly<Record<string, number>>;
 
-/** A row of the inbox: a semaphore that was raised, or a child that has ended. */
+/** A row of the inbox: a raise of a semaphore, or the end of a child. */
 export interface InboxRow {
-  /** Never used again. */
+  /** A name that is never used again. */
   readonly name: string;
   /** Undefined: a child has ended. */
   readonly semaphore: string | undefined;
@@ -131,15 +130,15 @@ export function readHead(fields: Fields): ActorHead {
 export interface ClaimWish {
   readonly worker: number;
   readonly now: number;
-  /** The wait as if the turn had failed. */
+  /** The backoff as if the turn had failed. */
   readonly retryMs: number;
-  /** As it was read after the head; no more than `absorbable()` gives. */
+  /** The rows that `absorbable()` gives, of the inbox as it was read after the head. */
   readonly inbox: readonly InboxRow[];
-  /** Names of the signals that were read before the head: another worker that finds one of them leaves no mark. */
+  /** Names of the signals that were read before the head. A worker that finds one of them later leaves no mark. */
   readonly answered: readonly string[];
 }
 
-/** What a turn begins with, besides the fields that a claim leaves alone. */
+/** The start of a turn: the change of the claim, and the values that it sets. */
 export interface HeadClaim {
   readonly change: Change;
   readonly epoch: number;
@@ -148,12 +147,12 @@ export interface HeadClaim {
   readonly children: number;
 }
 
-/** Whether a turn of it may begin. @param byHand  also of an actor that is paused or held */
+/** Whether a turn of the actor may begin. @param byHand  also of an actor that is paused or held */
 export function isFree(head: ActorHead, byHand = false): boolean {
   return head.worker === 0 && !head.isFinal && (byHand || (!head.isPaused && head.held === undefined));
 }
 
-/** Makes an actor the worker's, which {@link isFree}. What its head names as `gone` has to be removed before. */
+/** Claims an actor that {@link isFree}. The messages that its head names as `gone` have to be removed before. */
 export function claimed(head: ActorHead, { worker, now, retryMs, inbox, answered }: ClaimWish): HeadClaim {
   const names = [...new Set([...inbox.map(({ name }) => name), ...answered])];
   const { semaphores, ended } = absorbedFrom(head, inbox);
@@ -176,7 +175,7 @@ export function claimed(head: ActorHead, { worker, now, retryMs, inbox, answered
   return { change: { expect, set, add }, epoch, attempt, semaphores, children: head.children - ended };
 }
 
-/** What the semaphores are with the rows of the inbox that are not among them yet, and how many children have ended. */
+/** The semaphores with the rows of the inbox that are not absorbed yet, and how many children these rows say have ended. */
 export function absorbedFrom(
   head: Pick<ActorHead, 'semaphores' | 'absorbed'>,
   inbox: readonly InboxRow[],
@@ -191,7 +190,7 @@ export function absorbedFrom(
   return { semaphores: withDelta(head.semaphores, raised), ended };
 }
 
-/** What comes to nothing is left out, so none is ever below 0. */
+/** Adds to semaphores. Sums of 0 and below are left out, so no semaphore is below 0. */
 export function withDelta(semaphores: Semaphores, delta: Semaphores): Semaphores {
   const sums = Object.entries(delta).reduce<Record<string, number>>(
     (all, [name, n]) => ({ ...all, [name]: (all[name] ?? 0) + n }),
@@ -209,29 +208,32 @@ export interface TurnEnd {
   readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
   readonly epoch: number;
   readonly worker: number;
-  /** Of the claim. */
+  /** The attempt of the claim. */
   readonly attempt: number;
   readonly semaphores: Semaphores;
   readonly visit: number;
   readonly delta: Semaphores | undefined;
-  /** Milliseconds until it is due again; undefined: it hibernates. */
+  /** Milliseconds until the actor is due again; undefined: it hibernates. */
   readonly waitMs: number | undefined;
   readonly timerAt: number | undefined;
-  /** Children that it creates. */
+  /** How many children the turn creates. */
   readonly children: number;
-  /** Messages that it has read. */
+  /** Messages that the turn has read. */
   readonly gone: readonly number[];
-  /** What else is written: state, fields, times, texts. */
+  /** The other fields to write: state, fields, times, texts. */
   readonly set: Readonly<Record<string, string | number | null>>;
 }
 
 export interface TurnWritten {
   readonly change: Change;
-  /** When it is due again: a wake row for it has to be there before this change is carried out. */
+  /** When the actor is due again. A wake row for this time has to be written before the change. */
   readonly wakeAt: number | undefined;
 }
 
-/** @param signal  something came since the claim @param children  `done`: the field of the head, when none of them was open */
+/**
+ * The commit of a turn.
+ * @param signal  a signal came since the claim @param children  for `done`: the field of the head as it was when no child was open
+ */
 export function committed(
   end: TurnEnd,
   signal: boolean,
@@ -248,7 +250,7 @@ export function committed(
     [F.committed]: epoch,
     [F.wakeAt]: wakeAt ?? null,
     [F.attempt]: kind === 'failed' ? attempt : isSame ? Math.max(attempt - 1, 0) : 0,
-    // A quarter of the wait is what a signal can save.
+    // A signal can wake the actor after a quarter of the wait.
     [F.floorAt]: kind === 'failed' ? now + (waitMs ?? 0) * 0.25 : null,
     [F.gone]: end.gone.length === 0 ? null : JSON.stringify(end.gone),
   };
@@ -274,37 +276,37 @@ function wakeOf({ kind, waitMs, timerAt }: TurnEnd, signal: boolean, now: number
   return times.length === 0 ? undefined : Math.min(...times);
 }
 
-/** Whether the turn of this epoch was committed: its own worker alone does that. */
+/** Whether the turn of this epoch was committed. Only its own worker commits a turn. */
 export function isCommitted(head: ActorHead, epoch: number): boolean {
   return head.committed === epoch;
 }
 
-/** Notes that something came, for the commit of the turn that runs, or for the end of a pause. @returns undefined when that is noted */
+/** Notes a signal for the commit of the running turn, or for the end of a pause. @returns undefined if a signal is noted already */
 export function signalled(head: ActorHead): Change | undefined {
   if (head.signal) return undefined;
   return { expect: unchanged(head, [F.epoch, F.worker, F.pausedAt, F.held, F.signal]), set: { [F.signal]: 1 } };
 }
 
-/** Whether what its process died of is known: the others of that process are innocent. */
+/** The judgement of a rescue. `isSuspected`: an actor of the dead process had been lost before, so the others are innocent. */
 export interface Verdict {
   readonly isSuspected: boolean;
   readonly now: number;
   readonly error: string;
 }
 
-/** Lost so often in a row, an actor is claimed apart, by a worker that runs nothing else; once more, and it is held. */
+/** An actor that was lost this often in a row is claimed by a worker that runs nothing else. If it is lost once more, it is held. */
 export const ALONE = 2;
 
 export interface Rescue {
-  /** Undefined: another rescue has carried it out, and may have ended before it put the row. */
+  /** Undefined: another rescue has made the change, and may have died before it wrote the row. */
   readonly change: Change | undefined;
-  /** The row that is put after the change, before the note of the worker is removed. */
+  /** The wake row to write after the change, before the note of the worker is removed. */
   readonly row: { readonly at: number; readonly epoch: number } | undefined;
 }
 
 /**
- * Takes an actor from a dead worker: one that it runs, or was about to claim at this epoch.
- * @returns undefined when it has nothing to do with that worker any more
+ * Takes an actor from a dead worker that runs it, or that was about to claim it at this epoch.
+ * @returns undefined if the actor has nothing to do with that worker any more
  */
 export function rescued(head: ActorHead, worker: number, before: number, verdict: Verdict): Rescue | undefined {
   if (head.worker === 0 && head.epoch === before) {
@@ -341,8 +343,8 @@ export function rescued(head: ActorHead, worker: number, before: number, verdict
 }
 
 /**
- * That these fields are as they were read. All of them may be missing in a head that no turn has had yet, as they are where there is no row:
- * so the time of its creation is always one of them, or a request that comes late would make a row for an actor that was removed.
+ * The condition that these fields are as they were read. In a head that had no turn yet all of them may be missing, as in a missing row. So the
+ * condition always includes the time of creation. Otherwise a late request would make a row for an actor that was removed.
  */
 export function unchanged(head: Pick<ActorHead, 'fields'>, names: readonly string[]): Change['expect'] {
   return Object.fromEntries([F.createdAt, ...names].map((name) => [name, head.fields[name] ?? null]));

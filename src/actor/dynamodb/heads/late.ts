@@ -1,7 +1,7 @@
 /**
- * The rows by which actors are found that are longer in a state than declared. A row is put before the commit that enters the state, in the
- * order of time, and names the epoch of that turn and the visit that it begins. A state that is left in time leaves the row: it is over
- * once its time has come.
+ * The rows by which workers find actors that are in a state for longer than declared. They are in the order of time. A row is written before the
+ * commit that enters the state, and names the epoch of that turn and the visit that the turn begins. If the actor leaves the state in time, the row
+ * stays until its time, and is then over.
  */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { type ActorHead, F } from './head.ts';
@@ -9,26 +9,26 @@ import { type ActorHead, F } from './head.ts';
 export interface LateRow {
   readonly at: number;
   readonly actor: number;
-  /** Which visit may last so long. */
+  /** The visit that has the deadline. */
   readonly visit: number;
-  /** Of the turn that begins it. */
+  /** The epoch of the turn that begins the visit. */
   readonly epoch: number;
 }
 
-/** What tells apart rows of one actor and time: a request of a turn that was lost may come late, and write over no other row. */
+/** Tells apart rows of one actor and time. So a late request of a lost turn overwrites no other row. */
 export function lateName({ visit, epoch }: Pick<LateRow, 'visit' | 'epoch'>): string {
   return `${visit}#${epoch}`;
 }
 
-/** What is to be done about a row whose time has come. */
+/** The decision about a row whose time has come. */
 export type LateLook =
   /** The commit that enters the state is under way. */
   | { readonly kind: 'leave' }
   | { readonly kind: 'drop' }
-  /** A page is opened in one transaction with this change, so that there is one. */
+  /** The actor is late: a page is opened in one transaction with this change, so it is opened once. */
   | { readonly kind: 'late'; readonly change: Change };
 
-/** @param head  undefined: there is no such actor; read after the row */
+/** @param head  the head, read after the row; undefined: there is no such actor */
 export function lookedLate(row: LateRow, head: ActorHead | undefined, now: number): LateLook {
   if (head === undefined || head.isFinal) return { kind: 'drop' };
   if (head.visit < row.visit) return { kind: head.worker !== 0 && head.epoch === row.epoch ? 'leave' : 'drop' };

@@ -1,10 +1,10 @@
 /**
- * The moves of actors that are held by the pause of their state. Who holds one names it in a row, then reads the type once more, then changes
- * the head. Who ends the pause changes the type, then reads these rows, then looks at each head. So either the holder sees that the pause is
- * over, or its row is seen.
+ * The moves of actors that are held by the pause of their state. A worker that holds an actor names it in a row, then reads the type once more, then
+ * changes the head. The call that ends the pause changes the type, then reads these rows, then reads each head. So either the worker sees that the
+ * pause is over, or the call sees its row.
  *
- * A row says only that the head has to be looked at: it may come late. Its key names epoch and fence, and whatever leaves an actor free changes
- * its fence: so no request of an earlier hold writes or removes the row of a later one.
+ * A row only says that the head has to be read, since the row may come late. Its key names the epoch and the fence of the head, and every move that
+ * leaves an actor free changes its fence. So no request of an earlier hold writes or removes the row of a later hold.
  */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { type ActorHead, F, unchanged } from './head.ts';
@@ -23,14 +23,14 @@ export function heldByPause(head: ActorHead): Change {
 
 export type LetGo =
   | { readonly kind: 'drop' }
-  /** It was only named: a hold that is under way is refused by this. */
+  /** The actor was only named. This change makes the head refuse a hold that is under way. */
   | { readonly kind: 'fence'; readonly change: Change }
-  /** It is due, by a row of its line in the same transaction. */
+  /** The actor was held, and becomes due by a wake row in the same transaction. */
   | { readonly kind: 'wake'; readonly change: Change };
 
-/** What the end of the pause does about an actor that a row names. @param head  read after the row */
+/** The move of the end of the pause for an actor that a row names. @param head  the head, read after the row */
 export function letGo(head: ActorHead | undefined, now: number): LetGo {
-  // A turn that runs has another epoch than those who would hold the actor have seen.
+  // If a turn runs, its epoch differs from the epoch that a worker which would hold the actor has read.
   if (head === undefined || head.isFinal || head.worker !== 0) return { kind: 'drop' };
   const expect = unchanged(head, [F.epoch, F.fence, F.worker, F.held]);
   const fence = { [F.fence]: head.fence + 1 };

@@ -1,10 +1,10 @@
 /**
- * The moves of actors that are held since no running program knows their state. Who holds one names it in a row, then reads which workers there
- * are, then changes the head. A worker lists itself, then reads these rows, then looks at each head. So either the holder sees the worker that knows
- * the state, or that worker sees the row.
+ * The moves of actors that are held because no running program knows their state. A worker that holds an actor names it in a row, then reads the list
+ * of workers, then changes the head. A worker that starts lists itself, then reads these rows, then reads each head. So either the holder sees the
+ * worker that knows the state, or that worker sees the row.
  *
- * A row has the epoch of its turn in its key, and speaks for a hold at that epoch alone: a request of an earlier hold that comes late
- * writes over no row of a later one.
+ * The key of a row has the epoch of its turn, and the row is about a hold at that epoch only. So a late request of an earlier hold overwrites no row
+ * of a later hold.
  */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { type ActorHead, ALONE, F, unchanged } from './head.ts';
@@ -29,21 +29,21 @@ export function heldUnknown(
   return { expect: { [F.epoch]: epoch, [F.worker]: worker }, set };
 }
 
-/** It is held since no program knew its state. */
+/** Whether the actor is held because no program knew its state. */
 export function isHeldUnknown({ held, lost }: ActorHead): boolean {
   return held !== undefined && held !== STATE_PAUSED && lost < ALONE;
 }
 
-/** What a worker that knows the state does about a row. */
+/** The decision of a worker that knows the state about a row. */
 export type UnknownLook =
-  /** The turn runs that may be about to hold it: it looks again. */
+  /** The turn runs that may be about to hold the actor, so the worker reads the row again later. */
   | { readonly kind: 'leave' }
-  /** Nothing is held at this epoch, and nothing will be. */
+  /** The actor is not held at this epoch, and will not be. */
   | { readonly kind: 'drop' }
-  /** It is due, by a row of its line in the same transaction. */
+  /** The actor becomes due, by a wake row in the same transaction. */
   | { readonly kind: 'wake'; readonly change: Change };
 
-/** @param epoch  that the row names @param head  read after the row */
+/** @param epoch  the epoch that the row names @param head  the head, read after the row */
 export function lookedUnknown(head: ActorHead | undefined, epoch: number, now: number): UnknownLook {
   if (head?.epoch !== epoch) return { kind: 'drop' };
   if (head.worker !== 0) return { kind: 'leave' };

@@ -1,55 +1,55 @@
 /**
- * The rows by which due actors are found. They stand in the partition of a line, one or more for each type, in the order of
- * their time; the row of an actor that naps stands behind all that are due, and one that hibernates has none.
+ * The wake rows by which workers find due actors. They are in the partition of a line, in the order of their time; each type has one or more lines.
+ * The row of an actor that naps is behind the rows of all due actors. An actor that hibernates has no row.
  *
- * - A row of kind `time` is put before the commit that it belongs to, and names the epoch of that turn. While the head runs at this epoch,
- *   the commit is under way, and the row stays. Once the head has a later epoch, or says another time, it is over. A rescue puts the row
- *   after its change, and the note of the dead worker is there until both are done.
- * - A row of kind `signal` is put after, or together with, what came for the actor: it stands for one more turn.
+ * - A row of kind `time` is written before the commit to which it belongs, and names the epoch of that turn. While a turn of this epoch runs, the
+ *   commit is under way, and the row stays. Once the head has a later epoch, or another time, the row is over. A rescue writes the row after its
+ *   change, and the note of the dead worker stays until both are written.
+ * - A row of kind `signal` is written after the raise or message for the actor, or together with it. It asks for one more turn.
  *
- * Names are never used again. So a worker that has read the row and then the head may remove it, when that head answers for it: by its
+ * Names of rows are never used again. So a worker that has read the row and then the head may remove the row if the head answers it: by the worker's
  * claim, by the mark of a running turn, or because there is nothing to do.
  */
 import type { Change } from '../../../engine/dynamodb/index.ts';
 import { type ActorHead, ALONE, absorbedFrom, type InboxRow, isFree, signalled } from './head.ts';
 
 export interface WakeRow {
-  /** What the actor may not be woken before. */
+  /** The row does not wake the actor before this time. */
   readonly at: number;
   readonly actor: number;
   readonly kind: 'time' | 'signal' | 'always' | 'child';
-  /** Of a `time`: the epoch of the head that it is for. */
+  /** For kind `time`: the epoch of the head to which the row belongs. */
   readonly epoch: number;
   /** Tells apart rows of one actor and time; never used again. */
   readonly name: string;
 }
 
-/** Why an actor is held that was due in a state which is paused. */
+/** The reason of the hold of an actor that was due in a paused state. */
 export const STATE_PAUSED = 'the state is paused';
 
-/** What is to be done about a row of a line whose time has come. */
+/** The decision about a wake row whose time has come. */
 export type Look =
-  /** The commit to which it belongs is under way. */
+  /** The row stays, since the commit to which it belongs is under way. */
   | { readonly kind: 'leave' }
-  /** It is over, once the change is carried out, if there is one. */
+  /** The row is over, once the change is carried out, if there is one. */
   | { readonly kind: 'drop'; readonly change?: Change | undefined }
   /** A turn may begin. */
   | { readonly kind: 'claim' }
-  /** Not before then. */
+  /** A turn may begin at this time. */
   | { readonly kind: 'defer'; readonly until: number }
-  /** It belongs into the line of those that run alone, or back. */
+  /** The row belongs into the line of actors that run alone, or back into the line of its shard. */
   | { readonly kind: 'move'; readonly alone: boolean };
 
 export interface LookAt {
   readonly now: number;
-  /** Whether the row is in the line of those that run alone. */
+  /** Whether the row is in the line of actors that run alone. */
   readonly alone: boolean;
   readonly inbox: readonly InboxRow[];
-  /** The end of each child wakes it, and not of the last alone. */
+  /** The end of each child wakes the actor, and not only the end of the last one. */
   readonly eachChild: boolean;
 }
 
-/** @param head  undefined: there is no such actor; read after the row */
+/** @param head  the head, read after the row; undefined: there is no such actor */
 export function looked(row: WakeRow, head: ActorHead | undefined, at: LookAt): Look {
   if (head === undefined || head.isFinal) return { kind: 'drop' };
   if (row.kind !== 'time' && head.absorbed.includes(row.name)) return { kind: 'drop' };
@@ -57,11 +57,11 @@ export function looked(row: WakeRow, head: ActorHead | undefined, at: LookAt): L
   if (row.kind === 'child' && !wakesForChild(head, at)) return { kind: 'drop' };
   if (head.worker !== 0) return row.kind === 'time' ? { kind: 'leave' } : { kind: 'drop', change: signalled(head) };
   if (row.kind === 'time' && (head.wakeAt === undefined || head.wakeAt > at.now)) return { kind: 'drop' };
-  // The end of the pause finds in the head what is due.
+  // The end of the pause reads in the head whether the actor is due.
   if (!isFree(head)) return { kind: 'drop', change: row.kind === 'time' ? undefined : signalled(head) };
   const isAlone = head.lost === ALONE;
   if (isAlone !== at.alone) return { kind: 'move', alone: isAlone };
-  // A failing actor that is nudged again and again must not run in a loop; but to be led on by `always` need not wait.
+  // A failing actor that gets many signals must not run in a loop. But an `always` semaphore leads the actor to another state, so it need not wait.
   if (row.kind !== 'time' && row.kind !== 'always' && head.floorAt > at.now)
     return { kind: 'defer', until: head.floorAt };
   return { kind: 'claim' };

@@ -11,14 +11,14 @@ import { lostTag } from '../work/rescue.ts';
 
 const MOST_WORKERS = 1000;
 const MOST_HELD = 100;
-/** Rows of a line that are looked at: one may stand there without need. */
+/** How many rows of a line are read, since a row may be there without need. */
 const ROWS_AT_ONCE = 20;
-/** A worker whose lease was over longer ago was not replaced: others would have removed its row. */
+/** If the lease of a worker has been over for this time, no other worker has replaced it, since others would have removed its row. */
 const REPLACED_MS = 15_000;
 
 /**
- * What is wrong with the actors of a table: a query for workers, one for open pages, one for each type, one for each shard of a type that no
- * worker takes, and a read for each actor that one of them names.
+ * Problems of the actors of a table. It takes a query for workers, one for open pages, one for each type, and one for each line of a type that no
+ * worker takes. It also reads each actor that these name.
  */
 export async function healthOf(store: DynamoActorStore): Promise<ActorHealth> {
   const { rows, types, pages } = store;
@@ -42,7 +42,7 @@ export async function healthOf(store: DynamoActorStore): Promise<ActorHealth> {
   };
 }
 
-/** For how long its lease has been over, by the clock of the service, which has told each beat. Below 0: it is not. */
+/** For how long the lease of a worker has been over, by the clock of the service, which each heartbeat writes. Below 0: it is not over. */
 function overForMs(item: Item, now: number): number {
   const { b, t, l } = fieldsOf(item);
   return now - Math.max(Number(b ?? 0), Number(t ?? 0)) - Number(l ?? 0);
@@ -71,7 +71,7 @@ function isTime({ wakeAt }: ActorHead, now: number): boolean {
   return wakeAt !== undefined && wakeAt <= now;
 }
 
-/** The actor that a page tells is held since its processes died. */
+/** The actor of a page about an actor that is held because its processes died. */
 function actorOf(tag: string): number[] {
   const actor = Number(tag.slice(lostTag(0).length - 1));
   return tag === lostTag(actor) ? [actor] : [];

@@ -9,7 +9,7 @@ import type { DynamoActorStore } from '../store.ts';
 import { deadlineOf, deadlineTag, lateWrite } from '../work/deadlines.ts';
 import { lostTag } from '../work/rescue.ts';
 
-/** What operators do to single actors on DynamoDB. */
+/** The calls of operators for single actors on DynamoDB. */
 export class DynamoActorOperator {
   readonly #store: DynamoActorStore;
 
@@ -17,7 +17,7 @@ export class DynamoActorOperator {
     this.#store = store;
   }
 
-  /** Of an actor that is there. @returns whether it was not paused before */
+  /** Pauses an actor that exists. @returns whether it was not paused before */
   async pause(actor: number): Promise<boolean> {
     const { rows } = this.#store;
     const now = await rows.engine.serviceTime(rows.limits);
@@ -30,9 +30,9 @@ export class DynamoActorOperator {
   }
 
   /**
-   * Ends a pause; without one, lets go an actor that is held since its processes died. The head, and a row for what it says, in one
-   * transaction. An actor that is held for another reason is let go by a program that knows its state, or by the end of the pause of that state.
-   * @returns whether it was either
+   * Ends the pause of an actor. If there is none, lets go an actor that is held because its processes died. One transaction writes the head and the
+   * wake row. If an actor is held for another reason, a program that knows its state lets it go, or the end of the pause of that state.
+   * @returns whether the actor was paused or held so
    */
   async resume(actor: number): Promise<boolean> {
     for (let tries = 0; tries < 20; tries += 1) {
@@ -47,7 +47,7 @@ export class DynamoActorOperator {
     throw new NotSupported(`actor ${actor} was changed each time it was to be resumed; try again`);
   }
 
-  /** Due now, in whatever process takes its type. */
+  /** Makes an actor due now, in any process that takes its type. */
   async retry(actor: number): Promise<boolean> {
     for (let tries = 0; tries < 20; tries += 1) {
       const { head } = await this.#store.rows.look(actor);
@@ -59,7 +59,7 @@ export class DynamoActorOperator {
     return false;
   }
 
-  /** Into another state, as a new visit: a turn that runs is fenced off. */
+  /** Moves an actor into another state, as a new visit. A turn that runs is fenced off. */
   async move(
     { actor, epoch, runs, state, reason, version }: MoveRequest,
     fields: string | undefined,
@@ -67,7 +67,7 @@ export class DynamoActorOperator {
     const { rows, types } = this.#store;
     const { head } = await rows.look(actor);
     if (head === undefined) throw new NotFound(`there is no actor ${actor}`);
-    // A turn that ran when the actor was read, and was committed since, has left other fields.
+    // If a turn ran when the caller read the actor, and was committed since, the fields are others.
     if (head.epoch !== epoch || head.isFinal || (runs && head.worker === 0)) return false;
     const type = await types.withId(head.type);
     const now = await rows.engine.serviceTime(rows.limits);
@@ -104,7 +104,7 @@ export class DynamoActorOperator {
     return isDone;
   }
 
-  /** @param isNow  it is due now; else when the head says, or at once if something came */
+  /** Changes the head, with a wake row. @param isNow  the actor is due now; else at the time of the head, or at once if a signal came */
   async #wakeWith(
     actor: number,
     head: ActorHead,
@@ -132,7 +132,7 @@ export class DynamoActorOperator {
   }
 }
 
-/** What a backend asks of it. */
+/** The operator, as a backend needs it. */
 export function dynamoOperator(operator: DynamoActorOperator, store: DynamoActorStore): ActorBackend['operator'] {
   const { questions } = store;
   return {
@@ -145,7 +145,7 @@ export function dynamoOperator(operator: DynamoActorOperator, store: DynamoActor
     },
     lookForAnswer: (id) => questions.look(id),
     endQuestion: (id) => questions.end(id),
-    // No notification comes from other processes: each check is a read or two, so the longer it takes, the rarer they are.
+    // No notification comes from other processes. Each check is a read or two, so checks become rarer with time.
     lookAfterMs: (waitedMs) => Math.min(500, Math.max(25, waitedMs / 4)),
     listen: (_, handler) => Promise.resolve(questions.listen(handler)),
     indexes: () => Promise.resolve([]),
@@ -153,12 +153,12 @@ export function dynamoOperator(operator: DynamoActorOperator, store: DynamoActor
   };
 }
 
-/** It is held since its processes died. */
+/** Whether the actor is held because its processes died. */
 function isPoison({ held, lost }: ActorHead): boolean {
   return held !== undefined && lost > ALONE;
 }
 
-/** What lets an actor go that is held. */
+/** How an operator lets a held actor go. */
 function remedyOf(head: ActorHead): string {
   if (head.held === STATE_PAUSED) return 'resume the state first';
   return isPoison(head) ? 'resume it first' : 'start a program that knows its state, or move it to another one';

@@ -15,17 +15,17 @@ export interface DynamoActorWorker {
   readonly concurrency: number;
   readonly startedAt: Date;
   readonly beatAt: Date;
-  /** Its row is there: one that has died is removed once it has stood still for a lease and a tenth. */
+  /** Always true: the worker has a row. The row of a dead worker is removed once it has not changed for a lease and a tenth. */
   readonly isLive: boolean;
   readonly types: readonly string[];
 }
 
-/** How a type of actors stands, and pages: what a live picture shows. */
+/** The types of actors, and pages, as a live picture shows them. */
 export interface DynamoActorPicture {
   readonly actors: readonly {
     readonly type: string;
     readonly paused: boolean;
-    /** Empty: to count them is to read each of them. */
+    /** Empty, since a count would have to read each actor. */
     readonly states: Readonly<Record<string, number>>;
     readonly workers: number;
   }[];

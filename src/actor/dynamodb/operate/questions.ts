@@ -7,7 +7,7 @@ import { questionIn, questionTakenBack } from '../heads/question.ts';
 import type { Producing } from '../producing.ts';
 import { messageOf, questionOf } from '../rows.ts';
 
-/** Questions as their senders see them; see `heads/question.ts`. A process that dies while it waits leaves rows for time to live. */
+/** The calls of senders of questions; see `heads/question.ts`. If a process dies while it waits, time to live removes its rows. */
 export class Questions {
   readonly #rows: ActorRows;
   readonly #producing: Producing;
@@ -18,7 +18,7 @@ export class Questions {
     this.#producing = producing;
   }
 
-  /** @param payload  JSON @returns undefined when the actor is final @throws NotFound */
+  /** @param payload  JSON @returns undefined if the actor is final @throws NotFound */
   async ask({ actor, name, waitMs }: QuestionHead, payload: string): Promise<string | undefined> {
     const message = await this.#producing.ask(actor, name, payload, waitMs);
     return message === undefined ? undefined : idOf(actor, message);
@@ -40,7 +40,7 @@ export class Questions {
     return seen.state === 'answered' ? { state: 'answered', answer: JSON.parse(seen.answer) } : { state: seen.state };
   }
 
-  /** Its sender does not wait any more. @returns whether no turn has read it: then none will */
+  /** Takes a question back, since its sender does not wait any more. @returns whether no turn has read it; then no turn will */
   async end(id: string): Promise<boolean> {
     const { actor, message } = readId(id);
     return this.#rows.together([
@@ -49,7 +49,7 @@ export class Questions {
     ]);
   }
 
-  /** Of turns of this process alone. */
+  /** Calls the handler for answers by turns of this process. */
   listen(handler: (message: string) => void): EndsListening {
     this.#listeners.add(handler);
     return { stop: () => Promise.resolve(void this.#listeners.delete(handler)) };

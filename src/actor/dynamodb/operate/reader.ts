@@ -15,7 +15,7 @@ const MESSAGES_COUNTED = 1000;
 const COUNTED = 1000;
 const COUNTED_AT_ONCE = 25;
 
-/** What people ask about actors on DynamoDB, and the pauses. */
+/** The calls by which people read actors on DynamoDB, and pause them. */
 export class DynamoActorReader {
   readonly #store: DynamoActorStore;
   readonly #operator: DynamoActorOperator;
@@ -102,7 +102,7 @@ export class DynamoActorReader {
     return id === undefined ? undefined : String(id);
   }
 
-  /** Reads the heads of the newest ones, one by one, until there are enough: for people. */
+  /** Reads the newest actors, one by one, until it has found enough. It is meant for people. */
   async list(filter: ActorFilter): Promise<ActorSummary[]> {
     const { rows, types } = this.#store;
     const ids = filter.parent === undefined ? await this.#idsOf(filter.type) : await this.#childrenOf(filter.parent);
@@ -118,7 +118,7 @@ export class DynamoActorReader {
     return found;
   }
 
-  /** @param type  undefined: of all */
+  /** @param type  undefined: the actors of all types */
   async #idsOf(type: string | undefined): Promise<number[]> {
     const { rows, types } = this.#store;
     const ids: number[] = [];
@@ -171,7 +171,7 @@ export class DynamoActorReader {
     }));
   }
 
-  /** Of the newest thousand of the type, final ones among them: a read for each. */
+  /** Counts by state the newest thousand actors of the type. Final actors are read, but not counted. One read for each actor. */
   async counts(type: number): Promise<Readonly<Record<string, number>>> {
     const { name } = await this.#store.types.withId(type);
     const ids = (await this.#idsOf(name)).sort((a, b) => b - a).slice(0, COUNTED);
@@ -194,7 +194,7 @@ export class DynamoActorReader {
     const { actor, type, state, resume = false } = what;
     if (actor !== undefined) return resume ? this.#operator.resume(actor) : this.#pause(actor);
     const changed = await this.#store.types.pause(type ?? '', !resume, state);
-    // Also where the type says so already: what a process that died has not released is, then.
+    // Even if the type says so already, since a process may have died before it released all actors.
     if (state !== undefined && resume)
       await this.#store.statePauses.release(await this.#store.types.named(type ?? ''), state);
     this.#store.notify();

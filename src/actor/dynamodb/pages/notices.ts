@@ -5,11 +5,11 @@ import { NOTICES, openPageOf, PAGES, pageOf, sortKey } from '../rows.ts';
 import { isKnown, P, recordOf, severityOf } from './page-row.ts';
 import type { Pages } from './pages.ts';
 
-/** A notification that is not delivered by then is anybody's again. */
+/** If a process has not delivered a notification within this time, any process may take it again. */
 const TAKEN_MS = 30_000;
 const READ_AT_ONCE = 100;
 
-/** The outbox of notifications: a row each, removed once every channel has taken it. */
+/** The outbox of notifications. Each has a row, which is removed once every channel has taken the notification. */
 export class Notices {
   readonly #rows: ActorRows;
   readonly #pages: Pages;
@@ -19,7 +19,7 @@ export class Notices {
     this.#pages = pages;
   }
 
-  /** Notifications to deliver now: each is this process's for 30 s. One query, where there are none. */
+  /** Takes notifications to deliver now, each for 30 s. One query, if there are none. */
   async takeNotices(limit: number): Promise<Notice[]> {
     const items = await this.#rows.range(PAGES, NOTICES.first, NOTICES.last, READ_AT_ONCE);
     if (items.length === 0) return [];
@@ -42,7 +42,7 @@ export class Notices {
     const page = open.find((one) => one[P.id] === fields['q']);
     const isFirst = fields['k'] === 'opened' && fields['a'] === 0;
     if (page !== undefined && isFirst && isKnown(page, open, now)) {
-      // Its cause has become known since it was written, by a page that was opened at the same moment.
+      // People know the cause by now, since another page was opened at the same moment. So this page is suppressed.
       const change = {
         expect: { [P.id]: page[P.id] ?? null, [P.notifiedAt]: page[P.notifiedAt] ?? null },
         set: { [P.notifiedAt]: null },

@@ -1,4 +1,4 @@
-/** An open page as its row has it, and what is decided about it: pure, nothing here speaks to a database. */
+/** The row of an open page, and the decisions about it, as pure functions. */
 import type { Change, Fields } from '../../../engine/dynamodb/index.ts';
 import { type PageRequest, SEVERITIES } from '../../pages/page.ts';
 import type { PageRecord } from '../../record.ts';
@@ -17,12 +17,12 @@ export const P = {
   seenAt: 's',
   ackedAt: 'k',
   ackedBy: 'b',
-  /** Not there: it is suppressed, since its root was notified. */
+  /** Missing: the page is suppressed, since people know its cause already. */
   notifiedAt: 'n',
   resolvedAt: 'z',
 } as const;
 
-/** The same root silences for this long after its last notification. */
+/** A notification suppresses other pages of the same root for this time. */
 const KNOWN_MS = 15 * 60_000;
 
 export function openedPage(id: number, page: PageRequest, now: number, isKnown: boolean): Fields {
@@ -42,7 +42,7 @@ export function openedPage(id: number, page: PageRequest, now: number, isKnown: 
   };
 }
 
-/** An open page is asked for again. @param isNotified  a notification is written with it */
+/** The change of an open page that is opened again. @param isNotified  a notification is written together with it */
 export function repeatedPage(open: Fields, page: PageRequest, now: number, isNotified: boolean): Change {
   const isHigher = page.severity > Number(open[P.severity]);
   const set: Record<string, string | number | null> = {
@@ -59,14 +59,14 @@ export function repeatedPage(open: Fields, page: PageRequest, now: number, isNot
   return { expect: seen(open), set };
 }
 
-/** That no other process has changed it since it was read. */
+/** The condition that the page has not changed since it was read. */
 export function seen(open: Fields): Change['expect'] {
   return { [P.id]: open[P.id] ?? null, [P.count]: open[P.count] ?? null, [P.notifiedAt]: open[P.notifiedAt] ?? null };
 }
 
 /**
- * Whether people know already of the cause of a page: the page whose tag is its root is open; or another one with the same root, for which
- * a notification was written within 15 minutes, is. Neither counts if it is less severe; of two that are equal the first one does.
+ * Whether people know the cause of a page already. They do if the page whose tag is the root is open, or another page with the same root for which a
+ * notification was written within the last 15 minutes. A less severe page does not count. Of two such pages of equal severity, the older counts.
  */
 export function isKnown(page: Fields, open: readonly Fields[], now: number): boolean {
   const root = page[P.root];

@@ -20,7 +20,7 @@ const MOST_TRIES = 20;
 
 type News = 'opened' | 'escalated' | 'none';
 
-/** What is to be written for a page, alone or with what else a turn asks for; refused together when the page changed meanwhile. */
+/** The writes of a page, alone or with other rows of a turn. They are refused together if the page has changed meanwhile. */
 export interface PageParts {
   readonly id: number;
   readonly news: News;
@@ -30,7 +30,7 @@ export interface PageParts {
 /** A write or a removal. */
 type Part = PartialWrite | PartialCondition;
 
-/** Pages: one is open per tag, in one row, which a resolved page leaves for a row of its own. All are in one partition: they are rare. */
+/** Pages. The open page of a tag has the row of the tag. A resolved page has a row by its id. All are in one partition, since pages are rare. */
 export class Pages {
   readonly #rows: ActorRows;
   readonly #listeners = new Set<() => void>();
@@ -61,7 +61,7 @@ export class Pages {
     throw new Throttled(`the page "${page.tag}" changes too often; try again`);
   }
 
-  /** What opens a page, or repeats it. */
+  /** The writes that open a page, or count it again if it is open. */
   async opening(page: PageRequest): Promise<PageParts> {
     const now = await this.#now();
     const open = fieldsOf(await this.#rows.get(openPageOf(page.tag)));
@@ -86,7 +86,7 @@ export class Pages {
     };
   }
 
-  /** Pages that it suppressed are notified now: the worst first, which then stands for the others. @returns whether it was open */
+  /** Resolves a page. Notifies pages that it has suppressed, the worst first, which may then suppress the others. @returns whether it was open */
   async resolve(tag: string): Promise<boolean> {
     for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
       const { parts, page } = await this.resolving(tag);
@@ -100,7 +100,7 @@ export class Pages {
     throw new Throttled(`the page "${tag}" changes too often; try again`);
   }
 
-  /** What resolves the page with this tag. @returns `page`: undefined when none is open */
+  /** The writes that resolve the page with this tag. @returns `page`: undefined if none is open */
   async resolving(tag: string): Promise<{ readonly parts: readonly Part[]; readonly page: Fields | undefined }> {
     const open = fieldsOf(await this.#rows.get(openPageOf(tag)));
     if (open[P.id] === undefined) return { parts: [], page: undefined };
@@ -114,7 +114,7 @@ export class Pages {
     };
   }
 
-  /** Notifies open pages that were suppressed, since the cause of them was known. @param resolved  undefined: looks at all */
+  /** Notifies suppressed pages if people do not know their cause any more. @param resolved  the page that was resolved; undefined: checks all */
   async notifyHidden(resolved?: Fields): Promise<void> {
     const now = await this.#now();
     const roots = [resolved?.[P.tag], resolved?.[P.root]].filter((root) => root !== undefined);

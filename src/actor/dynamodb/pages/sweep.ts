@@ -7,13 +7,13 @@ import type { Pages } from './pages.ts';
 const AT_ONCE = 100;
 
 /**
- * Resolves pages whose process died before it did: of actors that are final, of states that were left, of losses that are over. Notifies
- * suppressed pages whose cause is resolved. One query, and one read for each page about an actor, of a hundred at most.
+ * Resolves pages that their process did not resolve before it died: pages of actors that are final, of states that the actor has left, of losses that
+ * are over. Notifies suppressed pages whose cause is resolved. One query, and one read for each page about an actor, for at most a hundred pages.
  */
 export async function sweepPages(rows: ActorRows, pages: Pages): Promise<void> {
   const open = await pages.openPages();
   const about = open.filter((page) => page[P.actor] !== undefined);
-  // Not always the same ones, where there are more.
+  // If there are more pages, begins at a random one, so that no page is always left out.
   const first = Math.floor(Math.random() * Math.max(1, about.length - AT_ONCE + 1));
   for (const page of about.slice(first, first + AT_ONCE)) {
     const head = await rows.head(Number(page[P.actor]));

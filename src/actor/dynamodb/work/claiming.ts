@@ -37,26 +37,26 @@ export interface HeldTurn {
   readonly semaphores: Semaphores;
   readonly lost: number;
   readonly type: TypeRow;
-  /** 0: it has none. */
+  /** 0: the actor has no parent. */
   readonly parent: number;
   /** The field of the head that counts its children. */
   readonly children: number | null;
-  /** Tags of pages that were opened about it, and may still be. */
+  /** Tags of pages about the actor that were opened, and may still be open. */
   readonly pages: readonly string[];
-  /** When a page tells that it is in its state for too long. */
+  /** When a page is opened, since the actor has been in its state for too long. */
   readonly deadlineAt: number | undefined;
   /** Such a page was opened. */
   readonly isLate: boolean;
-  /** Numbers of the messages it was given whose senders wait for an answer. */
+  /** Numbers of the questions that the turn was given. */
   readonly asked: Set<number>;
-  /** It was not given all of these that there are, or not all that was raised: another turn follows at once. */
+  /** The turn was not given all questions, or not all raises: another turn follows at once. */
   isCut: boolean;
 }
 
-/** Rows of a line that are read at once: 4 KB, half a read unit. */
+/** How many rows of a line one request reads at least: some 4 KB. */
 const LEAST_ROWS = 40;
 
-/** The longest wait after a poll of which other workers have taken all. */
+/** The longest wait after a poll whose actors were all taken by other workers. */
 const REFUSED_MS = 20;
 
 interface Candidate {
@@ -64,11 +64,11 @@ interface Candidate {
   readonly seen: SeenActor;
   readonly head: ActorHead;
   readonly type: TypeRow;
-  /** That its claim answers for. */
+  /** The wake rows that its claim answers. */
   readonly rows: readonly LineRow[];
 }
 
-/** Finds actors that are due by the rows of lines, and claims them. */
+/** Finds due actors by the rows of lines, and claims them. */
 export class Claiming {
   readonly #rows: ActorRows;
   readonly #types: Types;
@@ -77,10 +77,10 @@ export class Claiming {
   /** By actor. */
   readonly #held: Map<number, HeldTurn>;
   readonly #later: (work: Promise<unknown>) => void;
-  /** With which line the next poll begins. */
+  /** Counts polls. Each poll begins with another line. */
   #turn = 0;
 
-  /** @param later  what has no hurry: its failure changes nothing */
+  /** @param later  takes work for which no caller waits, and whose failure changes nothing */
   constructor(
     rows: ActorRows,
     types: Types,
@@ -97,7 +97,7 @@ export class Claiming {
     this.#later = later;
   }
 
-  /** One query for each line; then, where there is something, one for each actor, a note, and a write for each actor. */
+  /** Claims due actors. It takes one query for each line; for due actors also one query and one write for each actor, and a note. */
   async claim(worker: number, types: readonly number[], limit: number): Promise<ClaimAnswer> {
     const known = await this.#types.fresh();
     const active = types.flatMap((id) => known.get(id) ?? []).filter(({ pausedAt }) => pausedAt === 0);
@@ -122,20 +122,20 @@ export class Claiming {
     return { claims, ...(again && claims.length > 0 && { again }), ...(due < Infinity && { due }) };
   }
 
-  /** An actor that is to be run alone. @param isIdle  the worker runs nothing else */
+  /** Claims an actor that is to run alone. @param isIdle  the worker runs nothing else */
   async claimAlone(worker: number, types: readonly number[], isIdle: boolean): Promise<ActorClaim | undefined> {
     const known = await this.#types.fresh();
     for (const id of types) {
       const type = known.get(id);
       if (type === undefined || type.pausedAt > 0) continue;
-      // Where every process is always busy it would wait for ever.
+      // After a minute a busy worker claims it, too. Otherwise it would wait for ever if every process is always busy.
       const answer = await this.#claimIn(worker, type, lineOf(id, undefined), 1, true, isIdle ? 0 : 60_000);
       if (answer.claims[0] !== undefined) return answer.claims[0];
     }
     return undefined;
   }
 
-  /** Whether an actor of the type that is to be run alone is due. */
+  /** Whether an actor of the type that is to run alone is due. */
   async hasSuspect(type: number): Promise<boolean> {
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
     return (await this.#rows.range(lineOf(type, undefined), 'w#', `${lineFrom(now)}~`, 1)).length > 0;
@@ -158,7 +158,7 @@ export class Claiming {
     const due = next === undefined ? Infinity : next.at - now;
     if (rows.length === 0) return { claims: [], again: false, due };
     const byActor = grouped(rows);
-    // Where there are more than there is room for, several workers that take the oldest would refuse each other.
+    // If there are more actors than room, begins at a random one. Otherwise several workers would claim the oldest, and all except one be refused.
     const first = Math.floor(Math.random() * Math.max(1, byActor.size - room + 1));
     const chosen = [...byActor].slice(first, first + room);
     const candidates: Candidate[] = [];
@@ -171,12 +171,12 @@ export class Claiming {
     );
     const claims = await this.#take(worker, candidates, now);
     const again = byActor.size > room || items.length >= limit;
-    // Others have taken all of them: there may be more behind.
+    // Others have taken all of them. There may be more behind them.
     const isRefused = claims.length === 0 && (candidates.length > 0 || again);
     return { claims, again, due: isRefused ? Math.min(due, 1 + Math.random() * REFUSED_MS) : due };
   }
 
-  /** Answers for rows that are no reason to claim. @returns whether one of them is */
+  /** Answers the rows that are no reason for a claim. @returns whether one of the rows is a reason */
   async #judge(
     rows: readonly LineRow[],
     { head, inbox }: SeenActor,
@@ -186,7 +186,7 @@ export class Claiming {
     const eachChild = head !== undefined && type.machine.states[head.state]?.children === 'each';
     for (const row of rows) {
       const look = looked(row, head, { now, alone, inbox, eachChild });
-      // What was raised or sent came in one transaction with this row, and met the removal of the actor.
+      // The raise or message of this row came while the actor was being removed, so its rows are removed, too.
       if (head === undefined && row.kind !== 'time') await clear(this.#rows, row.actor);
       if (look.kind !== 'claim') await this.#answer(row, look, type);
       else if (head === undefined || type.pausedStates[head.state] === undefined) return true;
@@ -200,7 +200,7 @@ export class Claiming {
       case 'leave':
         return;
       case 'drop':
-        // Where the mark is refused the head has changed: the next poll looks again.
+        // If the mark is refused, the head has changed, and the next poll reads it again.
         if (look.change !== undefined && !(await this.#rows.change(headOf(row.actor), look.change)).isDone) return;
         break;
       case 'defer':
@@ -218,7 +218,7 @@ export class Claiming {
     return this.#rows.put(wakeKey(line, moved), wakeFields(moved));
   }
 
-  /** A note, then the heads. */
+  /** Writes a note, then claims the heads. */
   async #take(worker: number, candidates: readonly Candidate[], now: number): Promise<ActorClaim[]> {
     if (candidates.length === 0) return [];
     await this.#notes.write(
@@ -265,13 +265,13 @@ export class Claiming {
       ...candidate.rows.map(({ key }) => key),
       ...inbox.rows.map(({ name }) => inboxOf(actor, name)),
     ]);
-    // Of a crowd the next turn would find as many again.
+    // If the inbox is cut, waits for the removals. Otherwise the next turn would find the same rows again.
     if (inbox.isCut) await dropped.catch(() => {});
     else this.#later(dropped);
     return toClaim(actor, after, claim, now);
   }
 
-  /** Messages that the last turn has read: its process may have died before it removed them. */
+  /** Removes messages that the last turn has read, since its process may have died before it removed them. */
   async #removeGone(actor: number, { gone }: ActorHead): Promise<void> {
     if (gone.length === 0) return;
     const [first, last] = [Math.min(...gone), Math.max(...gone)];
@@ -286,7 +286,7 @@ export class Claiming {
     await this.#rows.dropAll(left.filter((id) => gone.includes(id)).map((id) => messageOf(actor, id)));
   }
 
-  /** One actor by hand, due or not, paused or not. */
+  /** Claims one actor by hand, whether it is due or not, and paused or not. */
   async claimOne(worker: number, actor: number): Promise<ActorClaim | undefined> {
     const seen = await this.#rows.look(actor);
     const { head } = seen;
@@ -297,7 +297,7 @@ export class Claiming {
     return claim;
   }
 
-  /** How often the semaphores of these actors are raised, by actor. */
+  /** The semaphores of these actors, by actor. */
   async raised(actors: readonly number[]): Promise<Record<string, Semaphores>> {
     const all = await Promise.all(
       actors.map(async (actor) => {

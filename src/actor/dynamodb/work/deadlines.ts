@@ -8,7 +8,7 @@ import type { TypeRow, Types } from '../types.ts';
 
 const READ_AT_ONCE = 40;
 
-/** Opens pages about actors that are longer in a state than declared. Safe to run by any number of processes at once. */
+/** Opens pages about actors that are in a state for longer than declared. Any number of processes may run it at once. */
 export class Deadlines {
   readonly #rows: ActorRows;
   readonly #types: Types;
@@ -20,7 +20,7 @@ export class Deadlines {
     this.#pages = pages;
   }
 
-  /** One query for each shard of a type that declares a deadline, and none for others. @returns milliseconds until the next one */
+  /** Checks all deadlines, with one query for each shard of a type that declares a deadline. @returns milliseconds until the next deadline */
   async check(): Promise<number> {
     let wait = Infinity;
     for (const type of (await this.#types.fresh()).values()) {
@@ -57,7 +57,7 @@ export class Deadlines {
       root: undefined,
       actor: String(row.actor),
     });
-    // Refused: the actor has left the state, or another process was here first. The next check looks again.
+    // If it is refused, the actor has left the state, or another process has opened the page. The next check reads the row again.
     const isDone = await this.#rows.together([{ key: headOf(row.actor), written: written(look.change) }, ...parts]);
     if (isDone) this.#pages.noteNotices();
     return isDone;
@@ -81,7 +81,7 @@ export function deadlineOf(type: TypeRow, state: string): number | undefined {
   return type.machine.states[state]?.deadlineMs;
 }
 
-/** The row by which the end of a deadline is found. */
+/** The row by which workers find the end of a deadline. */
 export function lateWrite(type: TypeRow, row: LateRow): PartialWrite {
   const pk = lateLineOf(type.id, row.actor % type.shards);
   const { at, actor, epoch } = row;

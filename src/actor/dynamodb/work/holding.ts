@@ -9,18 +9,18 @@ import type { Pages } from '../pages/pages.ts';
 import { HELD, headOf, heldKey, heldOf, OPEN_PAGES, PAGES, sortKey, transitionOf, WORKERS } from '../rows.ts';
 import type { Types } from '../types.ts';
 
-/** By type: its states, and under `$version` that of its fields. */
+/** By type: its states, and under `$version` the version of its fields. */
 type Knows = WorkerRow['knows'];
 
 const MOST_WORKERS = 1000;
 const MOST_TRIES = 20;
 
-/** Actors that no running program can run. `heads/unknown.ts` says how, and why none is held that a program knows. */
+/** Holds actors that no running program can run. `heads/unknown.ts` says how, and why no actor stays held whose state a program knows. */
 export class Holding {
   readonly #rows: ActorRows;
   readonly #types: Types;
   readonly #pages: Pages;
-  /** What the workers of this process know, as long as a hold is under way that they have to look at again. */
+  /** The types that workers of this process know, as long as they have to read rows again, since a hold is under way. */
   readonly #waiting = new Set<Knows>();
 
   constructor(rows: ActorRows, types: Types, pages: Pages) {
@@ -31,7 +31,7 @@ export class Holding {
 
   /**
    * Holds an actor whose turn is this worker's, and opens a page, unless another worker knows the state.
-   * @returns `known`: another one does; `lost`: the turn is somebody else's by now
+   * @returns `known`: another worker knows the state; `lost`: the turn is no longer this worker's
    */
   async hold(token: TurnToken, type: number, state: string, version: number, reason: string): Promise<HoldOutcome> {
     const { actor, epoch, worker } = token;
@@ -43,7 +43,7 @@ export class Holding {
     }
     for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
       const head = await this.#rows.head(actor);
-      // An earlier try has come through.
+      // An earlier try was carried out.
       if (head?.epoch === epoch && head.held === reason) return 'held';
       if (head?.epoch !== epoch || head.worker !== worker) return 'lost';
       if (await this.#write(token, head, { type, state, reason })) {
@@ -86,7 +86,7 @@ export class Holding {
     ]);
   }
 
-  /** Lets go the actors that are held since no program knew what this worker knows, which is listed by now. One query for each type. */
+  /** Lets go the held actors whose state this worker knows. The worker must be listed already. One query for each type. */
   async release(knows: Knows): Promise<void> {
     this.#waiting.delete(knows);
     for (const [id, known] of Object.entries(knows)) {
@@ -102,13 +102,13 @@ export class Holding {
     }
   }
 
-  /** Looks again at what was being held. */
+  /** Reads again the rows of holds that were under way. */
   async releaseLeft(): Promise<void> {
     const waiting = Array.from(this.#waiting);
     for (const knows of waiting) await this.release(knows);
   }
 
-  /** @returns whether its row is over: it is not held at that epoch any more */
+  /** @returns whether the row was removed: the actor is not held at that epoch any more */
   async #letGo(type: number, item: Item): Promise<boolean> {
     const [, id, epoch] = sortKey(item).split('#').map(Number);
     const actor = id ?? 0;
@@ -144,7 +144,7 @@ export function unknownTag(type: number, state: string): string {
   return `actor-unknown:${type}:${state}`;
 }
 
-/** Tags of pages that were opened about an actor, and may still be. */
+/** Tags of pages about an actor that were opened, and may still be open. */
 export function pagesOf(fields: Readonly<Record<string, string | number>>): readonly string[] {
   return JSON.parse(String(fields[F.pages] ?? '[]'));
 }

@@ -5,7 +5,7 @@ import { NOTES, noteOf, sortKey } from '../rows.ts';
 /** An actor, and the epoch at which a worker is about to claim it. */
 export type NotedActor = readonly [actor: number, epoch: number];
 
-/** Which actors a worker may have claimed: written before their heads, and removed when the turns are over. */
+/** The actors that a worker may have claimed. A note is written before their heads, and removed when the turns are over. */
 export interface Note {
   readonly worker: number;
   readonly name: string;
@@ -22,7 +22,7 @@ export class Notes {
     this.#rows = rows;
   }
 
-  /** One write, however many actors. */
+  /** Writes a note, in one write, however many actors it names. */
   async write(worker: number, actors: readonly NotedActor[]): Promise<Note> {
     const note = { worker, name: freshName(), actors };
     await this.#rows.put(noteOf(worker, note.name), { a: JSON.stringify(actors) });
@@ -31,7 +31,7 @@ export class Notes {
     return note;
   }
 
-  /** The turn is over, or was not claimed. @returns the note, when it was the last one of it */
+  /** Notes that a turn is over, or was not claimed. @returns the note, if this was its last actor */
   over(worker: number, actor: number): Note | undefined {
     const key = `${worker} ${actor}`;
     const open = this.#open.get(key);
@@ -44,7 +44,7 @@ export class Notes {
     await this.#rows.drop(noteOf(worker, name));
   }
 
-  /** @param worker  undefined: of all workers */
+  /** @param worker  undefined: the notes of all workers */
   async read(worker?: number): Promise<readonly Note[]> {
     const first = worker === undefined ? 'n#' : noteOf(worker, '').sk;
     const items = await this.#rows.all(NOTES, first, `${first}~`);

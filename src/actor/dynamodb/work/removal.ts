@@ -5,14 +5,14 @@ import { actorKey, HEAD, headOf, keyOf, listOf, overLineOf, sortKey } from '../r
 import type { TypeRow, Types } from '../types.ts';
 
 const AT_ONCE = 20;
-/** When a child is looked at again whose parent may still read its result. */
+/** How long the removal of a child is put off, if its parent may still read its result. */
 const AGAIN_MS = 3_600_000;
 
 /**
- * Removes final actors once they have been kept for the history of their type. A row in the order of time is put before the commit that
- * makes an actor final, and names the epoch of that turn. Each row of an actor is a write; then the head, then what has come
- * meanwhile. Only then is the row in the order of time removed, so that a removal which was cut short is gone on with. What comes later
- * has a row of the line, and is removed by the worker that finds it.
+ * Removes final actors after the history of their type. A row in the order of time is written before the commit that makes an actor final, and names
+ * the epoch of that turn. A removal removes the rows of the actor, one write for each, then the head, then rows that have come meanwhile. The row in
+ * the order of time is removed last, so that a removal that was cut short is continued. Rows that come even later have a wake row, and the worker
+ * that finds it removes them.
  */
 export class Removal {
   readonly #rows: ActorRows;
@@ -23,13 +23,13 @@ export class Removal {
     this.#types = types;
   }
 
-  /** Before the commit that makes it final. */
+  /** Writes the row in the order of time. Call it before the commit that makes the actor final. */
   async plan(type: TypeRow, actor: number, epoch: number, now: number): Promise<void> {
     if (type.historyMs === null) return;
     await this.#put(type, actor, epoch, now + type.historyMs);
   }
 
-  /** One query for each type and shard. @returns how many were removed */
+  /** Removes actors whose history is over. One query for each type and shard. @returns how many were removed */
   async check(): Promise<number> {
     let removed = 0;
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
@@ -51,11 +51,11 @@ export class Removal {
   async #look(type: TypeRow, actor: number, epoch: number, now: number): Promise<'leave' | 'drop' | 'removed'> {
     const head = await this.#rows.head(actor);
     if (head === undefined) {
-      // A removal that was cut short.
+      // A removal was cut short.
       await clear(this.#rows, actor);
       return 'drop';
     }
-    // Its commit is under way; or it was refused, and a later one has a row of its own.
+    // Either the commit is under way, or it was refused. A later commit has a row of its own.
     if (!head.isFinal) return head.worker !== 0 && head.epoch === epoch ? 'leave' : 'drop';
     if (type.historyMs === null) return 'drop';
     const until = Number(head.fields[F.finishedAt]) + type.historyMs;
@@ -86,12 +86,12 @@ export class Removal {
       await this.#rows.engine.remove(keyOf(type.id, String(key)), isIts, this.#rows.limits);
     }
     await this.#rows.drop(headOf(actor));
-    // What was raised or sent since the first query, by a caller that had found it before it was final.
+    // Removes raises and messages since the first query, by callers that had read the actor before it was final.
     await clear(this.#rows, actor);
   }
 }
 
-/** Removes all rows of an actor but its head. */
+/** Removes all rows of an actor, except its head. */
 export async function clear(rows: ActorRows, actor: number): Promise<void> {
   const pk = actorKey(actor);
   for (const item of await rows.all(pk, '!', '~')) {

@@ -11,7 +11,7 @@ import type { Note, Notes } from './notes.ts';
 const LOST = 'the worker was lost during the turn';
 const POISON = 'its process died or stood still three times in a row';
 
-/** Takes actors back from workers that are gone. Safe to run by any number of processes at once. */
+/** Rescues the actors of dead workers. Any number of processes may run it at once. */
 export class Rescuing {
   readonly #rows: ActorRows;
   readonly #types: Types;
@@ -45,7 +45,7 @@ export class Rescuing {
     const noted = notes.flatMap(({ actors }) => actors);
     const heads = new Map<number, ActorHead | undefined>();
     for (const [actor] of noted) heads.set(actor, await this.#rows.head(actor));
-    // What had been lost before is the suspect, and then the others are innocent.
+    // If an actor of the worker had been lost before, it is the suspect, and the others are innocent.
     const isSuspected = [...heads.values()].some((head) => head?.worker === worker && head.lost > 0);
     let freed = 0;
     for (const note of notes) {
@@ -60,7 +60,7 @@ export class Rescuing {
     return freed;
   }
 
-  /** @returns `changed`: the head is another one by now, and the note stays for the next rescue */
+  /** @returns `changed`: the head has changed since, and the note stays for the next rescue */
   async #free(
     actor: number,
     head: ActorHead | undefined,

@@ -14,22 +14,22 @@ import type { Removal } from './removal.ts';
 import { hasPages, isTakenBack, type Part, pagesAfter, requireRoom, resolvedBy, TurnParts } from './turn-parts.ts';
 
 type Outcome = { readonly kind: 'done' | 'refused'; readonly wakeAt: number | undefined } | { readonly kind: 'stale' };
-/** To be decided anew: something came meanwhile, or the actor has other children by now. `conflict`: another row has refused it. */
+/** Why a commit is decided again: a signal came meanwhile, or the actor has other children by now. `conflict`: another row has refused it. */
 type Again = 'marked' | 'conflict' | { readonly children: number | null };
 
 const ORPHANS =
   "done() with children that are not final, or are being created: end them first, with a.incrChildren('destroy'), and hibernate() until they are";
 
 interface WriteAs {
-  /** Not all was read that there is. */
+  /** The turn has not read all questions, raises or messages. */
   readonly isCut: boolean;
-  /** The head has the mark that something came. */
+  /** The head has the mark that a signal came. */
   readonly isMarked: boolean;
-  /** Of an actor that ends: the field that counts its children, which none may change meanwhile. */
+  /** For an actor that ends: the field that counts its children, which must not change meanwhile. */
   readonly children: number | null;
 }
 
-/** Commits the outcomes of turns: each by one write of its head, or by one transaction with all that it asks for. */
+/** Commits the outcomes of turns, each by one write of the head, or by one transaction with all rows for which the turn asks. */
 export class Settling {
   readonly #rows: ActorRows;
   readonly #notes: Notes;
@@ -40,7 +40,7 @@ export class Settling {
   readonly #pages: Pages;
   readonly #removal: Removal;
   readonly #onAnswer: (actor: number, message: number) => void;
-  /** Of turns that were committed, or lost: a batch is tried again as a whole. */
+  /** The outcomes of turns that were committed, or lost, since a batch is tried again as a whole. */
   readonly #outcomes = new WeakMap<TurnCommit, Outcome>();
 
   constructor(
@@ -66,7 +66,7 @@ export class Settling {
 
   async commit(worker: number, turns: readonly TurnCommit[], effects?: Effects): Promise<CommitAnswer> {
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
-    // One that cannot be written keeps no other from being so; it is tried again with the others, whose outcomes are known then.
+    // If one turn cannot be written, the others still are. It is tried again with the whole batch, and then the others have their outcomes.
     const all = await Promise.allSettled(turns.map((turn) => this.#once(worker, turn, effects, now)));
     const outcomes = all.map((one) => {
       if (one.status === 'rejected') throw one.reason;
@@ -115,7 +115,7 @@ export class Settling {
     }
   }
 
-  /** Those that are not final: a child that has ended may be in the inbox alone. */
+  /** The children that are not final. The end of a child may be only in the inbox. */
   async #openChildren(actor: number): Promise<{ readonly left: number; readonly field: number | null }> {
     const { head, inbox } = await this.#rows.look(actor);
     if (head === undefined) return { left: 0, field: null };
@@ -124,7 +124,7 @@ export class Settling {
     return { left: head.children - absorbedFrom(head, inbox).ended, field };
   }
 
-  /** A turn that would have ended its actor while children of it are not final has failed. */
+  /** Writes a failure for a turn that would have ended its actor while children are not final. */
   async #writeOrphaning(turn: TurnCommit, held: HeldTurn, wasMarked: boolean, now: number): Promise<Outcome> {
     const { id, epoch, attempt, from } = turn;
     const failed: TurnCommit = {
@@ -147,7 +147,7 @@ export class Settling {
     }
   }
 
-  /** What comes after a commit, and has no hurry. */
+  /** Starts the work after a commit for which no caller waits. */
   #ended(
     worker: number,
     turn: TurnCommit,
@@ -195,7 +195,7 @@ export class Settling {
     return isDone ? { kind: 'done', wakeAt } : this.#refused(turn, held, wakeAt, { isMarked, children });
   }
 
-  /** Before the commit, as the row of a nap is. */
+  /** Writes the row of a deadline, before the commit, like the row of a nap. */
   async #putLate({ id, epoch, kind, deadlineMs }: TurnCommit, { type, visit }: HeldTurn, now: number): Promise<void> {
     if (kind !== 'to' || deadlineMs === undefined) return;
     const { key } = lateWrite(type, { at: now + deadlineMs, actor: id, visit: visit + 1, epoch });
@@ -210,7 +210,7 @@ export class Settling {
   ): Promise<Outcome | Again> {
     const head = await this.#rows.head(id);
     if (head === undefined) return { kind: 'stale' };
-    // An earlier try has come through.
+    // An earlier try was carried out.
     if (isCommitted(head, epoch)) return { kind: 'done', wakeAt };
     if (head.worker !== worker || head.epoch !== epoch) return { kind: 'stale' };
     if (head.signal && !isMarked) return 'marked';
@@ -219,7 +219,7 @@ export class Settling {
     return 'conflict';
   }
 
-  /** The turn of this worker is over. */
+  /** Forgets a turn of this worker that is over. */
   end(worker: number, actor: number, epoch: number): void {
     if (this.#held.get(actor)?.epoch === epoch) this.#held.delete(actor);
     const note = this.#notes.over(worker, actor);

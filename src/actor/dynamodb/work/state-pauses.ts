@@ -10,7 +10,7 @@ import type { TypeRow, Types } from '../types.ts';
 
 const MOST_TRIES = 20;
 
-/** Actors whose state is paused: one that is due is taken out of its line. `heads/pause.ts` says how, and why none is held by a pause that is over. */
+/** Takes due actors in a paused state out of their line. `heads/pause.ts` says how, and why no actor is held by a pause that is over. */
 export class StatePauses {
   readonly #rows: ActorRows;
   readonly #types: Types;
@@ -20,7 +20,7 @@ export class StatePauses {
     this.#types = types;
   }
 
-  /** @returns whether it is held: the rows by which it was found are over */
+  /** Holds an actor. @returns whether it is held, so that the wake rows by which it was found are over */
   async hold(actor: number, head: ActorHead, type: TypeRow): Promise<boolean> {
     await this.#rows.put(pausedOf(type.id, actor, holdName(head)), { s: head.state });
     if (!(await this.#types.isPausedNow(type, head.state))) return false;
@@ -28,7 +28,7 @@ export class StatePauses {
     return isDone || fields[F.held] === STATE_PAUSED;
   }
 
-  /** The pause is over, and the type says so: all that it holds is due. */
+  /** Makes all actors due that the pause of a state has held. The type must say already that the pause is over. */
   async release(type: TypeRow, state: string): Promise<void> {
     for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
       const items = await this.#rows.all(pausedKey(type.id), HELD.first, HELD.last);
@@ -40,7 +40,7 @@ export class StatePauses {
     throw new Throttled(`actors of "${type.name}" change each time the pause of "${state}" is to end; resume it again`);
   }
 
-  /** @returns whether its row is over, and gone */
+  /** @returns whether the row was removed */
   async #releaseOne(type: TypeRow, item: Item): Promise<boolean> {
     const [, id = '0', name = ''] = sortKey(item).split('#');
     const actor = Number(id);

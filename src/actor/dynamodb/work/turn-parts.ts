@@ -11,17 +11,17 @@ import type { HeldTurn } from './claiming.ts';
 import { deadlineTag } from './deadlines.ts';
 import { isOver } from './turn-reads.ts';
 
-/** Rows of one transaction, the head and the transition not counted. */
+/** The most rows of one transaction, without the head and the transition. */
 const MOST_PARTS = 98;
-/** How far apart two machines may take the service's clock to be. */
+/** By how much two machines may differ about the service's clock. */
 const CLOCKS_MS = 5000;
-/** An answer is kept for longer than any sender waits. */
+/** How long an answer is kept: longer than any sender waits. */
 const ANSWER_MS = 2 * 3_600_000;
 
-/** What is written, removed or checked with the head. */
+/** A row that is written, removed or checked together with the head. */
 export type Part = PartialWrite | PartialCondition;
 
-/** What a turn asks for besides its own row: parts of the transaction that commits it. */
+/** The rows for which a turn asks besides its own: parts of the transaction that commits it. */
 export class TurnParts {
   readonly #rows: ActorRows;
   readonly #producing: Producing;
@@ -46,14 +46,14 @@ export class TurnParts {
   async #pagesOf({ pages, resolved }: Effects): Promise<Part[]> {
     const parts: Part[] = [];
     for (const [tag, page] of pages) {
-      // No notification is written of one that the turn resolves as well.
+      // If the turn resolves the page as well, no notification is written.
       if (!resolved.has(tag)) parts.push(...(await this.#pages.opening(page)).parts);
     }
     for (const tag of resolved) parts.push(...(await this.#pages.resolving(tag)).parts);
     return parts;
   }
 
-  /** Whether messages are left of names of which not all were taken. */
+  /** Whether there are more messages of the names of which the turn has not taken all. */
   async isCut(actor: number, { cut, received }: Effects, now: number): Promise<boolean> {
     if (cut.size === 0) return false;
     const items = await this.#rows.all(messageOf(actor, 0).pk, 'm#', 'm#~');
@@ -65,7 +65,7 @@ export class TurnParts {
   }
 }
 
-/** Whether a question that the turn has read was taken back by its sender. */
+/** Whether a sender has taken back a question that the turn has read. */
 export async function isTakenBack(
   rows: ActorRows,
   actor: number,
@@ -86,8 +86,8 @@ export function requireRoom(parts: readonly Part[]): void {
 }
 
 /**
- * What is read is marked so, with or without an answer: a sender takes back only what no turn has read. One that is taken back by then has no
- * row any more, and the whole commit is refused.
+ * Marks the questions that the turn has read, with or without an answer, since a sender takes back only a question that no turn has read. If a
+ * sender has taken a question back, its row is gone, and the whole commit is refused.
  */
 function answersOf(actor: number, { asked }: HeldTurn, effects: Effects, now: number): PartialWrite[] {
   return [...effects.received].map(Number).flatMap((message) => {
@@ -113,7 +113,7 @@ export function hasPages({ pages, resolved }: Effects): boolean {
   return pages.size + resolved.size > 0;
 }
 
-/** Pages about the actor are kept in mind by its head, so that no commit has to look for them. @returns undefined: as they were */
+/** The tags of pages about the actor, which its head stores so that no commit has to search for pages. @returns undefined: they stay as they are */
 export function pagesAfter(
   { kind, id }: TurnCommit,
   { pages }: HeldTurn,
@@ -127,7 +127,7 @@ export function pagesAfter(
   return after.length === 0 ? null : JSON.stringify(after);
 }
 
-/** Pages that are over with this commit. A process that dies before it resolves them leaves that to a sweep. */
+/** The tags of pages that are over with this commit. If the process dies before it resolves them, a sweep does. */
 export function resolvedBy({ kind, id }: TurnCommit, held: HeldTurn, now: number): readonly string[] {
   if (kind !== 'to' && kind !== 'done') return [];
   const isLate = held.isLate || (held.deadlineAt !== undefined && held.deadlineAt < now + CLOCKS_MS);

@@ -8,7 +8,7 @@ import { actorKey, CHILDREN, effectOf, headOf, MESSAGES, sortKey } from '../rows
 import type { Types } from '../types.ts';
 import type { HeldTurn } from './claiming.ts';
 
-/** What a turn reads and keeps while its body runs: messages, and the results of `once`. */
+/** The requests of a turn while its body runs: messages, children, and the results of `once`. */
 export class TurnReads {
   readonly #rows: ActorRows;
   readonly #types: Types;
@@ -26,7 +26,7 @@ export class TurnReads {
     return item === undefined ? undefined : { result: JSON.parse(String(fieldsOf(item)['r'])) };
   }
 
-  /** In one transaction with the check of the turn. @throws LeaseLost */
+  /** Stores a result in one transaction with a check that the turn is current. @throws LeaseLost */
   async remember({ actor, epoch, worker }: TurnToken, visit: number, key: string, result: string): Promise<void> {
     const checked = new Expression().whenIs(F.epoch, num(epoch)).whenIs(F.worker, num(worker)).write();
     const written = creation({ r: result });
@@ -36,7 +36,7 @@ export class TurnReads {
     ];
     for (let tries = 1; ; tries += 1) {
       if (await this.#rows.together(writes)) return;
-      // An earlier try has come through.
+      // An earlier try was carried out.
       if ((await this.recall(actor, visit, key)) !== undefined) return;
       const head = await this.#rows.head(actor);
       if (head?.epoch !== epoch || head.worker !== worker) break;
@@ -48,7 +48,7 @@ export class TurnReads {
     );
   }
 
-  /** All its children, oldest first: a read for each. */
+  /** All children of an actor, oldest first, with one read for each. */
   async children(actor: number): Promise<ChildRecord[]> {
     const items = await this.#rows.all(actorKey(actor), CHILDREN.first, CHILDREN.last);
     const ids = items.map((item) => Number(sortKey(item).slice(2)));
@@ -73,7 +73,7 @@ export class TurnReads {
     return records;
   }
 
-  /** A question whose sender does not wait any more is left out: time to live removes its row. */
+  /** The messages of an actor, without questions whose senders do not wait any more. Time to live removes the rows of these. */
   async messages(actor: number, { name, limit, except }: MessageFilter): Promise<MessageRow[]> {
     const items = await this.#rows.all(actorKey(actor), MESSAGES.first, MESSAGES.last);
     const now = await this.#rows.engine.serviceTime(this.#rows.limits);
@@ -97,7 +97,7 @@ export class TurnReads {
       });
   }
 
-  /** Without the questions for which the transaction of the turn has no room, and what came after the first of them. */
+  /** The messages up to the first question for which the transaction of the turn has no room. */
   #bounded<M extends { readonly fields: Fields }>(actor: number, found: readonly M[]): readonly M[] {
     const held = this.#held.get(actor);
     let room = MOST_ASKED - (held?.asked.size ?? 0);
@@ -108,7 +108,7 @@ export class TurnReads {
   }
 }
 
-/** Questions that one turn is given, since each is a row of its transaction. */
+/** The most questions of a turn, since each is a row of its transaction. */
 const MOST_ASKED = 16;
 
 /** Whether it is a question whose sender does not wait any more. */

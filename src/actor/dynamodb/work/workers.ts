@@ -9,7 +9,7 @@ import type { Types } from '../types.ts';
 import type { Holding } from './holding.ts';
 import type { Notes } from './notes.ts';
 
-/** The workers of this process: their rows, and what they give back. */
+/** The workers of this process: their rows, and the actors that they give back. */
 export class Workers {
   readonly #rows: ActorRows;
   readonly #types: Types;
@@ -25,7 +25,7 @@ export class Workers {
     this.#holding = holding;
   }
 
-  /** Its id is random: no worker is ever taken for another one. */
+  /** Adds the row of a worker. Its id is random, so no worker is taken for another one. */
   async add({ host, pid, concurrency, leaseMs, types, knows }: WorkerRow): Promise<number> {
     const worker = randomInt(1, 2 ** 47);
     const known = types.length === 0 ? {} : { k: JSON.stringify(knows) };
@@ -33,12 +33,12 @@ export class Workers {
     const startedAt = await this.#rows.engine.serviceTime(this.#rows.limits);
     await this.#rows.put(workerOf(WORKERS, worker), { ...fields, t: startedAt });
     this.#liveness.note(worker, true);
-    // Not before it is listed: who holds an actor looks for those that know its state.
+    // Only after it is listed, since a worker that holds an actor first searches for workers that know the state.
     if (types.length > 0) await this.#holding.release(knows);
     return worker;
   }
 
-  /** A beat changes the row, on condition that it is there: a worker that was taken for dead learns so. */
+  /** A heartbeat changes the row, on condition that the row exists. So a worker learns that it was taken for dead. */
   async beat(workers: readonly number[]): Promise<number[]> {
     const alive: number[] = [];
     const { engine, limits } = this.#rows;
@@ -52,7 +52,7 @@ export class Workers {
     return alive;
   }
 
-  /** Its notes stay while they name an actor that it has, for the rescue to find. */
+  /** Removes the row of a worker. Its notes stay while they name an actor that it has, so that the rescue finds the actor. */
   async end(worker: number): Promise<void> {
     await this.#rows.drop(workerOf(WORKERS, worker));
     this.#liveness.note(worker, false);
@@ -73,7 +73,7 @@ export class Workers {
     return { lost, offers: [] };
   }
 
-  /** Uncharged: no turn of it has begun. */
+  /** Gives an actor back without charging an attempt, since its turn has not begun. */
   async #giveBack(actor: number, worker: number): Promise<void> {
     const head = await this.#rows.head(actor);
     if (head === undefined || head.worker !== worker) return;

@@ -43,13 +43,13 @@ export class WaiterQueue {
     return { key: waiterOf(pk, ticket), written: takePlace(waiter, this.#engine.now()) };
   }
 
-  /** @returns false when the place was given up as dead meanwhile */
+  /** @returns false if another client gave the place up as dead meanwhile */
   async take(pk: string, ticket: number, waiter: NewWaiter, limits: CallLimits): Promise<boolean> {
     const { key, written } = this.taking(pk, ticket, waiter);
     return (await this.#engine.update(key, written, 'NONE', limits)).isDone;
   }
 
-  /** @returns false when the place was given up as dead meanwhile */
+  /** @returns false if another client gave the place up as dead meanwhile */
   async renew(pk: string, ticket: number, nonce: string, limits: CallLimits): Promise<boolean> {
     const written = renewPlace(nonce, this.#engine.now());
     return (await this.#engine.update(waiterOf(pk, ticket), written, 'NONE', limits)).isDone;
