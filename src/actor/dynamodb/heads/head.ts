@@ -230,10 +230,7 @@ export interface TurnWritten {
   readonly wakeAt: number | undefined;
 }
 
-/**
- * The commit of a turn.
- * @param signal  a signal came since the claim @param children  for `done`: the field of the head as it was when no child was open
- */
+/** @param signal  a signal came since the claim @param children  for `done`: the field of the head as it was when no child was open */
 export function committed(
   end: TurnEnd,
   signal: boolean,

@@ -4,7 +4,7 @@ import { F, type ShardClaim, type ShardHead, writeClaim } from './head.ts';
 import { JOBS, pieceOf, sequenceOf } from './place.ts';
 import { plain, runsOf, type Span, type Stretch, writeSpans } from './spans.ts';
 
-/** How many missing numbers a head notes. More would make the head large and each write expensive, so the line then waits for the next one. */
+/** How many missing numbers a head notes. More would make the head large and each write expensive, so then the line waits until fewer are missing. */
 export const MOST_MISSING = 50;
 
 /**

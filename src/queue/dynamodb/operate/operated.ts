@@ -69,7 +69,8 @@ export abstract class OperatedDynamoQueue {
 
   /**
    * One job, by its id or by its key, as on Postgres.
-   * @throws NotFound  this queue has no such job @throws InvalidInput  this is no id @throws NotSupported  keys have no order in this queue
+   * @throws NotFound  this queue has no such job @throws InvalidInput  this is no id
+   * @throws NotSupported  a key, in a queue whose keys have no order
    */
   async get(job: JobTarget): Promise<JobRecord> {
     const ids = await this.registered();
