@@ -10,12 +10,12 @@ const UNASKED =
   'postgres() was given no URL: it uses a temporary Postgres, whose data is removed when the engine stops; ' +
   'postgres.temporary() says that this is meant';
 
-/** A handshake of several round trips, and a process that the server has to start. */
+/** Enough to open a connection: a handshake of several round trips, and a process that the server has to start. */
 const OPENING_MS = 5_000;
 
-/** The connections of an engine: those of its pool and two in reserve, and which of them are out. */
+/** The connections of an engine: its pool, two reserved ones, and a record of those in use. */
 export class Connections {
-  /** True: nothing is checked out any more. */
+  /** True: no connection is given out any more. */
   isStopping = false;
   readonly #given: string | PoolLike | undefined;
   readonly #options: ResolvedOptions;
@@ -26,7 +26,7 @@ export class Connections {
   #whenIdle: (() => void) | undefined;
   #waiting = 0;
 
-  /** @param isUnasked  the temporary database is due to a URL that is missing */
+  /** @param isUnasked  true: the database is temporary because the caller passed no URL */
   constructor(given: string | PoolLike | undefined, options: ResolvedOptions, isUnasked: boolean) {
     this.#given = given;
     this.#options = options;
@@ -52,7 +52,7 @@ export class Connections {
     if (this.isStopping) throw new Stopped('the engine has been stopped; make another one with postgres()');
   }
 
-  /** Resolves when no connection is out, after `stopTimeoutMs` at the latest. */
+  /** Resolves when no connection is in use, after `stopTimeoutMs` at the latest. */
   async whenIdle(): Promise<void> {
     if (this.#waiting + this.#sessions.size === 0) {
       return;
@@ -65,7 +65,7 @@ export class Connections {
     clearTimeout(timer);
   }
 
-  /** Breaks off what is still under way, and closes every connection opened here. */
+  /** Breaks off all running statements, and closes every connection opened here. */
   async close(): Promise<void> {
     for (const session of this.#sessions) {
       session.release(true);

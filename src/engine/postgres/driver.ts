@@ -21,7 +21,7 @@ export interface ClientLike {
 }
 
 /**
- * The client of node-postgres in a transaction, as far as it is described here. In TypeScript, `tx.client as pg.PoolClient` has
+ * The client of node-postgres in a transaction, as far as Pawl describes it. In TypeScript, `tx.client as pg.PoolClient` has
  * all of its methods, as query builders need it: `drizzle(tx.client as pg.PoolClient)`.
  */
 export interface TransactionClient extends ClientLike {

@@ -30,7 +30,7 @@ export interface EngineDescription {
   temporary: boolean;
 }
 
-/** The most idle connections of a pool that the server may have ended before one answers. */
+/** How often one call repeats a statement that reached an idle connection which the server had ended. */
 const MOST_IDLE = 20;
 
 /** Pawl's only access to Postgres. Make one per process and database, with `postgres()`. */
@@ -43,7 +43,7 @@ export class PostgresEngine {
   #stopping: Promise<void> | undefined;
   #kind: ServerKind | undefined;
 
-  /** @param isUnasked  its temporary database is due to a URL that is missing @internal */
+  /** @param isUnasked  true: the database is temporary because the caller passed no URL @internal */
   constructor(given: string | PoolLike | undefined, options: ResolvedOptions, isUnasked = false) {
     this.#given = given;
     this.options = options;
@@ -64,7 +64,7 @@ export class PostgresEngine {
       try {
         return await this.queryOnce<Row>(sql, values, options);
       } catch (error) {
-        // Others of the pool have been idle as long: each try gets one of them, or a new one.
+        // Other connections of the pool have been idle for as long. Each try gets one of them, or a new one.
         if (!wasEndedIdle(error) || tries > MOST_IDLE) throw error;
       }
     }
@@ -141,8 +141,8 @@ export class PostgresEngine {
   }
 
   /**
-   * Takes a connection from the pool; return it with `session.release()`. With a deadline, at least five seconds are allowed for
-   * opening one.
+   * Takes a connection from the pool; return it with `session.release()`. With a deadline, the opening of a connection has at
+   * least five seconds.
    */
   connect(options?: AnswerOptions): Promise<Session> {
     return this.#connections.checkOut('pool', options);
@@ -183,7 +183,7 @@ export class PostgresEngine {
 
   /** Brings the schema in the database up to this version. Safe to call from many processes at once. */
   async migrate(options?: MigrateOptions): Promise<MigrationReport> {
-    // Loaded at the call: the text of the schema is half a megabyte, which a program that only works does not need.
+    // Loaded at the call: the text of the schema is half a megabyte, and most programs do not need it.
     const { migrate } = await import('./migrate/migrate.ts');
     await this.server();
     return migrate(this, options);

@@ -17,10 +17,10 @@ import {
 import { DEFAULT, schemaIn } from './schema/name.ts';
 
 /**
- * Turns what the driver threw into one of Pawl's errors, with the driver's error as `cause`. An error of ours, and one
- * that is not from the database (thrown by the caller's own code inside a transaction), is given back as it is.
- * @param schema  what the statement named, for the advice where a privilege is missing
- * @param statement  its name, where it has one
+ * Turns an error of the driver into one of Pawl's errors, with the driver's error as `cause`. Returns every other error
+ * unchanged: Pawl's own errors, and errors that the caller's code threw inside a transaction.
+ * @param schema  the schema that the statement named, for the advice about a missing privilege
+ * @param statement  the name of the statement, if it has one
  */
 export function failure(error: unknown, schema?: string, statement?: string): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) {
@@ -34,21 +34,21 @@ export function failure(error: unknown, schema?: string, statement?: string): un
 }
 
 /**
- * True when the same call may succeed a moment later without anybody's help: the database is starting, restarting, read-only
- * or out of connections, the connection broke, or a concurrent transaction won. Whether repeating is safe is another
- * question: see `ConnectionFailed.outcome`.
+ * True if the same call may succeed later without a correction by a person: the database is starting, restarting, read-only or
+ * out of connections, the connection broke, or a concurrent transaction won. Whether a repetition is safe is another question:
+ * see `ConnectionFailed.outcome`.
  */
 export function isTransient(error: unknown): boolean {
   const known = failure(error);
   return known instanceof ConnectionFailed || known instanceof SerializationFailed;
 }
 
-/** True of a write that was refused because the transaction, or the whole server, is read-only. */
+/** True if a write was refused because the transaction, or the whole server, is read-only. */
 export function isReadOnly(error: unknown): boolean {
   return codeOf(error) === READ_ONLY;
 }
 
-/** True when no connection of the pool became free in time: to ask again would wait as long again. */
+/** True if no connection of the pool became free in time. Another try would wait as long again. */
 export function isPoolTimeout(error: unknown): boolean {
   return (
     error instanceof ConnectionFailed &&
@@ -57,7 +57,7 @@ export function isPoolTimeout(error: unknown): boolean {
   );
 }
 
-/** True when the connection had been ended for lack of use before the statement came. */
+/** True if the server had ended the connection for lack of use before the statement arrived. */
 export function wasEndedIdle(error: unknown): boolean {
   return codeOf(error) === ENDED_IDLE;
 }
@@ -66,7 +66,7 @@ function codeOf(error: unknown): string | undefined {
   return error instanceof ConnectionFailed && error.cause instanceof Error ? textField(error.cause, 'code') : undefined;
 }
 
-/** Marks a failure that came before a statement was sent: getting a connection, or opening a transaction. */
+/** Marks a failure that came before a statement was sent: while getting a connection, or while opening a transaction. */
 export function beforeSending(error: unknown): unknown {
   const known = failure(error);
   return known instanceof ConnectionFailed && known.outcome === 'unknown'
@@ -76,16 +76,16 @@ export function beforeSending(error: unknown): unknown {
 
 const SQL_STATE = /^[0-9A-Z]{5}$/;
 
-/** Refused before a session existed: starting up, shutting down, recovery conflict, too many connections. */
+/** The server refused before a session existed: it is starting, shutting down or in recovery, or has too many connections. */
 const REFUSED_AT_CONNECT = new Set(['57P03', '53300', '08001', '08004']);
 
-/** The server's source files in which sessions are opened; undefined: a pooler answered. */
+/** The server's source files that open sessions; undefined: a pooler answered. */
 const OPENING = new Set(['postinit.c', 'auth.c', 'miscinit.c', 'crypt.c', undefined]);
 
 /** Shutdown, crash of another backend, and the two timeouts that end a session within a transaction. */
 const ENDED_BY_SERVER = new Set(['57P01', '57P02', '25P03', '25P04']);
 
-/** idle_session_timeout: what was sent just then was never read. */
+/** idle_session_timeout: the server never read the statement that was just sent. */
 const ENDED_IDLE = '57P05';
 
 /** The statement that failed. */
@@ -164,7 +164,7 @@ function refused(error: Error, code: string, { statement }: FailedStatement, adv
   });
 }
 
-/** Of the user's own objects nothing is known here; of Pawl's, what docs/deployment.md lists. */
+/** Pawl knows nothing about the user's own objects. For its own objects, the advice lists the grants of docs/deployment.md. */
 function notGranted(error: Error, failed: FailedStatement): DatabaseError {
   const name = schemaIn(error.message) ?? failed.schema ?? DEFAULT;
   const isOurs =
@@ -178,8 +178,8 @@ function notGranted(error: Error, failed: FailedStatement): DatabaseError {
 const READ_ONLY = '25006';
 
 /**
- * No statement is at fault: the server is a standby, or was one when this connection was opened to it, and it may be another
- * one that takes writes by now. So the connection counts as lost; else those of a pool would lead to the old server for ever.
+ * No statement is at fault. The server is a standby, or was one when this connection was opened, and by now another server may
+ * take the writes. So the connection counts as lost. Otherwise the connections of a pool would lead to the old server for ever.
  */
 function readOnly(error: Error): ConnectionFailed {
   return new ConnectionFailed(
@@ -193,7 +193,7 @@ function readOnly(error: Error): ConnectionFailed {
 function byOwnFunction(error: Error, code: string): PawlError {
   switch (code) {
     case 'PW001': {
-      // As in duplicateKey, postgres.js has a name of its own for it.
+      // As in duplicateKey, postgres.js has another name for this field.
       const field = textField(error, 'column') ?? textField(error, 'column_name');
       return new InvalidInput(error.message, { cause: error, ...(field !== undefined && { field }) });
     }
@@ -213,7 +213,7 @@ function byOwnFunction(error: Error, code: string): PawlError {
 }
 
 function duplicateKey(error: Error): DuplicateKey {
-  // postgres.js, through which a caller's own transaction may come, names it differently.
+  // A caller's own transaction may use postgres.js, which has another name for this field.
   const constraint = textField(error, 'constraint') ?? textField(error, 'constraint_name');
   const detail = textField(error, 'detail');
   return new DuplicateKey(`${error.message}${detail === undefined ? '' : `: ${detail}`}`, {
@@ -222,7 +222,10 @@ function duplicateKey(error: Error): DuplicateKey {
   });
 }
 
-/** A missing table of the user's own is their statement's fault; a missing one of ours is a missing migration. */
+/**
+ * If a user's own table is missing, the user's statement is at fault. If one of Pawl's tables is missing, a migration is
+ * missing.
+ */
 function missingObject(error: Error, code: string, failed: FailedStatement): PawlError {
   if (schemaIn(error.message) !== undefined) {
     return new SchemaMismatch(
@@ -246,7 +249,7 @@ const UNREACHABLE = new Set([
   'ENOENT',
 ]);
 
-/** The last two are of postgres.js, through which a caller's own transaction may come. */
+/** The last two codes are those of postgres.js, which a caller's own transaction may use. */
 const BROKEN = new Set([
   'ECONNRESET',
   'EPIPE',
@@ -257,7 +260,7 @@ const BROKEN = new Set([
   'CONNECTION_DESTROYED',
 ]);
 
-/** node-postgres has no codes for its own failures: these are its texts, checked against pg 8.23. */
+/** node-postgres has no codes for its own failures. These patterns match its messages; checked against pg 8.23. */
 const NEVER_SENT =
   /timeout exceeded when trying to connect|due to connection timeout|before secure TLS|timeout expired/i;
 const BROKE_BEFORE = /not queryable/i;

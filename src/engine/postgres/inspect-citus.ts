@@ -4,21 +4,21 @@ import { PINNED_PATH } from './migrate/pin.ts';
 /** A database with Citus, as `pawl doctor` shows it. */
 export interface CitusFacts {
   readonly isCoordinator: boolean;
-  /** Transactions that write on several nodes are committed in two phases. */
+  /** True: transactions that write on several nodes are committed in two phases. */
   readonly isTwoPhase: boolean;
-  /** What brings that about. */
+  /** How to make `isTwoPhase` true. */
   readonly advice: string;
-  /** Other nodes on which a role is missing that may use Pawl's schema here. */
+  /** Other nodes that lack a role which may use Pawl's schema here. */
   readonly missing: readonly { readonly node: string; readonly roles: string }[];
 }
 
-/** Texts and no statements: elsewhere there is nothing of what they name. */
+/** Texts and no statements: a database without Citus has none of the objects that they name. */
 const FACTS = `-- engine.citus
 select exists (select from pg_dist_local_group g where g.groupid = 0) as coordinator,
   current_setting('max_prepared_transactions')::int > 0
     and exists (select from pg_dist_partition p where p.logicalrelid = to_regclass('pawl.both')) as two_phase`;
 
-/** The question is a text that each node runs for itself. */
+/** The query passes a text that each node runs for itself. */
 const MISSING_ROLES = `-- engine.citus_roles
 select concat(w.nodename, ':', w.nodeport) as node, case when w.success then w.result else concat('cannot be asked: ', w.result) end as roles
 from run_command_on_workers(format(
@@ -29,7 +29,7 @@ from run_command_on_workers(format(
 where not w.success or w.result <> ''
 order by 1`;
 
-/** @throws DatabaseError where this role may not ask the other nodes */
+/** @throws DatabaseError  this role may not query the other nodes */
 export function inspectCitus(engine: PostgresEngine): Promise<CitusFacts> {
   return engine.session(async (session) => {
     await session.run(`begin; set local search_path = ${PINNED_PATH}`);

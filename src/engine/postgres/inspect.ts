@@ -3,7 +3,7 @@ import type { Session } from './session/session.ts';
 import { statement } from './sql.ts';
 import { instant } from './types.ts';
 
-/** What a server tells about itself, and about the way to it. Times in milliseconds. */
+/** Facts about a server, and about the connection to it. Times in milliseconds. */
 export interface ServerFacts {
   readonly version: string;
   /** Such as 18. */
@@ -12,15 +12,15 @@ export interface ServerFacts {
   readonly database: string;
   readonly connectMs: number;
   readonly roundTripMs: number;
-  /** The server's clock minus this machine's; good to half a round trip. */
+  /** The server's clock minus this machine's; exact to half a round trip. */
   readonly clockAheadMs: number;
-  /** Something else than the server process itself answered the connection: a pooler, or a proxy. */
+  /** True: a pooler or a proxy answered the connection, and not the server process itself. */
   readonly hasPooler: boolean;
-  /** A standby, or a database set to read-only transactions. */
+  /** True: a standby, or a database set to read-only transactions. */
   readonly isReadOnly: boolean;
   readonly connections: number;
   readonly maxConnections: number;
-  /** What keeps dead rows from being removed longest, as far as this user may see it. */
+  /** The transaction that has kept dead rows from being removed for the longest time, as far as this user may see it. */
   readonly oldestTransaction:
     | { readonly pid: number; readonly application: string; readonly ageMs: number }
     | undefined;
@@ -31,7 +31,7 @@ export interface TableFacts {
   readonly name: string;
   /** With its indexes. */
   readonly bytes: number;
-  /** As last counted by the server. */
+  /** By the server's last count. */
   readonly rows: number;
   readonly deadRows: number;
   readonly vacuumedAt: Date | null;
@@ -40,7 +40,7 @@ export interface TableFacts {
 /** One schema of this session's search path. */
 export interface PathSchema {
   readonly name: string;
-  /** The roles that may create in it in addition to its owner, superusers and this role; `public` is everybody. */
+  /** The roles that may create in it in addition to its owner, superusers and this role; `public` means every role. */
   readonly creators: readonly string[];
 }
 
@@ -115,7 +115,7 @@ interface ServerRow {
   oldest: ServerFacts['oldestTransaction'] | null;
 }
 
-/** Looks at the server over a connection of its own; changes nothing. */
+/** Inspects the server over one connection; changes nothing. */
 export async function inspectServer(engine: PostgresEngine): Promise<ServerFacts> {
   const startedAt = performance.now();
   return engine.session(async (session) => {
@@ -145,12 +145,15 @@ export function inspectTables(engine: PostgresEngine): Promise<TableFacts[]> {
   return engine.query<TableFacts>(TABLES);
 }
 
-/** Where this session looks for what is named without a schema, in this order; `pg_catalog` is among it though it was not named. */
+/**
+ * The schemas in which this session searches for names without a schema, in order. Includes `pg_catalog`, even if the path does
+ * not name it.
+ */
 export function inspectPath(engine: PostgresEngine): Promise<PathSchema[]> {
   return engine.query<PathSchema>(PATH);
 }
 
-/** The quickest of five: whatever made the others slow would count as a difference of the clocks. */
+/** Takes the quickest of five round trips: any delay of the others would count as a difference of the clocks. */
 async function compareClocks(session: Session): Promise<{ roundTripMs: number; clockAheadMs: number }> {
   let best = { roundTripMs: Infinity, clockAheadMs: 0 };
   for (let i = 0; i < 5; i += 1) {
@@ -162,7 +165,7 @@ async function compareClocks(session: Session): Promise<{ roundTripMs: number; c
   return best;
 }
 
-/** The process that a connection's cancel key names is the server's own, unless a pooler made the key up. */
+/** A connection's cancel key names the server's own process, unless a pooler made the key up. */
 function isAnsweredByAnother(session: Session, backendPid: number): boolean {
   const named: unknown = Reflect.get(session.client, 'processID');
   return typeof named === 'number' && named !== backendPid;

@@ -50,7 +50,7 @@ function openEngine(source?: string | PoolLike, options: PostgresOptions = {}): 
   const max = typeof source === 'object' ? source.options?.max : undefined;
   const resolved = resolveOptions(max === undefined ? options : { ...options, max: options.max ?? max });
   const isTemporary = source === undefined && resolved.data === undefined;
-  // Otherwise a deployment without its URL would be noticed only when the data is lost.
+  // Otherwise a team would notice the missing URL of a deployment only when the data is lost.
   if (isTemporary && process.env['NODE_ENV'] === 'production') {
     throw new InvalidInput(
       'postgres() was given no URL, and NODE_ENV is "production"; pass the URL of your database, or call postgres.temporary() ' +
@@ -62,8 +62,8 @@ function openEngine(source?: string | PoolLike, options: PostgresOptions = {}): 
 }
 
 /**
- * For each function that takes an engine.
- * @param what  its name: `createQueue`
+ * Checks the engine that a public function was given.
+ * @param what  the name of that function: `createQueue`
  * @throws InvalidInput unless `postgres()` has made the value, in this copy of the package or in another
  */
 export function requireEngine(what: string, engine: PostgresEngine): void {

@@ -62,8 +62,8 @@ export function resolveOptions(options: PostgresOptions): ResolvedOptions {
 }
 
 /**
- * @throws InvalidInput unless it is a postgres:// or postgresql:// URL. The message does not repeat it, because it may contain a
- *   password.
+ * @throws InvalidInput unless `url` is a postgres:// or postgresql:// URL. The message does not repeat the URL, because it may
+ *   contain a password.
  */
 export function requireUrl(url: string): void {
   if (url === '') {

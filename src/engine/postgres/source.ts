@@ -10,18 +10,18 @@ import { destroySocket } from './session/socket.ts';
 export interface Source {
   readonly pool: PoolLike;
   /**
-   * A few connections next to the pool for statements that are short and must not wait until busy handlers give theirs
-   * back: renewals of leases, above all. The pool itself when it does not tell where it connects to.
+   * A few connections outside the pool for short statements, above all renewals of leases, which must not wait until busy
+   * handlers return a connection. If the given pool does not show its settings, this is the pool itself.
    */
   readonly reserved: PoolLike;
-  /** What a connection outside the pool is opened with. */
+  /** The settings for a connection outside the pool. */
   readonly direct: pg.ClientConfig;
   /** The URL without its password. */
   readonly url: string;
   readonly embedded: { dataDir: string; temporary: boolean } | undefined;
   /** Gives up connections that have been opening for this long, so that their places in the pool are free for another try. */
   dropOpening(ms: number): void;
-  /** Ends what was opened here; a pool given by the user is left open. */
+  /** Closes every connection that was opened here; a pool given by the user stays open. */
   close(): Promise<void>;
 }
 
@@ -63,10 +63,10 @@ function openUrl(url: string, options: ResolvedOptions): Source {
   };
 }
 
-// Closed when not used for longer than leases usually last; not a reason to keep the process alive.
+// Closed if unused for longer than leases usually last. An idle connection does not keep the process alive.
 const RESERVED: pg.PoolConfig = { max: 2, idleTimeoutMillis: 120_000, allowExitOnIdle: true };
 
-/** A pool of ours, whose connections are known from before they stand until they are gone. */
+/** A pool of ours. It keeps track of each connection from the begin of its opening until it has ended. */
 interface OwnPool {
   readonly pool: pg.Pool;
   dropOpening(ms: number): void;
@@ -99,7 +99,7 @@ function openPool(settings: pg.PoolConfig, address: string, options: ResolvedOpt
   };
   const end = async (): Promise<void> => {
     dropOpening(0);
-    // The pool calls itself ended while its last sockets still say goodbye; a half-open one would for ever.
+    // `pool.end()` resolves before its last sockets have closed. A half-open socket would never close.
     const goodbyes = Promise.all([pool.end(), ...[...clients].map((client) => once(client, 'end'))]);
     if (await within(GOODBYE_MS, goodbyes)) return;
     for (const client of clients) destroySocket(client);
@@ -111,9 +111,10 @@ function openPool(settings: pg.PoolConfig, address: string, options: ResolvedOpt
 const GOODBYE_MS = 1_000;
 
 /**
- * Listens to every connection of a pool from before anybody has it: between the pool, which listens while it is idle, and a session
- * there are some turns, and one that the server ends in the very packet that opens it would end the process by its 'error'.
- * @returns leaves the pool as it was
+ * Adds an error listener to every connection of a pool before any caller gets the connection. The pool listens only while a
+ * connection is idle, and some turns of the event loop pass before a session listens. Without this listener, a connection that
+ * the server ends in the very packet that opens it would end the process by its 'error'.
+ * @returns removes all listeners that were added here
  */
 function watch(pool: PoolLike): () => void {
   const watched = new Set<ClientLike>();
@@ -175,7 +176,7 @@ function connection(url: string, options: ResolvedOptions): pg.ClientConfig {
   };
 }
 
-/** Ask after 10 s of silence; the kernel's own default is two hours. */
+/** Probe the connection after 10 s of silence; the kernel's own default is two hours. */
 const KEEP_ALIVE: pg.ClientConfig = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
 
 /** The password of a pg.Pool is not enumerable, so a spread would lose it. */

@@ -6,12 +6,12 @@ export interface TypeParsers {
 const asText = (text: string): string => text;
 
 /**
- * How the answers to Pawl's own statements are read, whatever parsers the program has set for its own by
- * `pg.types.setTypeParser`. 64-bit integers stay text, and so does what is not named here.
+ * The parsers for the answers to Pawl's own statements. Parsers that the program has set by `pg.types.setTypeParser` do not
+ * affect these answers. 64-bit integers stay text, and so do all types that are not named here.
  *
- * Nor does it matter what the session writes in which way: with another DateStyle than ISO no reader can tell what time a timestamptz
- * is, and `extra_float_digits` may leave one digit of a float8. A time is told as {@link instant}, and numeric is used for
- * nothing else; any other number with a fraction is made of numeric, too, and told as JSON.
+ * The session's settings do not affect them either. With a DateStyle other than ISO, no reader can tell which time a
+ * timestamptz means, and `extra_float_digits` may leave a float8 with one digit. So Pawl's statements return a time as {@link
+ * instant}, and numeric for nothing else. They compute every other number with a fraction from numeric, and return it as JSON.
  */
 export const ownTypes: TypeParsers = { getTypeParser: (oid) => PARSERS.get(oid) ?? asText };
 
@@ -47,12 +47,12 @@ function elements(text: string): (string | null)[] {
   });
 }
 
-/** `2026-11-23 05:07:28.5+00`: neither the blank nor an offset of hours alone is what a Date reads everywhere. */
+/** `2026-11-23 05:07:28.5+00`: not every Date reads the blank, or an offset that has only hours. */
 function toDate(text: string): Date {
   return new Date(text.replace(' ', 'T').replace(/[+-]\d\d$/, '$&:00'));
 }
 
-/** In SQL: a time, as an answer tells it. */
+/** SQL that returns a time in the form of an answer: milliseconds since 1970, as numeric. */
 export function instant(time: string): string {
   return `extract(epoch from ${time}) * 1000::numeric`;
 }

@@ -8,9 +8,9 @@ import { LIBRARIES } from './library.ts';
 type AnyFunction = (...given: never[]) => unknown;
 
 /**
- * An open transaction of your own, as `tx`: what the callback of `engine.transaction`, of node-postgres (the client), postgres.js,
- * kysely, drizzle, knex, prisma, typeorm or mikro-orm is given. Described by shape, so that none of them has to be installed. That it
- * is open is looked at when it is used.
+ * An open transaction of your own, as `tx`: the value that a callback gets from `engine.transaction`, node-postgres (the
+ * client), postgres.js, kysely, drizzle, knex, prisma, typeorm or mikro-orm. Described by shape, so that none of these has to
+ * be installed. Whether the transaction is open is checked when it is used.
  */
 export type OpenTransaction =
   | Transaction
@@ -22,23 +22,23 @@ export type OpenTransaction =
   | { readonly $queryRawUnsafe: AnyFunction };
 
 /**
- * The option `tx` of everything that writes: undefined when it was left out. Whether it is open is looked at when it is used, which
- * for some calls is long after they were made; what can be no transaction is refused at once.
+ * The option `tx` of every call that writes; undefined if it was left out. A value that can be no transaction is refused at
+ * once. Whether the transaction is open is checked when it is used; some calls use it long after they were made.
  */
 export const openTransaction: Check<OpenTransaction | undefined> = optional(
   custom('an open transaction', (value) => toHolder(value) as OpenTransaction),
 );
 
-/** One row as the caller's library gives it. */
+/** One row, in the form of the caller's library. */
 export type Row = Record<string, unknown>;
 
 /**
- * Runs one statement of Pawl's with one text parameter inside the caller's own transaction, whichever library holds it: it is
- * committed and rolled back with everything else there.
+ * Runs one statement of Pawl's with one text parameter inside the caller's own transaction, of any known library. The statement
+ * is committed or rolled back with the rest of the transaction.
  *
- * `text` names `$1` exactly once and has no other parameter. The parameter is always sent as text and cast by the
- * statement: postgres.js, for one, would quote a string for a jsonb parameter once more.
- * @throws InvalidInput when `tx` is none of the known libraries' transactions, or not inside a transaction
+ * `text` names `$1` exactly once and has no other parameter. The parameter is always sent as text, and the statement casts it:
+ * postgres.js, for example, would quote a string for a jsonb parameter once more.
+ * @throws InvalidInput if `tx` is no transaction of a known library, or not inside a transaction
  */
 export async function callInTransaction(
   tx: unknown,
@@ -75,7 +75,7 @@ function toHolder(tx: unknown): object {
   return tx;
 }
 
-/** `$1::jsonb` → `$1::text::jsonb`: every library sends a string for a text parameter as it is. */
+/** `$1::jsonb` → `$1::text::jsonb`: every library sends a string for a text parameter unchanged. */
 function asTextParameter(text: string): string {
   if (text.match(/\$\d+/g)?.join() !== '$1') {
     throw new InvalidInput(`the statement must name $1 exactly once and no other parameter: ${text}`);
@@ -95,7 +95,10 @@ function toRows(result: unknown): Row[] {
   return rows as Row[];
 }
 
-/** drizzle, typeorm and mikro-orm wrap the driver's error in one of theirs: what the server or the connection said is further down. */
+/**
+ * drizzle, typeorm and mikro-orm wrap the driver's error in one of theirs. The error of the server or the connection is further
+ * down.
+ */
 function driverError(error: unknown): unknown {
   let current = error;
   for (let depth = 0; depth < 5 && current instanceof Error; depth += 1) {
@@ -108,8 +111,8 @@ function driverError(error: unknown): unknown {
 }
 
 /**
- * prisma has the SQLSTATE in a record of its driver adapter. With its own engine, the default up to version 6, prisma has it in `meta`
- * itself.
+ * prisma has the SQLSTATE in a record of its driver adapter. With its own engine, which is the default up to version 6, prisma
+ * has it in `meta` itself.
  */
 function prismaError(error: unknown): Error | undefined {
   const meta = field(error, 'meta');

@@ -5,14 +5,14 @@ import { statement } from '../sql.ts';
 /** One library whose transactions Pawl joins. */
 export interface Library {
   readonly name: string;
-  /** Tells by shape, so that no library needs to be installed here. */
+  /** Recognizes a transaction by its shape, so that no library needs to be installed here. */
   fits(tx: object): boolean;
-  /** False when it is a pool or a client outside a transaction: the statement would be committed on its own. */
+  /** False if `tx` is a pool or a client outside a transaction: the statement would be committed on its own. */
   isInTransaction(tx: object): boolean;
   run(tx: object, text: string, value: string): Promise<unknown>;
 }
 
-/** Order matters: the first that fits is taken, so shapes with more marks come first. */
+/** The order matters: the first library that fits is taken, so shapes with more marks come first. */
 export const LIBRARIES: readonly Library[] = [
   {
     name: 'Pawl',
@@ -25,14 +25,14 @@ export const LIBRARIES: readonly Library[] = [
   {
     name: 'prisma',
     fits: (tx) => has(tx, '$queryRawUnsafe'),
-    // The client inside $transaction has lost the methods that open and close connections.
+    // In $transaction, the client has no methods that open and close connections.
     isInTransaction: (tx) => !has(tx, '$connect'),
     run: (tx, text, value) => call(tx, '$queryRawUnsafe', text, value),
   },
   {
     name: 'postgres.js',
     fits: (tx) => typeof tx === 'function' && has(tx, 'unsafe'),
-    // begin() gives a sql with savepoint(), reserve() one with release().
+    // begin() passes a sql with savepoint(), and reserve() returns one with release().
     isInTransaction: (tx) => has(tx, 'savepoint') || has(tx, 'release'),
     run: (tx, text, value) => call(tx, 'unsafe', text, [value]),
   },
@@ -91,7 +91,7 @@ function isPool(tx: object): boolean {
   return typeof Reflect.get(tx, 'totalCount') === 'number';
 }
 
-/** Asked only of an idle client: one whose BEGIN is still on its way is taken at its word. */
+/** Asked only of an idle client. A client whose BEGIN is still on its way counts as inside a transaction. */
 function transactionStatus(tx: object): unknown {
   const isIdle = Reflect.get(tx, 'readyForQuery') === true;
   return isIdle && has(tx, 'getTransactionStatus') ? call(tx, 'getTransactionStatus') : undefined;
@@ -102,7 +102,7 @@ function withQuestionMark(text: string): string {
   return text.replaceAll('?', '\\?').replace('$1', '?');
 }
 
-/** What kysely's CompiledQuery.raw makes. */
+/** The value that kysely's CompiledQuery.raw makes. */
 function compiledQuery(text: string, value: string): object {
   return {
     sql: text,
@@ -114,7 +114,7 @@ function compiledQuery(text: string, value: string): object {
 
 let queries = 0;
 
-/** What drizzle asks of a query: `getSQL()`, and of that `toQuery()`. */
+/** The methods that drizzle calls on a query: `getSQL()`, and `toQuery()` on the result. */
 function drizzleQuery(text: string, value: string): object {
   const query = {
     getSQL: () => query,

@@ -16,9 +16,10 @@ export interface Account {
 const PREFERRED = ['postgres', '_postgres', 'nobody'];
 
 /**
- * The account the server runs as, since Postgres refuses root; undefined when we are not root and it runs as ourselves.
- * A data folder that somebody else than root owns decides: its owner must be able to use it afterwards, too.
- * @throws NotSupported  when we are root and the machine has no other account
+ * The account that runs the server, since Postgres refuses root; undefined if this process is not root, and runs the server
+ * itself. If a user other than root owns the data folder, that user's account runs the server, so that its owner can use the
+ * folder afterwards, too.
+ * @throws NotSupported  this process is root, and the machine has no other account
  */
 export async function serverAccount(data?: string): Promise<Account | undefined> {
   if (process.geteuid?.() !== 0) return undefined;
@@ -37,12 +38,12 @@ export async function serverAccount(data?: string): Promise<Account | undefined>
   return account;
 }
 
-/** What `spawn` needs to run a program as `account`. */
+/** The options with which `spawn` runs a program as `account`. */
 export function identity(account: Account | undefined): { uid: number; gid: number } | Record<string, never> {
   return account === undefined ? {} : { uid: account.uid, gid: account.gid };
 }
 
-/** True when the account can enter the folder, parents included. Asked of the kernel: mode bits do not show ACLs. */
+/** True if the account can enter the folder, parents included. The kernel answers this, because mode bits do not show ACLs. */
 export async function canEnter(folder: string, account: Account | undefined): Promise<boolean> {
   try {
     await run('/bin/sh', ['-c', 'test -d "$0" && test -x "$0"', folder], { cwd: '/', ...identity(account) });
@@ -52,7 +53,7 @@ export async function canEnter(folder: string, account: Account | undefined): Pr
   }
 }
 
-/** Root is left out: the one account Postgres never runs as. */
+/** Leaves root out, because Postgres never runs as root. */
 function parsePasswd(text: string): Account[] {
   return text
     .split('\n')

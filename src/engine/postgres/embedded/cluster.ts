@@ -22,10 +22,13 @@ import type { Watchdog } from './watchdog.ts';
 
 const run = promisify(execFile);
 
-/** Next to Postgres' own files and readable by the server's account alone; last to be written, so it also says "complete". */
+/**
+ * Lies next to Postgres' own files, and only the server's account can read it. Written last, so it also says that the folder is
+ * complete.
+ */
 const PASSWORD_FILE = 'pawl.password';
 
-/** What the programs see of our environment: no PGPORT or PGDATA of the user's shell, messages in English, no time zone search. */
+/** The environment of the programs: no PGPORT or PGDATA of the user's shell, messages in English, no time zone search. */
 export const SERVER_ENV: NodeJS.ProcessEnv = {
   PATH: process.env['PATH'] ?? '/usr/bin:/bin',
   TZ: 'UTC',
@@ -39,18 +42,18 @@ export interface Cluster {
   readonly password: string;
 }
 
-/** What making or opening a data folder takes. */
+/** What the code needs to make or open a data folder. */
 export interface Machinery {
   readonly binaries: Binaries;
   readonly account: Account | undefined;
   readonly watchdog: Watchdog;
-  /** A folder of this run alone, entered by the account and removed at the end. */
+  /** A folder of this run alone, which the account can enter; removed at the end. */
   readonly runDir: string;
-  /** Copied where initdb would make a data folder. */
+  /** A data folder that is copied instead of running initdb. */
   readonly made?: string | undefined;
 }
 
-/** A new data folder inside the run's folder, gone with it. */
+/** Makes a data folder inside the run's folder; it is removed with that folder. */
 export async function temporaryCluster(machinery: Machinery): Promise<Cluster> {
   const dataDir = join(machinery.runDir, 'data');
   await makeFolder(dataDir, machinery.account);
@@ -58,9 +61,9 @@ export async function temporaryCluster(machinery: Machinery): Promise<Cluster> {
 }
 
 /**
- * Opens a data folder that is kept, making it first when it is missing or empty.
- * @throws InvalidInput  when it holds something else, another major version, or the account cannot enter it
- * @throws Conflict      when a running server has it
+ * Opens a data folder that is kept, and makes it first if it is missing or empty.
+ * @throws InvalidInput  it holds something else or another major version, or the account cannot enter it
+ * @throws Conflict      a running server has it
  */
 export async function keptCluster(data: string, machinery: Machinery): Promise<Cluster> {
   const dataDir = resolve(data);
@@ -79,7 +82,7 @@ export async function keptCluster(data: string, machinery: Machinery): Promise<C
   );
 }
 
-/** Runs initdb: 0.4 s of processor time, most of it Postgres building its catalog. */
+/** Runs initdb: 0.4 s of processor time, most of which Postgres spends on its catalog. */
 async function initialise(dataDir: string, machinery: Machinery, extra: string[]): Promise<Cluster> {
   const { binaries, account, watchdog, runDir, made } = machinery;
   if (made !== undefined) return copyOf(made, dataDir, account);
@@ -97,7 +100,7 @@ async function initialise(dataDir: string, machinery: Machinery, extra: string[]
     watchdog.watch(running.child.pid);
     await running.finally(() => watchdog.watch(undefined));
   };
-  // From 17 on, Postgres brings C.UTF-8 itself. Older ones need the C library's, which macOS and old glibc lack.
+  // From 17 on, Postgres itself brings C.UTF-8. Older versions need that of the C library, which macOS and old glibc lack.
   const builtin = binaries.major >= 17 ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8'] : [];
   try {
     await initdb([...builtin, '--locale=C.UTF-8']).catch(async (error: unknown) => {
@@ -116,7 +119,9 @@ async function initialise(dataDir: string, machinery: Machinery, extra: string[]
   return { dataDir, password };
 }
 
-/** With its password: 0.05 s of processor time. Node's own copying takes a second for the thousand files. */
+/**
+ * Copies a data folder and its password: 0.05 s of processor time. Node's own copying takes a second for the thousand files.
+ */
 async function copyOf(made: string, dataDir: string, account: Account | undefined): Promise<Cluster> {
   await run('cp', ['-R', '-P', '-p', `${made}/.`, dataDir], { cwd: '/', ...identity(account) });
   return { dataDir, password: await readFile(join(dataDir, PASSWORD_FILE), 'utf8') };
@@ -128,7 +133,10 @@ async function keepPassword(from: string, to: string, account: Account | undefin
   await rm(from);
 }
 
-/** The folder, owned by the account. One of root's is given away with all that is in it (a copy made with cp, say). */
+/**
+ * Makes the folder, owned by the account. If root owns a data folder (a copy made with cp, for example), gives the folder to
+ * the account with all that is in it.
+ */
 async function makeFolder(folder: string, account: Account | undefined): Promise<void> {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   if (account === undefined || (await stat(folder)).uid === account.uid) return;
@@ -155,8 +163,9 @@ async function refuseOtherVersion(dataDir: string, binaries: Binaries): Promise<
 }
 
 /**
- * Postgres leaves postmaster.pid behind when it is killed, and takes it over if no process has that pid. After a restart
- * of a container some other process often has, and Postgres would refuse for ever; so we look at who it is.
+ * If Postgres is killed, it leaves postmaster.pid behind. At its next start it takes the file over if no process has that pid.
+ * After a restart of a container, some other process often has the pid, and Postgres would refuse for ever. So this function
+ * checks what that process is.
  */
 async function refuseRunning(dataDir: string): Promise<void> {
   const file = join(dataDir, 'postmaster.pid');
@@ -176,7 +185,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** A postmaster's working folder is its data folder; where /proc does not tell, its name must do. */
+/** A postmaster's working folder is its data folder. If there is no /proc to show that, the name of the program must do. */
 async function servesFolder(pid: number, dataDir: string): Promise<boolean> {
   if (process.platform === 'linux') {
     const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => undefined);

@@ -10,13 +10,13 @@ import { startWatchdog } from './watchdog.ts';
 
 export type { EmbeddedPostgres } from './server.ts';
 
-/** Settings that are not the caller's to change. */
+/** Settings that the caller may not change. */
 const OURS = ['listen_addresses', 'port', 'unix_socket_directories', 'data_directory', 'config_file', 'hba_file'];
-/** Settings whose `off` may lose or break what was committed: only for data that is thrown away anyhow. */
+/** Settings whose `off` may lose or break committed data: only for data that is thrown away anyway. */
 const DURABILITY = ['fsync', 'full_page_writes', 'synchronous_commit'];
 
 export interface EmbeddedOptions {
-  /** Folder to keep the data in, made when missing. Default: a temporary one, removed at `stop`. */
+  /** Folder to keep the data in; made if it is missing. Default: a temporary one, removed at `stop`. */
   data?: string;
   /** TCP port on 127.0.0.1. Default: a free one. */
   port?: number;
@@ -28,7 +28,7 @@ export interface EmbeddedOptions {
   tree?: string;
   /** Folder for temporary data instead of TMPDIR, e.g. one in memory. @internal */
   temp?: string;
-  /** A data folder of the same Postgres, of a server that was stopped, to copy where initdb would make one. @internal */
+  /** A data folder of a stopped server of the same Postgres, which is copied instead of running initdb. @internal */
   made?: string;
 }
 
@@ -38,9 +38,9 @@ export interface EmbeddedOptions {
  * The server never runs as root, listens on loopback only with a random password, and commits durably by default. It ends with
  * `stop`, when this process exits, and within seconds when this process is killed.
  * @throws InvalidInput      for an impossible option, a taken `port`, or a `data` folder that cannot be used
- * @throws Conflict          when a running server has the `data` folder
- * @throws NotSupported      when no Postgres can run here
- * @throws ConnectionFailed  when the server does not start, with its last log lines
+ * @throws Conflict          if a running server has the `data` folder
+ * @throws NotSupported      if no Postgres can run here
+ * @throws ConnectionFailed  if the server does not start, with its last log lines
  */
 export async function startEmbedded(options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
   check(options);
@@ -64,7 +64,7 @@ export async function startEmbedded(options: EmbeddedOptions = {}): Promise<Embe
   }
 }
 
-/** A folder for this run that only the server's account can look into. */
+/** Makes a folder for this run that only the server's account can read. */
 async function makeRunFolder(account: Account | undefined, temp?: string): Promise<string> {
   const folders = temp === undefined ? temporaryFolders() : [temp];
   for (const folder of folders) {

@@ -12,14 +12,14 @@ import { now } from '../../../base/time/clock.ts';
 import { identity } from './account.ts';
 import { type Cluster, type Machinery, SERVER_ENV } from './cluster.ts';
 
-/** Recovery of a kept folder after a crash may take long, but then the server answers "starting up" meanwhile. */
+/** The recovery of a kept folder after a crash may take long, but the server answers "starting up" meanwhile. */
 const SILENCE_MS = 60_000;
-/** Fast shutdown writes a checkpoint; past this we end at once, and the next start recovers. */
+/** Fast shutdown writes a checkpoint. After this time the server is ended at once, and the next start recovers. */
 const FAST_MS = 15_000;
 const IMMEDIATE_MS = 10_000;
 const LOG_LINES = 20;
 
-/** What one start of the server takes. */
+/** What one start of the server needs. */
 export interface Launch extends Machinery {
   readonly cluster: Cluster;
   readonly port: number;
@@ -30,15 +30,18 @@ export interface Launch extends Machinery {
 /** One running server process. */
 export interface Postmaster {
   readonly pid: number;
-  /** False from the moment its end was noticed. */
+  /** False once its end was noticed. */
   readonly isRunning: boolean;
-  /** Ends it: `fast` breaks connections and writes a checkpoint, `immediate` is a crash on purpose. SIGKILL when it hangs. */
+  /**
+   * Ends it: `fast` breaks connections and writes a checkpoint, `immediate` is a crash on purpose. SIGKILL if the process
+   * hangs.
+   */
   end(mode: 'fast' | 'immediate'): Promise<void>;
 }
 
-/** Why this start failed, where the caller can do something about it. */
+/** The reason why this start failed, if the caller can do something about it. */
 export interface StartObstacle {
-  /** The port is taken; a killed server's last sessions hold its memory; another server has the data folder. */
+  /** The port is taken; the last sessions of a killed server hold its memory; another server has the data folder. */
   readonly obstacle: 'port' | 'memory' | 'folder';
   readonly error: ConnectionFailed;
 }
@@ -48,13 +51,14 @@ let isHooked = false;
 
 /**
  * Starts the server and waits until it answers a real connection.
- * @throws ConnectionFailed  when it does not start for any other reason than an obstacle
+ * @throws ConnectionFailed  the server does not start, for any other reason than an obstacle
  */
 export async function launch(launching: Launch): Promise<Postmaster | StartObstacle> {
   const { binaries, account, cluster, watchdog } = launching;
   const output = serverLog(launching);
   const settings = Object.entries(launching.settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-  // A session of its own: Ctrl-C in the terminal must reach us first, so that work can be settled before the server goes.
+  // A session of its own: Ctrl-C in the terminal must reach this process first, so that it can settle its work before the
+  // server ends.
   const child = spawn(binaries.postgres, ['-D', cluster.dataDir, ...settings], {
     cwd: '/',
     env: SERVER_ENV,
@@ -103,7 +107,9 @@ export async function launch(launching: Launch): Promise<Postmaster | StartObsta
   return master;
 }
 
-/** Connects until it works. Only our server knows the password, so one that took our port meanwhile does not count. */
+/**
+ * Connects until it works. Only our server knows the password, so another program that took our port meanwhile does not count.
+ */
 async function untilAnswers({ cluster, port }: Launch, isRunning: () => boolean, ended: Promise<void>): Promise<void> {
   let deadline = now() + SILENCE_MS;
   while (isRunning()) {
@@ -117,12 +123,12 @@ async function untilAnswers({ cluster, port }: Launch, isRunning: () => boolean,
     });
     client.on('error', () => {});
     try {
-      // A stranger on our port may take the connection and say nothing, while our server has long ended over it.
+      // Another program on our port may accept the connection and say nothing, long after our server has ended.
       const isConnected = await Promise.race([client.connect().then(() => true), ended.then(() => false)]);
       const closed = client.end().catch(() => {});
       if (isConnected) return await closed;
     } catch (error) {
-      // 57P03: cannot connect now, as it is still starting.
+      // 57P03: the server cannot accept a connection now, because it is still starting.
       if (error instanceof Error && 'code' in error && error.code === '57P03') deadline = now() + SILENCE_MS;
       if (now() > deadline) throw error;
       await sleep(10);
@@ -131,7 +137,7 @@ async function untilAnswers({ cluster, port }: Launch, isRunning: () => boolean,
   throw new Error('the server process ended');
 }
 
-/** The server says why it ended in its log alone; the messages are English, as we set its locale. */
+/** Only the log says why the server ended. Its messages are English, because we set the locale. */
 const OBSTACLES = [
   ['port', /could not bind|could not create any TCP/],
   ['memory', /pre-existing shared memory block/],
@@ -148,8 +154,8 @@ function startFailure(cause: unknown, lines: string[]): StartObstacle {
 }
 
 /**
- * The server writes to a file, as a pipe that we read too slowly (a blocked event loop, SIGSTOP) would block every session
- * that logs. Only who asks for the lines gets the pipe.
+ * The server writes to a file. If it wrote to a pipe, and we read too slowly (a blocked event loop, SIGSTOP), the pipe would
+ * block every session that logs. Only a caller that asks for the lines gets the pipe.
  */
 function serverLog({ runDir, log }: Launch): ServerLog {
   if (log === undefined) {
@@ -181,7 +187,10 @@ interface ServerLog {
   lastLines(): Promise<string[]>;
 }
 
-/** A normal exit of this process tells its servers; the watchdog does the rest, and all of it after SIGKILL. */
+/**
+ * At a normal exit this process signals its servers, and the watchdog does the rest. After SIGKILL the watchdog does
+ * everything.
+ */
 function track(pid: number): void {
   if (pid > 0) running.add(pid);
   if (isHooked) return;
@@ -191,7 +200,7 @@ function track(pid: number): void {
       try {
         process.kill(each, 'SIGINT');
       } catch {
-        // Gone already.
+        // It is gone already.
       }
     }
   });

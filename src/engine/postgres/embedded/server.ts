@@ -4,20 +4,20 @@ import { Conflict, InvalidInput, Stopped } from '../../../base/errors.ts';
 import { now } from '../../../base/time/clock.ts';
 import { type Launch, launch, type Postmaster } from './postmaster.ts';
 
-/** What the caller's settings may change. */
+/** Default settings, which the caller's settings may change. */
 const SETTINGS = { max_connections: '200', timezone: 'UTC', log_timezone: 'UTC' };
-/** How long a port that others took, or the last sessions of a killed server, are waited for. */
+/** How long to wait for a port that another program took, or for the last sessions of a killed server. */
 const PATIENCE_MS = 10_000;
 
 /** A running Postgres of our own. */
 export interface EmbeddedPostgres extends AsyncDisposable {
-  /** `postgres://…` of the superuser, with its password. The same for as long as this server lives, restarts included. */
+  /** `postgres://…` of the superuser, with its password. It stays the same while this server lives, restarts included. */
   readonly url: string;
   readonly port: number;
-  /** Of the server process; another one after `restart`. */
+  /** Of the server process; another one after each `restart`. */
   readonly pid: number;
   readonly dataDir: string;
-  /** True when `stop` removes the data. */
+  /** True: `stop` removes the data. */
   readonly temporary: boolean;
   /** Stops and starts again on the same port. `immediate` stops without a checkpoint, like a crash. */
   restart(mode?: 'fast' | 'immediate'): Promise<void>;
@@ -27,14 +27,14 @@ export interface EmbeddedPostgres extends AsyncDisposable {
 
 interface ServerOptions {
   readonly launching: Omit<Launch, 'port'>;
-  /** Undefined for a free one. */
+  /** Undefined: a free one. */
   readonly port: number | undefined;
   readonly temporary: boolean;
-  /** Removes what the run left, once the server has ended. */
+  /** Removes the remains of the run once the server has ended. */
   readonly clear: () => Promise<void>;
 }
 
-/** The server over its restarts, each of which is a new process. */
+/** The server across its restarts; each restart starts a new process. */
 export class EmbeddedServer implements EmbeddedPostgres {
   readonly url: string;
   readonly port: number;
@@ -50,7 +50,7 @@ export class EmbeddedServer implements EmbeddedPostgres {
     const { launching, port } = options;
     const deadline = now() + PATIENCE_MS;
     for (;;) {
-      // Between finding a port free and Postgres taking it, somebody else may have: then look for another.
+      // Another program may take a free port before Postgres does. Then try another port.
       const at = { ...launching, port: port ?? (await freePort()) };
       const master = await launchPatiently(at, { waitForPort: false });
       if (master !== undefined) return new EmbeddedServer(options, at, master);
@@ -107,7 +107,7 @@ export class EmbeddedServer implements EmbeddedPostgres {
   }
 }
 
-/** Launches, waiting for a killed server's last sessions to go; undefined when the port is taken. */
+/** Launches, and waits until the last sessions of a killed server are gone; undefined if the port is taken. */
 async function launchPatiently(
   launching: Launch,
   { waitForPort }: { waitForPort: boolean },

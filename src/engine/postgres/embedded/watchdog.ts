@@ -4,9 +4,9 @@ import type { Socket } from 'node:net';
 import { type Account, identity } from './account.ts';
 
 /**
- * Reads the pid of the program to end from stdin, a line each time it changes, an empty one when none runs. End of file
- * means that the process which held the other end is gone, however it went: end the program, then remove the folder.
- * INT is Postgres' fast shutdown, QUIT its immediate one.
+ * Reads the pid of the program to end from stdin: a line each time it changes, an empty one if none runs. End of file means
+ * that the process at the other end is gone, for any reason. Then the script ends the program and removes the folder. INT is
+ * Postgres' fast shutdown, QUIT its immediate one.
  */
 const SCRIPT = `
 trap '' HUP INT TERM
@@ -22,20 +22,20 @@ tries=0
 until rm -rf "$0" 2>/dev/null || [ $tries -ge 50 ]; do sleep 0.1; tries=$((tries + 1)); done
 `;
 
-/** A small shell that outlives us, so that a server does not. */
+/** A small shell that outlives this process, so that a server does not outlive it for long. */
 export interface Watchdog {
-  /** Tells which program to end when this process dies; undefined when there is none. */
+  /** Says which program to end when this process dies; undefined if there is none. */
   watch(pid: number | undefined): void;
-  /** Sends it home: it removes the folder and is gone by the time this resolves. */
+  /** Ends the watchdog: when this resolves, the watchdog has removed the folder and is gone. */
   dismiss(): Promise<void>;
 }
 
 /**
- * Starts a watchdog that ends the watched program and removes `folder` once this process is gone, be it by SIGKILL.
- * It runs as the server's account, and so can end and remove nothing else than what is that account's.
+ * Starts a watchdog. Once this process is gone, even by SIGKILL, the watchdog ends the watched program and removes `folder`. It
+ * runs as the server's account, so it can end and remove only what belongs to that account.
  */
 export function startWatchdog(folder: string, account: Account | undefined): Watchdog {
-  // A session of its own: Ctrl-C in the terminal goes to all of the foreground group, and must not end the watchdog.
+  // A session of its own: Ctrl-C in the terminal signals the whole foreground group, and must not end the watchdog.
   const shell = spawn('/bin/sh', ['-c', SCRIPT, folder], {
     cwd: '/',
     env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin' },
@@ -59,7 +59,7 @@ export function startWatchdog(folder: string, account: Account | undefined): Wat
   };
 }
 
-/** In Bun, the input of a child process has no such method. */
+/** In Bun, the input of a child process has no `unref`. */
 function unrefInput(shell: ChildProcess): void {
   (shell.stdin as Partial<Socket>).unref?.();
 }

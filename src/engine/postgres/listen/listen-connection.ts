@@ -8,7 +8,7 @@ import { id } from '../sql.ts';
 /** What happens on a listening connection. */
 export interface ListenConnectionEvents {
   onNotification: (channel: string, payload: string) => void;
-  /** Called once, when the connection is lost without `close()`. */
+  /** Called once, if the connection is lost without `close()`. */
   onLost: (error: Error) => void;
 }
 
@@ -18,28 +18,28 @@ export interface ListenConnectionTiming {
   checkTimeout: number;
 }
 
-/** One connection that listens, and knows when it is dead. */
+/** One connection that listens, and detects when it is dead. */
 export interface ListenConnection {
-  /** With `isSeen`, also holds the lock that shows that somebody does. Doing it again does nothing. */
+  /** With `isSeen`, also holds the lock that shows that a process listens. A second call for the channel does nothing. */
   listen(channel: string, isSeen?: boolean): Promise<void>;
   unlisten(channel: string): Promise<void>;
   /** Calls back on notifications of one channel until the returned function is called. */
   onNotificationOf(channel: string, callback: () => void): () => void;
-  /** How many statements it was asked to send so far, and how many of them have no answer yet. */
+  /** How many statements it was asked to send so far, and how many of those have no answer yet. */
   readonly sentCount: number;
   readonly pendingCount: number;
   /**
-   * Notifications have arrived here: a channel that the server has forgotten is a loss, as that of the connection. Behind a pooler
-   * that lends another of the server's connections each time, every check would see one.
+   * True: notifications have arrived here. Only then does a channel that the server has forgotten count as the loss of the
+   * connection. Behind a pooler that lends another server connection each time, every check would see a forgotten channel.
    */
   hasReceived: boolean;
-  /** Settles when the connection is gone, for whatever reason. */
+  /** Settles when the connection is gone, for any reason. */
   readonly closed: Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * @param signal  gives up opening it
+ * @param signal  aborts the opening
  * @throws ConnectionFailed with outcome `nothing_written`
  */
 export async function openListenConnection(
@@ -76,7 +76,7 @@ class ListeningClient implements ListenConnection {
   readonly #timing: ListenConnectionTiming;
   readonly #events: ListenConnectionEvents;
   readonly #expected = new Map<string, () => void>();
-  /** What it was asked to listen to. */
+  /** The channels that it was asked to listen to. */
   readonly #channels = new Set<string>();
   /** Channels whose lock this connection holds. */
   readonly #seen = new Set<string>();
@@ -116,7 +116,7 @@ class ListeningClient implements ListenConnection {
     this.#channels.add(channel);
     if (!isSeen || this.#seen.has(channel)) return;
     this.#seen.add(channel);
-    // It also takes the place of a secret channel's name in pg_stat_activity.
+    // This statement also replaces the name of a secret channel in pg_stat_activity.
     await this.#send('-- engine.listen_seen\nselect pg_advisory_lock_shared(hashtextextended($1, 0::bigint))', [
       channel,
     ]);
@@ -142,13 +142,13 @@ class ListeningClient implements ListenConnection {
     }
     this.#shut();
     const end = this.#client.end().catch(() => {});
-    // A half-open socket never answers the goodbye.
+    // The other side of a half-open socket never answers the goodbye.
     const timer = setTimeout(() => this.#destroy(), 1_000);
     await end;
     clearTimeout(timer);
   }
 
-  /** One at a time: node-postgres warns about a query sent while another runs. */
+  /** Sends one statement at a time: node-postgres warns about a query that is sent while another runs. */
   #send(text: string, values: string[] = []): Promise<Record<string, unknown>[]> {
     this.sentCount += 1;
     this.pendingCount += 1;
@@ -165,7 +165,8 @@ class ListeningClient implements ListenConnection {
     if (this.#state === 'closed') {
       throw new ConnectionFailed('the listening connection is closed', { outcome: 'nothing_written' });
     }
-    // Half-open, it would be found out by the next check; a caller that waits for this need not wait for that, too.
+    // The next check would also detect a half-open connection. A caller that waits for this answer need not wait for that
+    // check.
     const { checkTimeout } = this.#timing;
     const cancel = deadline(checkTimeout, () =>
       this.#lose(new ConnectionFailed(`the listening connection did not answer within ${checkTimeout} ms`)),
@@ -211,7 +212,7 @@ class ListeningClient implements ListenConnection {
     this.#settleClosed();
   }
 
-  /** Not `end()`: it waits for the other side, which may be gone. */
+  /** Does not call `end()`, which waits for the other side: that side may be gone. */
   #destroy(): void {
     destroySocket(this.#client);
   }

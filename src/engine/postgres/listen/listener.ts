@@ -6,7 +6,7 @@ import { type ListenConnection, type ListenConnectionEvents, openListenConnectio
 import { deferred, type ListenerSettings, type ListenerTiming } from './settings.ts';
 import type { SubscribeOptions, Subscription } from './subscription.ts';
 
-// A half-open socket says nothing for hours; asking every 30 s costs one round trip.
+// A half-open socket stays silent for hours; a check every 30 s costs one round trip.
 const TIMING: ListenerTiming = {
   backoff: [100, 10_000],
   checkEvery: 30_000,
@@ -15,7 +15,7 @@ const TIMING: ListenerTiming = {
 };
 
 const UNLISTEN_MS = 1_000;
-/** Whether notifications arrive after all is asked at least once in so many checks of the connection: every 16 minutes. */
+/** After failed probes, one probe in this many checks of the connection is still sent: one every 16 minutes. */
 const RAREST = 32;
 
 interface Subscriber {
@@ -25,7 +25,7 @@ interface Subscriber {
   readonly isSeen: boolean;
 }
 
-/** All channels of one engine on one connection outside the pool, kept open as long as somebody subscribes. */
+/** All channels of one engine on one connection outside the pool, which stays open as long as there is a subscriber. */
 export class Listener {
   readonly #given: ListenerSettings;
   readonly #timing: ListenerTiming;
@@ -38,7 +38,7 @@ export class Listener {
   #retry: NodeJS.Timeout | undefined;
   #failures = 0;
   #stopped = false;
-  /** Aborted when the last subscriber has gone, and the connection is not wanted while it is still being opened. */
+  /** Aborted when the last subscriber has left: a connection that is still being opened is not needed then. */
   #opening = new AbortController();
 
   constructor(given: ListenerSettings) {
@@ -51,9 +51,9 @@ export class Listener {
   }
 
   /**
-   * Resolves once the server listens, or, when it cannot be reached now, once that is known: the connection is then
-   * tried again in the background, and `onReconnect` called when it stands.
-   * @throws InvalidInput for a channel name Postgres cannot hold
+   * Resolves once the server listens. If the server cannot be reached now, resolves once that is known: the listener then tries
+   * again in the background, and calls `onReconnect` when the connection is open.
+   * @throws InvalidInput for a channel name that Postgres cannot hold
    * @throws the errors of `failure.ts` that waiting does not mend, such as a refused password
    */
   async subscribe(
@@ -104,7 +104,7 @@ export class Listener {
       this.#connecting = undefined;
     });
     await this.#connecting;
-    // Somebody else's connect may have begun before this channel was known.
+    // Another subscriber's connect may have begun before this channel was added.
     await this.#connection?.listen(channel, isSeen);
   }
 
@@ -176,7 +176,7 @@ export class Listener {
             this.#connecting = undefined;
           });
       },
-      // Half of it is random: after a restart not every process comes back in the same instant.
+      // Half of the wait is random, so that not all processes come back in the same instant after a restart.
       wait / 2 + (Math.random() * wait) / 2,
     );
   }
@@ -185,15 +185,15 @@ export class Listener {
     if (this.#stopped || isTransient(error)) {
       return;
     }
-    // A changed password may be changed back; giving up would turn a passing mistake into a lasting one.
+    // An operator may change a password back. If the listener gave up, a passing mistake would become a lasting one.
     this.#given.logger.error({ err: error }, 'listening failed and is tried again');
     this.#failures = Math.max(this.#failures, 6);
     this.#scheduleRetry(error);
   }
 
   /**
-   * Finds out whether notifications arrive here; asks again where the question could not be put, or the answer may be chance. That
-   * one did not come in time says little of a busy server: so that is asked again, too, more and more rarely.
+   * Finds out whether notifications arrive here. Repeats the probe if it could not be sent, or if its result may be chance. A
+   * late notification says little about a busy server, so a negative verdict is also checked again, more and more rarely.
    */
   async #probe(connection: ListenConnection): Promise<void> {
     const [first, longest] = this.#timing.backoff;
@@ -216,8 +216,9 @@ export class Listener {
   }
 
   /**
-   * Sends to a channel of its own, through the pool, and waits for it to arrive here. @returns undefined if it was not sent, or
-   * this connection had something to ask meanwhile: a pooler may have lent it just the one that hears, and only for that.
+   * Sends a notification through the pool to a channel of its own, and waits until it arrives here. @returns undefined if it
+   * was not sent, or if it arrived while this connection had a statement to send: a pooler may have lent the right server
+   * connection only for that statement.
    */
   async #probeOnce(connection: ListenConnection): Promise<boolean | undefined> {
     const channel = `pawl_probe_${randomUUID()}`;
@@ -227,7 +228,7 @@ export class Listener {
       await connection.listen(channel);
       const { sentCount, pendingCount } = connection;
       await this.#given.notify(channel);
-      // Counted from when it was sent: a pool that lets it wait says nothing of notifications.
+      // Counted from the sending: a pool that makes the notification wait says nothing about notifications.
       const hasArrived = await within(this.#timing.probeTimeout, arrived.promise);
       return hasArrived && (pendingCount > 0 || connection.sentCount !== sentCount) ? undefined : hasArrived;
     } catch (error) {
@@ -295,7 +296,7 @@ export class Listener {
       return;
     }
     if (![...this.#subscribers].some((other) => other.channel === subscriber.channel)) {
-      // A lost connection has forgotten the channel by itself, and one that went dead is not waited for.
+      // A lost connection has forgotten the channel by itself, and the answer of a dead one is not awaited.
       const forgotten = this.#connection?.unlisten(subscriber.channel).catch(() => {});
       await within(UNLISTEN_MS, Promise.resolve(forgotten));
     }
@@ -306,7 +307,7 @@ export class Listener {
     this.#retry = undefined;
     this.#opening.abort();
     await this.#connecting?.catch(() => {});
-    // Somebody may have subscribed meanwhile.
+    // A new subscriber may have come meanwhile.
     if (this.#subscribers.size > 0) return;
     clearTimeout(this.#retry);
     this.#retry = undefined;

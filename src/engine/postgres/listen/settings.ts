@@ -4,10 +4,10 @@ import type { Logger } from '../../../base/logger.ts';
 /** What a listener needs from its engine. */
 export interface ListenerSettings {
   settings: pg.ClientConfig;
-  /** False: every subscription is a silent one. */
+  /** False: no subscription gets notifications. */
   enabled: boolean;
   logger: Logger;
-  /** Sends an empty notification the way everybody else does: through the pool. */
+  /** Sends an empty notification through the pool, as all other notifications are sent. */
   notify: (channel: string) => Promise<void>;
   timing?: Partial<ListenerTiming>;
 }
@@ -16,10 +16,10 @@ export interface ListenerSettings {
 export interface ListenerTiming {
   /** First and longest wait before a new connection is tried. */
   backoff: [number, number];
-  /** How often the connection is asked whether it still lives, and how long it may take to answer. */
+  /** How often the connection is checked, and how long it may take to answer. */
   checkEvery: number;
   checkTimeout: number;
-  /** How long the probe may travel, once it was sent. */
+  /** How long a probe may take to arrive, once it was sent. */
   probeTimeout: number;
 }
 

@@ -2,9 +2,10 @@ import { type Statement, statement } from '../sql.ts';
 import { PINNED_PATH } from './pin.ts';
 
 /**
- * What the schema has, each object as a text: tables, columns, defaults, indexes, constraints, triggers, types, views and functions. It is
- * read under the path of migrations, since the server leaves out the schemas of the path. Not what is made at run time: months of the log
- * of changes, functions of captures, which `verify()` compares, and the shard in which Citus keeps `both`.
+ * The objects of the schema, each as a text: tables, columns, defaults, indexes, constraints, triggers, types, views and
+ * functions. The query runs under the path of migrations, because the server leaves the schemas of the path out of these texts.
+ * It omits objects that are made at run time: months of the log of changes, functions of captures (which `verify()` compares),
+ * and the shard in which Citus keeps `both`.
  */
 const CATALOG = `
 with own as (
@@ -40,12 +41,13 @@ select 'function', concat(p.proname, '(', (select string_agg(t.typname, ', ' ord
 from pg_proc p where p.pronamespace = 'pawl'::regnamespace
   and not (p.prorettype = 'trigger'::regtype and p.proname ~ '^capture_[a-z0-9_]+_[0-9]+_(insert|update|move|delete|truncate)$')`;
 
-/** The server writes these texts from what it has parsed, and not every version writes them in the same way. */
+/** The server writes these texts from its parse tree, and not every version writes them in the same way. */
 const WRITTEN_BY_SERVER = ['default', 'index', 'constraint', 'trigger', 'view'];
 
 /**
- * Keeps what is there before a step. At its end what it has made, changed or dropped is noted, and nothing else: so what a person has
- * changed meanwhile stays a difference. In a schema of which nothing was noted yet, all there is becomes the measure.
+ * Remembers the objects that exist before a step. At its end, the step notes only the objects that it has made, changed or
+ * dropped. So an object that a person has changed meanwhile stays a difference. If nothing was noted yet, all existing objects
+ * are noted.
  */
 export const REMEMBER: string = `do $$
 begin
@@ -55,7 +57,7 @@ begin
 end
 $$`;
 
-/** Notes what this step has done to the schema. */
+/** Notes the changes that this step has made to the schema. */
 export function noteObjects(line: string): string {
   return `with before as materialized (
   select b.key, b.value from jsonb_each_text(current_setting('pawl.before')::jsonb) b
@@ -72,15 +74,15 @@ on conflict (kind, name) do update
 set line = excluded.line, relation = excluded.relation, definition = excluded.definition, server = excluded.server`;
 }
 
-/** One object that is not as it was noted, or not noted at all. */
+/** One object that differs from its note, has no note, or is missing. */
 export interface DriftRow {
   readonly kind: DriftKind;
   readonly name: string;
-  /** Of a column, index, constraint…: the table. */
+  /** The table of a column, index, constraint… */
   readonly relation: string | null;
-  /** By which it was made; null: by none. */
+  /** The line that made the object; null: none. */
   readonly line: string | null;
-  /** As it was installed; null: not at all. */
+  /** As it was installed; null: it was not. */
   readonly wanted: string | null;
   readonly found: string | null;
   /** False for an index or constraint that is not valid, and for a trigger that is disabled. */

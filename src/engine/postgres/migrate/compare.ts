@@ -2,7 +2,7 @@ import { SchemaMismatch } from '../../../base/errors.ts';
 import type { FunctionSet, Migration, Schema } from '../schema.gen.ts';
 import { checksum, type FunctionsRow, type MigrationRow } from './sql.ts';
 
-/** What the database says was applied to it. */
+/** The files and functions that were applied to the database, by its own records. */
 export interface AppliedSchema {
   readonly migrations: readonly MigrationRow[];
   readonly functions: readonly FunctionsRow[];
@@ -27,7 +27,7 @@ export function compare(applied: AppliedSchema, known: Schema): SchemaComparison
   };
 }
 
-/** What is to be applied of `wanted`. @throws SchemaMismatch when the database does not fit `known` */
+/** The part of `wanted` that is not applied yet. @throws SchemaMismatch if the database does not fit `known` */
 export function outstanding(
   applied: AppliedSchema,
   known: Schema,
@@ -72,7 +72,7 @@ function changedFile(applied: AppliedSchema, known: Schema): string | undefined 
         'restore the file, or install the version of pawl that migrated this database';
 }
 
-/** By major, minor and patch; what stands behind them does not count. */
+/** Compares major, minor and patch; later parts of a version do not count. */
 function isNewer(version: string, other: string): boolean {
   const [one, two] = [version, other].map((text) => text.split(/[.+-]/, 3).map(Number));
   const difference = one?.map((part, index) => part - (two?.[index] ?? 0)).find((part) => part !== 0);

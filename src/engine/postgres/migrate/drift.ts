@@ -3,20 +3,20 @@ import { id } from '../sql.ts';
 import { BEGIN_READING, type DriftKind, type DriftRow, IS_NOTED, READ_DRIFT } from './catalog.ts';
 import type { MigrationTarget } from './migrate.ts';
 
-/** One object of Pawl's schema that is not as a migration has left it. */
+/** One object of Pawl's schema that differs from what the migrations have made. */
 export interface Drift {
   readonly kind: DriftKind;
   /** Such as `queue_job`, `queue_job.payload`, or `queue_wake(int2)`. */
   readonly name: string;
   /** What differs, in words. */
   readonly problem: string;
-  /** What mends it: SQL for the owner of the schema, and where it says so a migration after that. */
+  /** How to mend it: SQL for the owner of the schema, and a migration after that if it says so. */
   readonly mend: string;
 }
 
 /**
- * Compares the schema with what the migrations have noted when they made it. Changes nothing, and needs no right but to read the tables.
- * Empty where nothing was ever noted.
+ * Compares the schema with the notes of the migrations that made it. Changes nothing, and needs only the right to read the
+ * tables. Empty if nothing was ever noted.
  */
 export async function drift({ session, schema }: Pick<MigrationTarget, 'session' | 'schema'>): Promise<Drift[]> {
   const rows = await session(async (one) => {
@@ -31,7 +31,7 @@ export async function drift({ session, schema }: Pick<MigrationTarget, 'session'
   return withoutParts(rows).map((row) => describe(row, schema));
 }
 
-/** A table that is missing stands for its columns and indexes, and a key for its index. */
+/** A table or type that is missing or unknown stands for its parts, and a constraint for its index. */
 function withoutParts(rows: readonly DriftRow[]): DriftRow[] {
   const isWhole = ({ kind, wanted, found }: DriftRow): boolean =>
     ['table', 'type'].includes(kind) && (wanted === null || found === null);
@@ -102,7 +102,7 @@ function mendColumn(table: string, column: string, { wanted, found }: DriftRow):
   ].join('; ');
 }
 
-/** Functions and views are made again by the next migration once the checksum of their line is forgotten. */
+/** The next migration makes functions and views again once the checksum of their line is removed. */
 function mendRepeatable({ kind, name, wanted, found }: DriftRow, schema: string, line: string | null): string {
   const named = kind === 'view' ? id(schema, name) : name.replace(/^[^(]+/, (own) => id(schema, own));
   if (wanted === null) return `drop ${kind} ${named}`;

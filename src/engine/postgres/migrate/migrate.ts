@@ -20,7 +20,7 @@ import {
 
 /** What to bring up to date, and how. */
 export interface MigrateOptions {
-  /** Change nothing; the report's `sql` is what would be run, fit for psql. Default false. */
+  /** Changes nothing; the report's `sql` is the script that would run, fit for psql. Default false. */
   dryRun?: boolean | undefined;
   /** Only these lines, e.g. `['queue']`. Default: all. */
   lines?: string[] | undefined;
@@ -35,11 +35,11 @@ export interface MigrationStep {
 
 /** What `migrate()` did. */
 export interface MigrationReport {
-  /** Numbered files applied by this call; empty when there was nothing to do, or another process was quicker. */
+  /** Numbered files applied by this call; empty if no file was missing, or another process was quicker. */
   applied: MigrationStep[];
   /** Lines whose functions and views were applied again by this call. */
   functions: string[];
-  /** Only of a dry run: the statements it would have run. */
+  /** Only of a dry run: the statements that it would have run. */
   sql: string | null;
 }
 
@@ -48,7 +48,7 @@ export interface FunctionsStatus {
   line: string;
   /** Whether they are those of this version. */
   state: 'current' | 'behind';
-  /** Undefined: never. */
+  /** Null: never. */
   appliedAt: Date | null;
   /** Functions of an earlier version, kept for its processes. A later migration removes them. */
   retired: string[];
@@ -61,11 +61,11 @@ export interface MigrationStatus {
   applied: (MigrationStep & { appliedAt: Date })[];
   pending: MigrationStep[];
   functions: FunctionsStatus[];
-  /** What is newer or changed, in words; undefined otherwise. */
+  /** What is newer or changed, in words; null otherwise. */
   problem: string | null;
 }
 
-/** What migrating needs of an engine. */
+/** The part of an engine that a migration needs. */
 export interface MigrationTarget {
   readonly schema: SchemaName;
   query<Row>(sql: Statement, values?: unknown[]): Promise<Row[]>;
@@ -73,11 +73,12 @@ export interface MigrationTarget {
 }
 
 /**
- * Applies each numbered file that is missing, then the functions and views of each line where they differ from those in the database: each
- * file and each line's functions in a transaction of their own. Every transaction takes the same advisory lock first and then compares
- * again, so any number of processes may start at once. Needs CREATE on the database the first time only.
- * @throws NotSupported when this role lacks a privilege; the message names the GRANT
- * @throws SchemaMismatch when the database is newer than this version, or an applied file was changed since
+ * Applies each numbered file that is missing. Then applies the functions and views of each line if they differ from those in
+ * the database. Each file, and the functions of each line, have a transaction of their own. Every transaction first takes the
+ * same advisory lock and then compares again, so any number of processes may start at once. Needs CREATE on the database only
+ * the first time.
+ * @throws NotSupported if this role lacks a privilege; the message names the GRANT
+ * @throws SchemaMismatch if the database is newer than this version, or an applied file was changed since
  */
 export async function migrate(
   engine: MigrationTarget,
@@ -141,7 +142,10 @@ async function readApplied(engine: Pick<MigrationTarget, 'query'>): Promise<Appl
   };
 }
 
-/** One transaction: what is still missing under the lock, tables before functions. False when nothing is. */
+/**
+ * Applies, in one transaction, the next file that is missing under the lock, or else the functions of the next line. False if
+ * nothing is missing.
+ */
 async function applyNext(session: Session, known: Schema, wanted: Schema, report: MigrationReport): Promise<boolean> {
   try {
     await session.run(begin(session.schema));

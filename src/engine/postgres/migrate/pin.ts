@@ -1,17 +1,19 @@
 /**
- * The schemas in which the functions of Pawl search for names without one. Only a superuser can create there, and temporary objects
- * come last. A role that may create functions in another schema of a session's path could otherwise offer one of the same name
- * that fits the arguments better, and it would run with the rights of the role that called Pawl's.
+ * The schemas in which the functions of Pawl search for names without a schema. Only a superuser can create there, and
+ * temporary objects come last. Without this path, a role that may create functions in another schema of a session's path could
+ * offer a function of the same name that fits the arguments better. That function would run with the rights of the role that
+ * called Pawl's.
  */
 export const PINNED_PATH = 'pg_catalog, pg_temp';
 
 /**
- * Pins every function of the schema, at the end of each migration, so that none can be forgotten. What it costs: 0.2 µs a call on
+ * Pins every function of the schema, at the end of each migration, so that none can be forgotten. A pin costs 0.2 µs a call on
  * Postgres 18, 0.8 µs on 15 (2026-11).
  *
- * Not those in SQL without any SET: Postgres may write them into the statement that calls them, which a SET prevents. Such a function is
- * part of its caller, and `npm run rules` sees to it that only pinned functions call it. Nor the functions of triggers: the code that makes one
- * knows which of them name exactly what they call, since each write of a user pays for the pin.
+ * Functions in SQL without any SET are not pinned: Postgres may write them into the statement that calls them, and a SET
+ * prevents that. Such a function is part of its caller, and `npm run rules` checks that only pinned functions call it.
+ * Functions of triggers are not pinned here either, because each write of a user would pay for the pin. The code that makes
+ * such a function knows whether the function names exactly what it calls.
  */
 export const PIN: string = `do $$
 declare

@@ -12,17 +12,17 @@ select pg_catalog.quote_ident(current_user) as role, pg_catalog.quote_ident(pg_c
 interface Rights {
   readonly role: string;
   readonly database: string;
-  /** Of the schema; null when there is none. */
+  /** The owner of the schema; null if there is no schema. */
   readonly owner: string | null;
 }
 
-/** What to grant, where a migration failed for want of a privilege; every other error as it is. */
+/** If a migration failed because a privilege is missing, an error that says what to grant; every other error unchanged. */
 export async function nameMissingRight(
   session: { readonly schema: SchemaName; query<Row>(sql: Statement): Promise<Row[]> },
   error: unknown,
 ): Promise<unknown> {
   if (!(error instanceof DatabaseError) || error.sqlState !== '42501') return error;
-  // Where even this fails, the first error says more.
+  // If even this query fails, the first error says more.
   const [rights] = await session.query<Rights>(RIGHTS).catch(() => []);
   return rights === undefined ? error : new NotSupported(advice(rights, session.schema.name), { cause: error });
 }

@@ -21,24 +21,24 @@ export interface FunctionsRow {
   readonly line: string;
   /** Null: a numbered file of the line was applied after them. */
   readonly checksum: string | null;
-  /** Of the package that applied them. */
+  /** The version of the package that applied them. */
   readonly version: string;
   readonly applied_at: Date;
-  /** Signatures that an earlier version defined, and that are still there for its processes. */
+  /** Signatures that an earlier version defined, and that still exist for its processes. */
   readonly retired: string[];
 }
 
-/** sha256 of the file with its line ends as written on Unix, so that a checkout on Windows counts as the same. */
+/** sha256 of the file with Unix line ends, so that a checkout on Windows has the same checksum. */
 export function checksum(sql: string): string {
   return createHash('sha256').update(sql.replaceAll('\r\n', '\n')).digest('hex');
 }
 
-// Any number will do as long as no other program uses it: the bytes of "pawl", and 1 for migrations.
+// Any number will do if no other program uses it: the bytes of "pawl", and 1 for migrations.
 const LOCK = 'select pg_advisory_xact_lock(1885435756, 1)';
 
 /**
- * Waiting for the other processes may take as long as their migrations do; a table in use may not hold us for ever. A migration is run by
- * the owner of everything, so nothing of it is looked for where others may create.
+ * The wait for other processes may take as long as their migrations do. The wait for a table in use must end. The owner of
+ * everything runs a migration, so it searches for no name in a schema where others may create.
  */
 const OPEN = `begin;
 set local search_path = ${PINNED_PATH};
@@ -50,7 +50,7 @@ set local lock_timeout = '30s';
 set local standard_conforming_strings = on;
 set local client_min_messages = warning`;
 
-// CREATE SCHEMA IF NOT EXISTS asks for the right to create even when the schema is there.
+// CREATE SCHEMA IF NOT EXISTS needs the right to create even if the schema exists.
 const FOUNDATION = `do $$
 begin
   if current_setting('server_encoding') not in ('UTF8', 'SQL_ASCII') then
@@ -100,8 +100,8 @@ export function begin(schema: SchemaName): string {
 }
 
 /**
- * By the hashes of names and keys transactions lock, in one space of numbers for the whole database. So a schema of another name has a
- * hash of its own. Postgres writes it into what calls it.
+ * Transactions lock hashes of names and keys, and these hashes share one space of numbers in the whole database. So a schema of
+ * another name has a hash function of its own. Postgres writes that function into its callers.
  */
 function ownHash({ name, salt }: SchemaName): string {
   return `do $$
@@ -141,7 +141,7 @@ order by line`,
   { prepare: false },
 );
 
-/** Applies a numbered file and notes it. The functions of its line may depend on it: they are applied once more. */
+/** Applies a numbered file and notes it. The functions of its line may depend on it, so they are applied once more. */
 export function applyTables(migration: Migration): { run: string; note: string } {
   const { line, number, name, sql } = migration;
   return {
@@ -154,8 +154,9 @@ ${noteObjects(quote(line))}`,
 }
 
 /**
- * Applies the functions and views of a line, in whatever order they call each other, and notes which there are: what was made in this
- * transaction. What the version before defined stays, since its processes may call it, and is noted as retired.
+ * Applies the functions and views of a line, in whatever order they call each other. Notes the signatures of the functions:
+ * those that were made in this transaction. A function that the previous version defined stays, because that version's
+ * processes may call it, and is noted as retired.
  */
 export function applyFunctions({ line, sql }: FunctionSet, version: string): { run: string; note: string } {
   return {

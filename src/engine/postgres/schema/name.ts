@@ -2,17 +2,17 @@ import { createHash } from 'node:crypto';
 import type { Statement } from '../sql.ts';
 
 /**
- * The schema that has Pawl's tables and functions. All SQL of Pawl's, in `sql/` and in `src/`, calls it `pawl`; for another name the
- * text is rewritten on its way to the server. That is a list of exact words and no parser: values are parameters, so no text of a
- * user's is in a statement, except where it is declared as {@link Statement.isVerbatim} or stands in an e'' literal.
- * `npm run rules` checks that no statement names the schema in a way that the list misses.
+ * The schema of Pawl's tables and functions. All SQL of Pawl, in `sql/` and in `src/`, calls it `pawl`. If the schema has
+ * another name, the text is rewritten before it is sent. The rewriting is a list of exact words and no parser. That is enough
+ * because values are parameters: no text of a user is in a statement, except in an e'' literal, or if the statement is declared
+ * as {@link Statement.isVerbatim}. `npm run rules` checks that no statement names the schema in a way that the list misses.
  *
- * Everything that two schemas of one database would share follows the name, too: channels, advisory locks, triggers of captures and
- * the role that owns their functions.
+ * Everything that two schemas of one database would share follows the name, too: channels, advisory locks, triggers of captures
+ * and the role that owns their functions.
  */
 export class SchemaName {
   readonly name: string;
-  /** Whether it is `pawl`: then nothing is rewritten. */
+  /** True: the name is `pawl`, and nothing is rewritten. */
   readonly isDefault: boolean;
   readonly #known = new WeakMap<Statement, Statement>();
 
@@ -22,12 +22,12 @@ export class SchemaName {
     named.add(name);
   }
 
-  /** SQL of Pawl's, as it is sent. */
+  /** SQL of Pawl, in the form in which it is sent. */
   text(sql: string): string {
     return this.isDefault ? sql : sql.replace(WORDS, (word) => this.#word(word));
   }
 
-  /** A statement of Pawl's, as it is sent; one of the program's as it is. Each is rewritten once. */
+  /** A statement in the form in which it is sent. One of Pawl's is rewritten, once; one of the program's stays as it is. */
   statement(given: Statement): Statement {
     if (this.isDefault || given.isOwn !== true || given.isVerbatim === true) return given;
     const known = this.#known.get(given);
@@ -37,12 +37,12 @@ export class SchemaName {
     return made;
   }
 
-  /** The channel on which everybody who works with this schema listens: `queue`, `actor`. */
+  /** The channel that all processes with this schema listen to: `queue`, `actor`. */
   channel(topic: string): string {
     return `${this.name}_${topic}`;
   }
 
-  /** What the seed of each hash by which something is locked is combined with. */
+  /** The value that is combined with the seed of each hash that a lock uses. */
   get salt(): string {
     return digest(this.name).readBigInt64BE(0).toString();
   }
@@ -55,11 +55,13 @@ export class SchemaName {
   }
 }
 
-/** The name unless another one is given, and the word for it in all SQL of Pawl's. */
+/** The default name of the schema, and the word for the schema in all SQL of Pawl. */
 export const DEFAULT = 'pawl';
 const HASH = 'hashtextextended';
 
-/** Left as they are: a literal that quoted() has made, and settings, which belong to the session and not to a schema. */
+/**
+ * Words that stay as they are: literals that quoted() has made, and settings, which belong to the session and not to a schema.
+ */
 const KEPT = /^(?:e'|current_setting|set_config)/;
 
 /**
@@ -90,10 +92,10 @@ function lockNumber(name: string): number {
   return digest(name).readUInt32BE(8) & 0x7f_ff_ff_fe;
 }
 
-/** Every name that an engine of this process has. */
+/** The schema names of all engines of this process. */
 const named = new Set<string>([DEFAULT]);
 
-/** The schema that a message of the server's is about, if it is one of Pawl's. */
+/** The schema of Pawl that a message of the server names, if any. */
 export function schemaIn(message: string): string | undefined {
   return [...named].find((name) => new RegExp(String.raw`\b${name}\.|\bschema "?${name}\b`).test(message));
 }

@@ -5,7 +5,10 @@ import { DEFAULT, SchemaName } from './name.ts';
 
 const KIND = 'a name of 1 to 15 lower-case letters, digits and underscores that begins with no digit, such as "jobs"';
 
-/** As Postgres reads it without quotes. The longest name that is made of it, of a trigger of a capture, then has the 63 bytes that a name may have. */
+/**
+ * A name that Postgres reads without quotes. The longest name that is built from it, of a capture's trigger, then has the 63
+ * bytes that Postgres allows.
+ */
 const PLAIN = /^[a-z_][a-z0-9_]{0,14}$/;
 
 /** The option `schema`. */
@@ -33,7 +36,7 @@ function isReserved(name: string): boolean {
   return RESERVED.includes(` ${name} `);
 }
 
-/** The words that Postgres, 14 to 18, takes for no name of a schema: `pg_get_keywords()` with catcode R or T. */
+/** The words that Postgres 14 to 18 do not accept as the name of a schema: `pg_get_keywords()` with catcode R or T. */
 const RESERVED =
   ' all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation ' +
   'column concurrently constraint create cross current_catalog current_date current_role current_schema current_time ' +

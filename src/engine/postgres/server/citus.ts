@@ -1,20 +1,21 @@
 import { type Statement, statement } from '../sql.ts';
 
 /**
- * On Citus, a transaction that has written on another node, too, is committed there first by a plain COMMIT: a coordinator that is killed
- * between the two keeps the program's rows and loses the job that was enqueued with them. A write to a table that Citus knows, even of no
- * row, makes it commit in two phases. So this goes first in each transaction of a program's that Pawl writes into.
+ * On Citus, a plain COMMIT of a transaction that has also written on another node commits on that node first. If the
+ * coordinator is killed between the two commits, the program's rows stay, and the job that was enqueued with them is lost. A
+ * write to a table that Citus knows, even of no row, makes Citus commit in two phases. So this statement goes first in each
+ * transaction of a program that Pawl writes into.
  */
 export const WRITE_TO_BOTH = 'delete from pawl.both where false';
 
-/** The same with the one parameter that a call in a caller's transaction has. */
+/** The same statement with the one parameter that a call in a caller's transaction has. */
 export const WRITE_TO_BOTH_IN = '-- engine.both\ndelete from pawl.both where false and $1::text is null';
 
 export const BOTH: Statement = statement('engine.both', WRITE_TO_BOTH);
 
 /**
- * Makes the table known to Citus, where that is there, and not where it has been done. Part of each migration. Citus makes another table of
- * this name, and gives the one that was there a number: `both_102008`.
+ * Makes the table known to Citus, if Citus is there and does not know the table yet. Part of each migration. Citus makes
+ * another table of this name, and renames the old one with a number: `both_102008`.
  */
 export const MAKE_BOTH = `do $$
 declare

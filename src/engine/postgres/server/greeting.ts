@@ -4,8 +4,8 @@ import { judge } from './judge.ts';
 const GREETINGS = new WeakMap<object, Map<string, string>>();
 
 /**
- * Keeps what a server says of itself while this connection opens: it costs no statement, and comes before the first one. Call it before the
- * client connects.
+ * Keeps what a server says about itself while this connection opens. This costs no statement, and comes before the first one.
+ * Call it before the client connects.
  */
 export function keepGreeting(client: object): void {
   const connection: unknown = Reflect.get(client, 'connection');
@@ -18,8 +18,8 @@ export function keepGreeting(client: object): void {
 }
 
 /**
- * Why Pawl does not work with the server at the other end of a new connection; undefined where it does. Behind a pooler that passes nothing on,
- * it is known by its first statement: see {@link judge}.
+ * Why Pawl does not work with the server of a new connection; undefined if it does. Behind a pooler that passes nothing on,
+ * Pawl learns the kind of the server from its first statement: see {@link judge}.
  */
 export function refusalOf(client: object, address: string): Error | undefined {
   const said = GREETINGS.get(client);

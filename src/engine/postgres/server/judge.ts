@@ -1,22 +1,22 @@
 import { NotSupported } from '../../../base/errors.ts';
 
 /**
- * In SQL: what the server calls itself, and whether it has the extension Citus. It is a column of statements that come first anyway, such
- * as the registration of a queue.
+ * SQL for the server's own name, and for the extension Citus if the server has it. It is a column of statements that come first
+ * anyway, such as the registration of a queue.
  */
 export const SERVER =
   "pg_catalog.concat(pg_catalog.version(), (select ' citus ' || x.extversion from pg_catalog.pg_extension x where x.extname = 'citus'::name))";
 
-/** What a server is, as far as Pawl works differently with it. */
+/** The properties of a server that change how Pawl works with it. */
 export interface ServerKind {
   /** The version of Citus, such as `13.2-1`. */
   readonly citus: string | undefined;
 }
 
 /**
- * Reads what {@link SERVER} has answered.
- * @param address  where the engine is connected to
- * @throws NotSupported for a database that speaks the protocol of Postgres, and on which Pawl would break its promises
+ * Reads the answer to {@link SERVER}.
+ * @param address  the address that the engine is connected to
+ * @throws NotSupported for a database that speaks the protocol of Postgres, but on which Pawl would break its promises
  */
 export function judge(server: string, address = ''): ServerKind {
   const other = OTHERS.find(({ sign }) => sign.test(server) || sign.test(address));

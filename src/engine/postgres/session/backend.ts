@@ -1,7 +1,7 @@
 import { type Statement, statement } from '../sql.ts';
 import type { AnswerOptions, Session } from './session.ts';
 
-/** Asks about connections on another one: the engine. */
+/** Runs queries about connections on a connection of its own: the engine does. */
 export interface BackendQueries {
   query<Row>(sql: Statement, values: unknown[], options: AnswerOptions): Promise<Row[]>;
 }
@@ -13,22 +13,21 @@ export interface Backend {
 }
 
 /**
- * Has the server look after a connection on which a transaction stays open for long: when the network or this machine goes
- * away without a word, the transaction and its locks end after about `ms`, and not after the two hours of most kernels. What
- * its provider has set to end sessions and transactions that take long does not hold for it. The connection must not go back
- * to a pool.
- * @returns undefined behind a pooler, whose connection to the server will be somebody else's, and keeps its time limits
+ * Makes the server watch a connection on which a transaction stays open for long. If the network or this machine fails
+ * silently, the transaction and its locks end after about `ms`, and not after the two hours of most kernels. Time limits that a
+ * provider has set for sessions and transactions do not apply to this connection. It must not go back to a pool.
+ * @returns undefined behind a pooler: its connection to the server will serve other clients, and keeps its time limits
  */
 export async function limitSilence(session: Session, ms: number, options: AnswerOptions): Promise<Backend | undefined> {
   const [idle, interval] = [Math.ceil(ms / 2_000), Math.ceil(ms / 8_000)];
-  // A pooler gives its clients process ids of its own invention.
+  // A pooler gives its clients process ids that it has invented.
   const told: unknown = Reflect.get(session.client, 'processID');
   const own = typeof told === 'number' ? told : -1;
   const results = await session.run<{ pid: number; started_at: string }>(
     `set tcp_keepalives_idle = ${idle}; set tcp_keepalives_interval = ${interval}; set tcp_keepalives_count = 4; ` +
       `set tcp_user_timeout = ${Math.ceil(ms)}; ` +
       `select ${withoutLimits(false)} where pg_backend_pid() = ${own}; ` +
-      // Of the view pg_stat_activity, planning alone takes four times as long as this.
+      // Planning alone takes four times as long as this for the view pg_stat_activity.
       'select pid, extract(epoch from backend_start)::text as started_at from pg_stat_get_activity(pg_backend_pid())',
     options,
   );
@@ -36,7 +35,9 @@ export async function limitSilence(session: Session, ms: number, options: Answer
   return found === undefined || found.pid !== own ? undefined : { pid: found.pid, startedAt: found.started_at };
 }
 
-/** A list of expressions that lift the limits of time for a transaction that stays open, for the session or this transaction. */
+/**
+ * A list of expressions that lift the time limits of a transaction that stays open: for this transaction, or for the session.
+ */
 export function withoutLimits(isLocal: boolean): string {
   const limits = [
     'idle_in_transaction_session_timeout',
@@ -52,13 +53,14 @@ export function withoutLimits(isLocal: boolean): string {
     .join(', ');
 }
 
-/** Ends the process behind a connection that was lost: it may not know, and keep what it has locked. */
+/** Ends the process behind a lost connection. It may not notice the loss, and keep its locks. */
 export async function endBackend(engine: BackendQueries, backend: Backend, options: AnswerOptions): Promise<void> {
   await engine.query(END, [backend.pid, backend.startedAt], options);
 }
 
 /**
- * When each of these processes went to rest, by pid; those at work are left out, and those that are gone have rested for ever.
+ * The time from which each of these processes has been idle, by pid. Busy processes are left out. A process that is gone counts
+ * as idle for ever.
  */
 export async function idleSince(
   engine: BackendQueries,

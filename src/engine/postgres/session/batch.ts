@@ -19,11 +19,14 @@ interface Connection {
   sync(): void;
 }
 
-/** What is prepared on each connection, and under which name. */
+/** The statements that are prepared on each connection, and their names there. */
 const prepared = new WeakMap<ClientLike, Map<Statement, string>>();
 let names = 0;
 
-/** Whether a client has such a connection, and tells a batch what the server answers: node-postgres has, except in its pipeline mode. */
+/**
+ * True if a client has such a connection, and passes the server's answers to a batch: node-postgres does, except in its
+ * pipeline mode.
+ */
 export function takesBatches(client: ClientLike): boolean {
   const connection: unknown = Reflect.get(client, 'connection');
   if (typeof connection !== 'object' || connection === null || Reflect.get(client, 'pipeline') === true) return false;
@@ -31,14 +34,14 @@ export function takesBatches(client: ClientLike): boolean {
 }
 
 /**
- * Statements that go to the server in one message, each prepared when it is first sent: parsed anew each time, a short one
- * costs half as much again. Pass it to the client's `query()`.
+ * Statements that go to the server in one message. Each is prepared when it is first sent: if it were parsed each time, a short
+ * statement would cost half as much again. Pass the batch to the client's `query()`.
  */
 export class StepBatch implements QueryConfig {
-  /** Settles with what each statement answered, in their order. */
+  /** Settles with the rows of each statement, in the order of the statements. */
   readonly answers: Promise<Rows[]>;
   readonly text: string;
-  /** The driver's own, where it has a time limit for each query: it waits for this to be called. */
+  /** The callback of the driver, if it has a time limit for each query: the driver waits until this is called. */
   callback: ((error?: unknown) => void) | undefined;
   readonly #client: ClientLike;
   readonly #steps: readonly Step[];
@@ -57,7 +60,7 @@ export class StepBatch implements QueryConfig {
     });
   }
 
-  /** The driver calls this when it is the batch's turn, and the others with what the server answers. */
+  /** The driver calls this when it is the batch's turn, and the other methods with the server's answers. */
   submit(connection: Connection): void {
     const known = prepared.get(this.#client) ?? new Map<Statement, string>();
     prepared.set(this.#client, known);
@@ -92,7 +95,7 @@ export class StepBatch implements QueryConfig {
     this.callback?.();
   }
 
-  /** What was prepared before it is unknown: it is done again, under other names. */
+  /** After an error it is unknown which statements were prepared. They are prepared again, under other names. */
   handleError(error: unknown): void {
     prepared.delete(this.#client);
     this.#reject(error);

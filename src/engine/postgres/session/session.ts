@@ -35,9 +35,12 @@ export class Session {
   readonly #prepare: boolean;
   readonly #onRelease: (session: Session) => void;
   #state: 'open' | 'broken' | 'released' = 'open';
-  /** A text of several statements failed: the driver reports that before it knows whether a transaction was left open. */
+  /** True: a text of several statements failed. The driver reports that before it knows whether a transaction was left open. */
   #isUnclear = false;
-  /** A statement of ours ran into a limit that the session may have had since it was opened: the next one may have another. */
+  /**
+   * True: a statement of ours ran into a time limit that the session may have had from its start. The next session may have
+   * another.
+   */
   #isLimited = false;
   #silentMs: number | undefined;
 
@@ -64,7 +67,7 @@ export class Session {
     return this.#prepare;
   }
 
-  /** Whether {@link batch} may be used: with node-postgres's own connections, where statements may be prepared. */
+  /** True if {@link batch} may be used: with node-postgres's own connections, if statements may be prepared. */
   get takesBatches(): boolean {
     return this.#prepare && takesBatches(this.client);
   }
@@ -74,7 +77,7 @@ export class Session {
     return Reflect.get(this.client, 'readyForQuery') === false;
   }
 
-  /** How long a statement went unanswered before this connection was given up; undefined when it was not. @internal */
+  /** How long a statement was unanswered when this connection was given up; undefined if it was not. @internal */
   get silentMs(): number | undefined {
     return this.#silentMs;
   }
@@ -104,7 +107,7 @@ export class Session {
       return (Array.isArray(result) ? result.at(-1)?.rows : result.rows) as Row[];
     } catch (error) {
       if (error instanceof StatementTimeout && statement.isOwn === true) this.#isLimited = true;
-      // A migration may change the type of a result under a prepared statement: plan it anew, unless we are inside a
+      // A migration may change the type of a result under a prepared statement. Then plan the statement anew, except inside a
       // transaction, which that error has ended.
       if (named && isStalePlan(error) && this.client.getTransactionStatus?.() !== 'E') {
         return this.query({ ...statement, prepare: false }, values, options);
@@ -115,8 +118,8 @@ export class Session {
 
   /**
    * Sends a text of one or more statements of Pawl's by the simple protocol, in one round trip, and returns the result of each.
-   * No parameters: every value must be quoted as an e'' literal; its words are then not taken for names of the schema. If one
-   * statement fails, the whole text fails; statements that the text committed before stay committed.
+   * No parameters: every value must be quoted as an e'' literal. No word of such a literal is taken for the name of the schema.
+   * If one statement fails, the whole text fails; statements that the text committed before stay committed.
    */
   async run<Row = Record<string, unknown>>(text: string, options?: AnswerOptions): Promise<QueryResult<Row>[]> {
     const sent = this.schema.text(text);
@@ -137,7 +140,7 @@ export class Session {
   async batch(steps: readonly Step[], options?: AnswerOptions): Promise<Rows[]> {
     const ask = (): Promise<Rows[]> => {
       const batch = new StepBatch(this.client, this.#named(steps));
-      // The driver gives back what it was given, and tells the batch how it went.
+      // The driver returns its argument, and reports the outcome to the batch.
       void this.client.query(batch);
       return batch.answers;
     };
@@ -160,7 +163,8 @@ export class Session {
     const until = performance.now() + ms;
     for (let tries = 0; this.isBusy && this.#state === 'open'; tries += 1) {
       if (performance.now() > until) return this.giveUp(ms);
-      // What waited behind it is next, and fails at once inside a transaction; a request that was lost is sent again.
+      // A statement that waited behind the cancelled one runs next, and inside a transaction fails at once. A lost request is
+      // sent again.
       if (tries % 100 === 0) await within(ms, cancelRunning(this.client));
       await sleep(5);
     }
@@ -186,7 +190,7 @@ export class Session {
     this.#state = 'released';
     this.client.removeListener('error', this.#onError);
     if (unusable) {
-      // The socket may still report its end after it left the pool's hands.
+      // The socket may still report its end after the pool has let go of it.
       this.client.on('error', ignore);
     }
     this.client.release(unusable);
@@ -241,7 +245,7 @@ export class Session {
   };
 }
 
-/** A statement's text begins with its name. */
+/** The name of a statement: its text begins with it. */
 function nameIn(text: string): string | undefined {
   return /^-- (\S+)/.exec(text)?.[1];
 }
@@ -256,7 +260,7 @@ function unanswered(text: string, ms: number): string {
 
 /**
  * Takes a connection from the pool.
- * @param onDeadline  none was free in time
+ * @param onDeadline  called if no connection was free in time
  * @throws ConnectionFailed with outcome `nothing_written`
  */
 export async function checkOut(
@@ -272,7 +276,7 @@ export async function checkOut(
   }
 }
 
-/** One that comes too late goes back to the pool. */
+/** A connection that comes too late goes back to the pool. */
 function inTime(client: Promise<ClientLike>, ms: number, onDeadline: () => void): Promise<ClientLike> {
   return new Promise((resolve, reject) => {
     let isLate = false;

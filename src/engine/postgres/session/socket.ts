@@ -1,6 +1,6 @@
 /**
- * Closes a client's connection without saying goodbye: the other side may be gone, and node-postgres waits for its answer.
- * What the client was asked fails at once. A client whose socket cannot be found is left to its owner.
+ * Closes a client's connection without saying goodbye: the other side may be gone, and node-postgres would wait for its answer.
+ * The client's pending queries fail at once. If the client's socket cannot be found, its owner has to close it.
  */
 export function destroySocket(client: object): void {
   const stream: unknown = Reflect.get(Object(Reflect.get(client, 'connection')), 'stream');

@@ -1,8 +1,8 @@
 import type { ClientLike } from '../driver.ts';
 
 /**
- * When one connection has gone silent, those that were idle then may have, too: behind the same firewall, to the same
- * server. They are not used any more; otherwise a pool of ten would cost ten deadlines, one after another.
+ * If one connection has gone silent, other connections that were idle at that time may be dead, too: they lead through the same
+ * firewall to the same server. They are not used again. Otherwise a pool of ten would cost ten deadlines, one after another.
  */
 export class SuspectConnections {
   #since = -Infinity;
@@ -13,12 +13,12 @@ export class SuspectConnections {
     this.#heardAt.set(client, performance.now());
   }
 
-  /** A connection has not answered what it was asked so many milliseconds ago. */
+  /** A connection has not answered a statement that was sent this many milliseconds ago. */
   markSilent(ms: number): void {
     this.#since = Math.max(this.#since, performance.now() - ms);
   }
 
-  /** True when the connection has not answered since then. One that is new here has just been opened. */
+  /** True if the connection has not answered since then. A connection that is not recorded here has just been opened. */
   isSuspect(client: ClientLike): boolean {
     return (this.#heardAt.get(client) ?? Infinity) < this.#since;
   }

@@ -1,6 +1,6 @@
 import { type Attributes, errorType, inSpan, SCOPE, SPAN_KIND, type TelemetryApi } from '../../../base/telemetry.ts';
 
-/** A statement as it is sent. Without values it may have some in its text, which are private. */
+/** A statement as it is sent. If it has no values, its text may contain values, which are private. */
 export interface OutgoingStatement {
   readonly text: string;
   readonly values?: readonly unknown[];
@@ -11,8 +11,8 @@ type Histogram = ReturnType<ReturnType<TelemetryApi['metrics']['getMeter']>['cre
 let durations: Histogram | undefined;
 
 /**
- * Runs a statement within a span by the conventions for databases, if the caller is in one: what workers ask by themselves, all
- * day, would be a trace each. Every one is measured.
+ * Measures a statement. If the caller is in a span, also runs the statement within a span by the conventions for databases.
+ * Statements that workers send by themselves, all day, get no span, because each would be a trace of its own.
  */
 export async function traceStatement<T>(api: TelemetryApi, sent: OutgoingStatement, run: () => Promise<T>): Promise<T> {
   const summary = /^-- (\S+)/.exec(sent.text)?.[1] ?? /^\s*(\w+)/.exec(sent.text)?.[1]?.toLowerCase() ?? 'statement';

@@ -54,12 +54,12 @@ export class Transaction {
     return this.#session.client as TransactionClient;
   }
 
-  /** The schema of the engine that has opened it. */
+  /** The schema of the engine that has opened this transaction. */
   get schema(): SchemaName {
     return this.#session.schema;
   }
 
-  /** The first statement that failed here, if any; after it the database refuses all others. @internal */
+  /** The error of the first statement that failed here, if any; after it the database refuses all others. @internal */
   get firstFailure(): unknown {
     return this.#firstFailure;
   }
@@ -110,12 +110,12 @@ export async function runTransaction<T>(
       return await attemptOnce(open, fn, begin, options);
     } catch (error) {
       options.signal?.throwIfAborted();
-      // One that was begun READ ONLY takes no writes on any server.
+      // A transaction that was begun READ ONLY takes no writes on any server.
       const isInVain = (options.readOnly === true && isReadOnly(error)) || isPoolTimeout(error);
       if (attempt >= retries || isInVain || !mayRepeat(error)) {
         throw error;
       }
-      // Losers of one race must not meet again: full jitter, 10 ms doubling to at most a second.
+      // Full jitter, so that the losers of one race do not meet again: 10 ms doubling to at most a second.
       await pause(Math.random() * Math.min(10 * 2 ** attempt, 1_000), options.signal);
     }
   }
@@ -134,7 +134,7 @@ async function attemptOnce<T>(
   let patience: NodeJS.Timeout | undefined;
   const cancel = (): void => {
     void cancelRunning(session.client);
-    // A server that cannot be reached hears no cancel request; the caller must not wait for the kernel to give up.
+    // A server that cannot be reached receives no cancel request. The caller must not wait until the kernel gives up.
     patience = setTimeout(() => session.release(true), CANCEL_PATIENCE_MS);
   };
   signal?.addEventListener('abort', cancel, { once: true });
@@ -148,11 +148,11 @@ async function attemptOnce<T>(
     return value;
   } catch (error) {
     tx.end();
-    // One of another connection says itself what became of what was written there.
+    // A ConnectionFailed of another connection says itself whether something was written there.
     const isOwn = session.isBroken || !(error instanceof ConnectionFailed);
     await rollBack(session);
     const known = failure(error);
-    // Until COMMIT is sent a lost connection has written nothing; `commit` speaks for itself.
+    // A connection that is lost before COMMIT is sent has written nothing. `commit` itself reports a lost answer to COMMIT.
     throw known instanceof ConnectionFailed && isOwn && !(known instanceof CommitUnknown)
       ? nothingWritten(known)
       : known;
@@ -164,15 +164,15 @@ async function attemptOnce<T>(
   }
 }
 
-/** How long a cancelled statement may take to end before its connection is closed over it. */
+/** How long a cancelled statement may take to end. After that its connection is closed. */
 const CANCEL_PATIENCE_MS = 2_000;
 
-/** Ends early, and quietly, when the signal aborts: the next attempt sees that first. */
+/** Ends early, without an error, if the signal aborts; the next attempt checks the signal first. */
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return sleep(ms, undefined, signal ? { signal } : {}).catch(() => {});
 }
 
-/** COMMIT was sent and its answer lost. A class of its own so that it is never taken for a failure before COMMIT. */
+/** COMMIT was sent and its answer lost. A class of its own, so that no code takes it for a failure before COMMIT. */
 class CommitUnknown extends ConnectionFailed {
   constructor(cause: ConnectionFailed) {
     super(
@@ -191,14 +191,14 @@ async function commit(session: Session, tx: Transaction, answer: AnswerOptions):
   const results = await session.run('commit', answer).catch((error: unknown) => {
     throw error instanceof ConnectionFailed && error.outcome === 'unknown' ? new CommitUnknown(error) : error;
   });
-  // COMMIT of a transaction in which a statement failed answers ROLLBACK, and no error at all.
+  // If a statement of the transaction failed, COMMIT answers ROLLBACK, and no error at all.
   if (results[0]?.command === 'ROLLBACK') {
     if (tx.firstFailure !== undefined) throw failure(tx.firstFailure);
     throw new Conflict('nothing was committed: a statement inside the transaction failed and its error was swallowed');
   }
 }
 
-/** Rolling back is quick, however much there was: what takes longer is a connection that went dead. */
+/** A rollback is quick, however much was written. If it takes longer than this, the connection is dead. */
 const ROLLBACK_MS = 10_000;
 
 async function rollBack(session: Session): Promise<void> {
