@@ -64,7 +64,7 @@ export class FollowerWorker implements AsyncDisposable {
   /** @internal */
   constructor(loop: Loop, keeper: Loop, open: () => Promise<unknown>) {
     this.#loops = [loop, keeper];
-    // The loop asks for the same and reports the errors.
+    // The loop makes the same call, and reports its errors.
     const options = { what: 'the delivery of changes', signal: this.#stop.signal, onError: () => {} };
     this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
@@ -183,7 +183,7 @@ export class Follower {
     return left;
   }
 
-  /** A batch may have been committed there although its acknowledgement was lost here; it is not written again. */
+  /** The other database may have committed a batch whose acknowledgement was lost here. Its changes are not written again. */
   async #hand(
     to: PostgresEngine,
     delivery: Delivery,
@@ -211,7 +211,7 @@ export class Follower {
 
   async #find(): Promise<FollowerRuntime> {
     const found = (await this.#installer.find(this.name)) ?? (await this.#installer.install(this.name));
-    await this.#engine.server(); // what `spansNodes` goes by
+    await this.#engine.server(); // sets `spansNodes`
     return { ...found, store: new ChangeStore(this.#engine, found.line) };
   }
 }

@@ -47,7 +47,7 @@ export interface ReconcileOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A back-fill gives up when as many pages in a row, and one more, lose a race. */
+/** A back-fill gives up after more lost races in a row than this. */
 const MOST_LOST_RACES = 4;
 
 /** A table that follows the entities of a capture. */
@@ -101,7 +101,8 @@ export class Projection {
     await this.#engine.transaction((tx) => sweeps.start(tx, again));
     for (let lostRaces = 0; ; ) {
       signal?.throwIfAborted();
-      // A page is one transaction: one that loses a race, as a deadlock with a TRUNCATE, leaves nothing, and is written again.
+      // A page is one transaction. If it loses a race, such as a deadlock with a TRUNCATE, it leaves nothing, and is written
+      // again.
       const page = await sweep.page(batch).catch((error: unknown) => {
         lostRaces += 1;
         if (!(error instanceof SerializationFailed) || lostRaces > MOST_LOST_RACES) throw error;
@@ -112,7 +113,7 @@ export class Projection {
       if (progress === undefined) throw new Conflict('the back-fill ended early: the capture was detached meanwhile');
       onProgress(progress);
       if (progress.phase === 'done') return progress;
-      if (page === undefined) await sleep(20); // a worker has the next page, or the race was lost to a longer one
+      if (page === undefined) await sleep(20); // a worker has the next page, or the winner of the race still runs
     }
   }
 
@@ -158,7 +159,8 @@ export class Projection {
   /** Waits until every change that was committed before this call is in the table, or has failed. A worker has to run. */
   async settled({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
     const { store, sweeps } = await this.open();
-    // Following a link adds keys to the log behind the first mark, and a changed table starts a sweep: hence a second round.
+    // A link that is followed adds keys to the log behind the first mark, and a changed table starts a sweep: hence a second
+    // round.
     for (let round = 0; round < 2; round += 1) {
       const mark = await store.newest();
       while (!(await store.isPast(mark)) || (await sweeps.isOpen())) {

@@ -132,7 +132,7 @@ export class Searcher {
     { limit, isWide }: { limit: number; isWide: boolean },
   ): Promise<Omit<SearchPage, 'matches'>> {
     let answer = isWide ? await this.#ranked(tx, condition, place, { limit, isWide }) : undefined;
-    // Matches are far apart in this order, so the walk found too few of them.
+    // The matches are far apart in this order, so the walk found too few of them.
     if (answer === undefined || answer.window.n < limit)
       answer = await this.#ranked(tx, condition, place, { limit, isWide: false });
     const { window, rows } = answer;
@@ -199,7 +199,10 @@ const shape = {
   timeout: duration({ min: 1, max: '1h', default: '5s' }),
 };
 
-/** Text of a statement where rows are distributed: it may hold anything except what ends a text. */
+/**
+ * If rows are distributed, the tenant is part of a statement's text. It may contain any character except the one that ends a
+ * text.
+ */
 function tenantText(value: unknown, place: Subject): string {
   const tenant = plain(value, place) ?? '';
   if (tenant.includes('\0')) throw refusal(place, value, 'a text without the character NUL');
@@ -223,7 +226,7 @@ function fromCursor(value: unknown): SearchPosition {
     const place: unknown = JSON.parse(Buffer.from(String(value), 'base64url').toString());
     if (isObject(place)) return { ...pair(place, 'window', 2), ...pair(place, 'row', 3) };
   } catch {
-    // The same answer.
+    // The error below is also the answer to a text that cannot be parsed.
   }
   throw new InvalidInput(`${show(value)} is no cursor; pass "next" of the page before, unchanged`, { field: 'cursor' });
 }

@@ -5,14 +5,14 @@ import { isObject, readShape, within } from '../../base/options/shape.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import { Sql } from './sql-text.ts';
 
-/** One thing in the database that differs from the declaration, and the statements that repair it. */
+/** One object in the database that differs from the declaration, and the statements that repair it. */
 export interface Difference {
   /** `trigger`, `function`, `line`… */
   readonly kind: string;
   /** The name of the table, the function, the role. */
   readonly object: string;
   readonly problem: string;
-  /** Empty where no statement repairs it. */
+  /** Empty if no statement repairs it. */
   readonly sql: readonly string[];
 }
 

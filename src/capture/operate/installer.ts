@@ -12,11 +12,11 @@ import { ownerOf } from '../postgres/install/trigger.ts';
 import { makeMonths } from '../postgres/log-partitions.ts';
 import { resolve } from './resolve.ts';
 
-/** What has to be done so that the database matches the declaration. */
+/** The work that makes the database match the declaration. */
 export interface CapturePlan {
-  /** What differs from the declaration; empty when nothing does. */
+  /** The differences from the declaration; empty if there are none. */
   readonly differences: readonly Difference[];
-  /** All statements that `apply()` would run, in a form that psql accepts. Empty when there is nothing to do. */
+  /** All statements that `apply()` would run, in a form that psql accepts. Empty if there is nothing to do. */
   readonly sql: string;
 }
 
@@ -24,7 +24,7 @@ export interface CapturePlan {
 export type LineDeclaration = Omit<Line, 'id'> & {
   /** The database that `compare` reads, if it is not the captured one. */
   readonly elsewhere?: PostgresEngine | undefined;
-  /** Checks what else the line needs, and returns the differences. */
+  /** Checks the other objects that the line needs, and returns the differences. */
   readonly compare?: (db: Reader, definition: Definition) => Promise<Difference[]>;
 };
 
@@ -65,7 +65,7 @@ export class Installer {
 
   async apply(): Promise<Difference[]> {
     const definition = await resolve(this.#engine, this.#declared);
-    // First: if this table cannot be made, nothing must be written to the log for it.
+    // This comes first: if a table elsewhere cannot be made, no change must be written to the log for it.
     const made = await this.#mendElsewhere(definition);
     await makeMonths(this.#engine);
     return this.#engine.transaction(async (tx) => {
@@ -75,8 +75,8 @@ export class Installer {
       if (differences.length === 0) return mended;
       refuseRole(state);
       await tx.client.query({ text: gate(definition, tx.schema) });
-      // Compares again now that nothing writes. Partitions get copies of a trigger only after it was made, so it may take a
-      // few rounds.
+      // Compares again, now that no transaction writes. Partitions get copies of a trigger only after the trigger was made, so
+      // this may take a few rounds.
       for (let round = 0; round < 4; round += 1) {
         ({ differences, state } = await this.#compare(tx, definition));
         refuseHopeless(differences);
@@ -141,7 +141,10 @@ export class Installer {
     return detach(this.#engine, this.#declared.entity);
   }
 
-  /** Statements for the case that the installed triggers missed changes, by the declaration that was installed. */
+  /**
+   * Statements that make projections go through all entities again, if the installed triggers may have missed changes. They
+   * compare with the installed declaration.
+   */
   async #missed(db: Reader, definition: Definition, state: InstalledState): Promise<string[]> {
     const installed = state.capture?.definition;
     if (installed === undefined) return [];

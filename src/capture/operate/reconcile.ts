@@ -26,15 +26,16 @@ interface Settings {
   readonly signal: AbortSignal | undefined;
 }
 
-/** At most so many of the drifted keys are returned. */
+/** The result contains at most this many of the drifted keys. */
 const MOST_KEYS = 100;
 
-/** Keys that differ are kept in memory until the log is asked for them: this many at most. */
+/** At most this many keys that differ are kept in memory until the log is searched for them. */
 const MOST_SUSPECTS = 100_000;
 
 /**
- * Goes through the pages, and asks the log only now and then which of the keys that differ are dirty: no index finds a key there, so
- * that each question reads all that is waiting. Each is for twice as many keys as the one before it.
+ * Goes through the pages, and only now and then searches the log for keys that differ, to find the dirty ones. No index finds a
+ * key there, so each search reads all waiting changes. If one snapshot shows entities and rows, each search is for twice as
+ * many keys as the one before.
  */
 export async function reconcile(engine: PostgresEngine, parts: Parts, settings: Settings): Promise<ReconcileResult> {
   let [checked, drifted, room] = [0, 0, settings.batch];
@@ -89,7 +90,7 @@ function comparePage(
   );
 }
 
-/** Which of the keys still differ although the log has no change of them. */
+/** The keys that still differ although the log has no change of them. */
 async function findDrift(
   engine: PostgresEngine,
   parts: Parts,
@@ -107,8 +108,8 @@ function parted(keys: readonly string[], size: number): (readonly string[])[] {
 }
 
 /**
- * One snapshot shows entities, their rows, and the dirty keys. In one snapshot a row that differs without being dirty is drift,
- * however fast things change.
+ * One snapshot shows entities, their rows, and the dirty keys. A row that differs in this snapshot and is not dirty is drift,
+ * however fast the data changes.
  */
 function driftAtOnce(
   engine: PostgresEngine,
@@ -127,9 +128,9 @@ function driftAtOnce(
 }
 
 /**
- * No snapshot shows two databases. While this transaction has the locks of the keys, no worker delivers them: an entity that
- * changed before it is read here is still dirty in the check that follows. A key that another worker has locked is being
- * written; it is no drift.
+ * No snapshot shows two databases. While this transaction has the locks of the keys, no worker delivers them. So an entity that
+ * changed before it is read here is still dirty in the check that follows. If another worker has locked a key, it is writing
+ * the row of that key, and the key is no drift.
  */
 function driftLocked({ store, destination }: Parts, keys: readonly string[]): Promise<readonly string[]> {
   return store.transaction(async (tx) => {

@@ -108,8 +108,8 @@ function followColumn(to: string, from: Column, field: string, { declared, table
 }
 
 /**
- * Compares in the type of the table's own column, with its operator, so that its index can be used. Between types of two
- * schemas Postgres would look for a bare `=` in the search path.
+ * Compares in the type of the table's own column, with the operator of that column, so that its index can be used. Between
+ * types of two schemas, Postgres would search the search path for a bare `=`.
  */
 function matches(from: Column, own: Column): string {
   const type = own.base === 'enum' ? own.type : own.base;

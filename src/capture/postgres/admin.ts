@@ -101,7 +101,7 @@ where d.entity = $1::text and c.xid >= pg_snapshot_xmin($2::text::pg_snapshot)
 order by c.id`,
 );
 
-/** The snapshot from which a reader that is no consumer starts. */
+/** The current snapshot, from which a reader that is no consumer starts. */
 export async function readSnapshot(engine: PostgresEngine): Promise<string> {
   const [row] = await engine.query<{ now: string }>(SNAPSHOT);
   return row?.now ?? '1:1:';

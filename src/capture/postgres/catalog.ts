@@ -49,9 +49,9 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = to_regclass($1::text)::oid`,
 );
 
-/** A handle that runs statements: the engine, or a transaction. */
 const IS_ELSEWHERE = statement('capture.is_elsewhere', 'select pawl.capture_is_elsewhere($1::oid) as elsewhere');
 
+/** A handle that runs statements: the engine, or a transaction. */
 export type Reader = Pick<PostgresEngine | Transaction, 'query' | 'schema'>;
 
 /** @returns undefined when there is no such table */
@@ -60,9 +60,7 @@ export async function findTable(db: Reader, table: string): Promise<Table | unde
   return row;
 }
 
-/**
- * Finds a table that can have triggers, and to which nothing can be written without them. @throws InvalidInput, NotSupported
- */
+/** Finds a table that can have triggers, and in which every write fires them. @throws InvalidInput, NotSupported */
 export async function requireSource(db: Reader, table: string, field: string): Promise<Table> {
   const found = await findTable(db, table).catch((cause: unknown) => {
     if (!isMistake(cause)) throw cause;
@@ -107,7 +105,7 @@ export async function requireSource(db: Reader, table: string, field: string): P
   return found;
 }
 
-/** Whether the text of a statement caused the error, and neither an outage nor a lack of time, memory or locks. */
+/** True if the text of a statement caused the error, and not an outage or a lack of time, memory or locks. */
 export function isMistake(error: unknown): boolean {
   return error instanceof DatabaseError && /^(0A|21|22|2F|42|P0)/.test(error.sqlState ?? '');
 }

@@ -26,7 +26,7 @@ const TAKE = statement(
 
 const ADVANCE = statement('capture.advance', 'select pawl.capture_advance($1::smallint, $2::bigint)');
 
-/** The delivery that comes next, for a line whose changes go to another database. */
+/** The next delivery of a line whose changes go to another database. */
 export interface Delivery {
   /** The name of the line in the other database. */
   readonly copy: string;

@@ -109,8 +109,8 @@ on conflict (copy) do update set delivery = excluded.delivery, batch = excluded.
 );
 
 /**
- * Locks the position of a copy for this transaction. @returns the number of the last change of this batch that is there
- * already
+ * Locks the position of a copy for this transaction. @returns the number of the last change of this batch that the copy already
+ * has
  * @throws Conflict  one of the two databases was restored to an earlier time
  */
 export async function openPlace(

@@ -40,9 +40,9 @@ interface EpochRow {
 const MOST_MARKED = 10_000;
 
 /**
- * Begins an epoch of a copy, since one of the two databases may have gone back in time. Rows that were read behind the last
- * certain log position are made anew. All rows are, if the other database may have lost writes that it had acknowledged.
- * This, and that the line was checked, is committed with `tx`.
+ * Begins an epoch of a copy, because one of the two databases may have gone back in time. Rows that were read after the last
+ * certain log position are made again. If the other database may have lost writes that it had acknowledged, all rows are made
+ * again. The marks for that are committed with `tx`, together with the note that the line was checked.
  * @throws Conflict  the copy belongs to another database, or to the server that was promoted in place of this one
  */
 export async function beginEpoch(
@@ -62,7 +62,7 @@ export async function beginEpoch(
   await tx.query(LOOKED, [line, there.epoch, keys]);
 }
 
-/** Stores the log position of this moment as certain: it is so as soon as this is committed. */
+/** Stores the current log position as certain. It is certain once `tx` has committed. */
 export async function reach(tx: Transaction, line: number): Promise<void> {
   await tx.query(REACH, [line]);
 }

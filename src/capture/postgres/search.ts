@@ -86,9 +86,9 @@ select numnode(${query}) as words, count(*)::int as matches from (select 1 from 
   }
 
   /**
-   * The first matches of a walk through so many rows in the order of the projection; it stops at the last that is wanted. A distributed table
-   * has no such walk, which would bring the rows to the coordinator: there each shard finds its first matches, in whichever way its planner
-   * takes for the best.
+   * The first matches of a walk through this many rows in the order of the projection. The walk stops at the last match that is
+   * needed. On a distributed table, a walk would bring the rows to the coordinator. So there each shard finds its first
+   * matches, in the way that its planner prefers.
    */
   wide(condition: Condition, place: SearchPosition, cap: number, rows: number): { text: string; values: unknown[] } {
     const values = [...condition.values];
@@ -158,9 +158,9 @@ order by ${this.#order} ${order}, ${this.#key} desc limit ${cap}`;
     const shown = columns.map(({ name }) => `${literal(name)}, t.${id(name)}`).join(', ');
     const said = this.#options.text.map((column) => `left(t.${id(column)}::text, 20000)`).join(', ');
     const marks = `StartSel=${MARK_FROM}, StopSel=${MARK_TO}, MaxFragments=2, MaxWords=12, MinWords=4, FragmentDelimiter=" … "`;
-    // One node has the tenant's rows, and only a condition of the statement itself says which.
+    // One node has the tenant's rows. Only a condition in the statement itself says which node that is.
     const own = tenant === undefined || this.#target.tenant === undefined ? '' : ` and ${tenant}`;
-    // Citus takes statements whose parts are either about the table alone or about what other parts have found.
+    // Citus accepts a statement if each of its parts reads either the table alone, or the results of other parts.
     const text = `
 with candidate as materialized (${candidates.text}
 ), page as materialized (
@@ -191,8 +191,9 @@ select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
 );
 
 /**
- * Planner settings, the time limit and the tenant for the rest of the transaction. Other nodes get only what `set local` says, and only when
- * Citus is told so: for each setting behind that, it sends them the text of the whole message. So one setting stands behind it.
+ * Sets the planner settings, the time limit and the tenant for the rest of the transaction. Other nodes get only settings made
+ * by `set local`, and only after Citus was told to pass them on. For each setting after that, Citus sends them the text of the
+ * whole message. So only one setting comes after that.
  */
 export async function setUp(tx: Transaction, target: Target, timeoutMs: number, tenant: string): Promise<void> {
   if (!target.isDistributed) {

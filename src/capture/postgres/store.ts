@@ -55,7 +55,7 @@ const TAKE_LINKS = statement(
   'select l.source, l.key from pawl.capture_limit($3::int) limited cross join pawl.capture_take_links($1::smallint, $2::int) l',
 );
 
-// Links are before and after the keys of entities in the index: a condition "not 0" would read everything between.
+// In the index, links are before and after the keys of entities. A condition "not 0" would read all keys between them.
 const HAS_LINKS = `
   (exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source < 0)
     or exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0))`;
@@ -86,8 +86,9 @@ select not exists (select from pawl.capture_dirty d where d.line = $1::smallint 
   and not exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0 and d.id <= $2::bigint) as yes`,
 );
 
-// A plan for all values compares each row of the log with each key of an array, one by one: 1.3 s for a page of 2,000 keys while 38,000
-// changes wait. "is true" keeps the subquery from becoming a join, for which the planner may take a loop: its keys are hashed.
+// A generic plan compares each row of the log with each key of an array, one by one: 1.3 s for a page of 2,000 keys while
+// 38,000 changes wait. "is true" keeps the subquery from becoming a join, for which the planner may choose a loop. The keys of
+// the subquery are hashed.
 const among = (key: string): string => `(${key} in (select u.key from pg_catalog.unnest($2::text[]) u (key))) is true`;
 
 const DIRTY_AMONG = statement(
@@ -120,7 +121,7 @@ const ROWS_PER_KEY = 4;
 /** Beyond this many links a claim leaves the rest to the next one. */
 const LINKS_AT_ONCE = 500;
 
-/** How changes get from the log to a consumer that wants current state. */
+/** Brings changes from the log to a consumer that wants the current state. */
 export class CaptureStore {
   readonly #engine: PostgresEngine;
   readonly #line: number;
@@ -145,15 +146,15 @@ export class CaptureStore {
   }
 
   /**
-   * A transaction at read committed: statements after a claim must see what was committed before them. It fails where
-   * row-level security hides rows, since a hidden entity looks like a deleted one.
+   * A transaction at read committed: statements after a claim must see everything that was committed before them. It fails if
+   * row-level security hides rows, because a hidden entity looks like a deleted one.
    * @param deadlineMs  how long to wait for the answer of each statement; default: no limit
    */
   transaction<T>(fn: (tx: Transaction) => Promise<T>, deadlineMs?: number): Promise<T> {
     return this.#engine.transaction(fn, { isolation: 'read committed', retries: 0, deadlineMs, seesAll: true });
   }
 
-  /** Whether there is anything to do. One round trip; an idle worker mostly makes no other. */
+  /** The kinds of work that are waiting. One round trip; an idle worker mostly makes no other. */
   async look(deadlineMs: number): Promise<WaitingWork> {
     const [look] = await this.#engine.query<WaitingWork>(LOOK, [this.#line], { deadlineMs });
     return look ?? { links: false, keys: false, retries: false, sweep: false };
@@ -191,7 +192,7 @@ export class CaptureStore {
     await tx.query(SETTLE, [this.#line, ids, keys]);
   }
 
-  /** @returns how often it has failed by now */
+  /** @returns how often the entity has failed so far */
   async fail(tx: Transaction, key: string, ids: readonly string[], waitMs: number, error: string): Promise<number> {
     const [row] = await tx.query<{ attempt: number }>(FAIL, [this.#line, ids, key, waitMs, toStorable(error)]);
     return row?.attempt ?? 1;
@@ -210,8 +211,8 @@ export class CaptureStore {
   /**
    * Replaces links by the keys to which they lead now, in a transaction of its own. Rows that a link will lead to later are
    * dirty by themselves.
-   * @param onWhole  what to do for a table of which everything changed
-   * @returns whether there was one
+   * @param onWhole  called if everything in a table has changed
+   * @returns whether there was a link
    */
   async follow(onWhole: (tx: Transaction) => Promise<void>, deadlineMs: number): Promise<boolean> {
     return this.transaction(async (tx) => {

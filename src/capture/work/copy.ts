@@ -26,9 +26,9 @@ export interface CopyParts {
   readonly target: TargetStatements;
   readonly statements: CopyStatements;
   readonly key: string;
-  /** Its rows and what is known about them are on several nodes of Citus. */
+  /** Citus spreads its rows, and the records about them, over several nodes. */
   readonly isDistributed: boolean;
-  /** Undefined where a query makes the rows. */
+  /** Undefined if a query makes the rows. */
   readonly build: Build | undefined;
 }
 
@@ -45,7 +45,7 @@ const ANSWER_MS = 25_000;
  */
 const REACH_MS = 1000;
 const ALL = { seesAll: true };
-/** A delivery gives up after so many new epochs in a row: two servers then both take the copy for theirs. */
+/** A delivery gives up after this many new epochs in a row: then each of two servers takes the copy for its own. */
 const ROUNDS = 3;
 
 /** Rows that were made in the captured database, and a log position behind everything that they show. */
@@ -54,9 +54,9 @@ interface Made extends RowsToWrite {
 }
 
 /**
- * A table in another database. Rows are committed there before the changes are acknowledged here, so changes are delivered
- * again after a crash in between. Each row has a version, which rises with each reading of its entity: a late write with a
- * lower version changes nothing. Where either database may have gone back in time, an epoch begins (postgres/epoch.ts) before
+ * A table in another database. Rows are committed there before the changes are acknowledged here, so after a crash in between
+ * the changes are delivered again. Each row has a version, which rises with each reading of its entity: a late write with a
+ * lower version changes nothing. If either database may have gone back in time, an epoch begins (postgres/epoch.ts) before
  * anything else is delivered.
  */
 export class CopyTable implements Destination {
@@ -119,7 +119,7 @@ export class CopyTable implements Destination {
     });
   }
 
-  /** @returns whether the rows were taken; false when another epoch has begun, or the other database may have lost writes */
+  /** @returns true if the rows were taken; false if another epoch has begun, or the other database may have lost writes */
   #deliver(draw: Draw, made: Made, keys: readonly string[]): Promise<boolean> {
     const { to, target, isDistributed } = this.#parts;
     return this.#there(() =>
@@ -144,8 +144,8 @@ export class CopyTable implements Destination {
   }
 
   /**
-   * A query returns the rows together with the position. After a program has made them, asking for the position is one more
-   * round trip.
+   * A query returns the rows together with the position. If a program makes the rows, reading the position is one more round
+   * trip.
    */
   async #make(tx: Transaction, keys: readonly string[]): Promise<Made> {
     const { build, statements, key } = this.#parts;
@@ -156,7 +156,7 @@ export class CopyTable implements Destination {
     return readMade(tx, statements, keys);
   }
 
-  /** An error that no row causes is a reason to try again, and not to set entities aside. */
+  /** If no row causes an error, the delivery is tried again, and no entity is set aside. */
   async #there<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();

@@ -17,11 +17,11 @@ export interface TargetRow {
 export interface Destination {
   /** Writes the rows of the entities as they are now, and removes the rows of entities that are gone. */
   write(tx: Transaction, keys: readonly string[]): Promise<void>;
-  /** Which of the keys have a row that differs from what would be written now. */
+  /** The keys whose row differs from the row that would be written now. */
   differing(tx: Transaction, keys: readonly string[]): Promise<string[]>;
-  /** Rows in the order of their keys, behind one of them. */
+  /** Rows in the order of their keys, after one of them. */
   page(tx: Transaction, after: string | null, limit: number): Promise<readonly TargetRow[]>;
-  /** Whether one snapshot shows both entities and rows. If not, they are compared under the locks of the keys. */
+  /** True: one snapshot shows both entities and rows. If not, they are compared under the locks of the keys. */
   readonly isInReach: boolean;
 }
 
@@ -30,7 +30,7 @@ export class OwnTable implements Destination {
   readonly isInReach = true;
   readonly #statements: TargetStatements;
   readonly #key: string;
-  /** Undefined where a query makes the rows. */
+  /** Undefined if a query makes the rows. */
   readonly #build: Build | undefined;
 
   constructor(statements: TargetStatements, key: string, build: Build | undefined) {
@@ -61,7 +61,7 @@ export class OwnTable implements Destination {
 }
 
 /**
- * One of the two databases is not in the state that the other has stored about it. No entity caused it, and nothing is
+ * One of the two databases is not in the state that the other has stored about it. No entity caused this error, and nothing is
  * written.
  */
 export class WentBack extends Conflict {

@@ -8,8 +8,8 @@ const HOUR_MS = 60 * 60 * 1000;
 const BACKOFF: Backoff = { kind: 'exponential', min: 60_000, max: HOUR_MS, factor: 2, jitter: 0.5 };
 
 /**
- * Every worker of a capture makes the months of the log ahead and drops old ones, so that nothing has to be scheduled: at
- * once, and then about once an hour. It makes two months ahead, so it may fail for long without harm.
+ * Every worker of a capture makes the next months of the log and drops old ones, at once and then about once an hour. So no
+ * schedule is needed for that. The worker makes two months ahead, so it may fail for a long time without harm.
  * @param ready  settles when the capture is installed
  */
 export function startLogPartitions(engine: PostgresEngine, ready: () => Promise<unknown>): Loop {
@@ -20,7 +20,7 @@ export function startLogPartitions(engine: PostgresEngine, ready: () => Promise<
     run: async () => {
       await ready();
       await maintainLogPartitions(engine);
-      // Random, so that the workers do not do it in the same minute.
+      // Random, so that not all workers do this in the same minute.
       return HOUR_MS * (0.75 + Math.random() / 2);
     },
     onError: (error, failures) => {

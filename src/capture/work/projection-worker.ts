@@ -9,16 +9,16 @@ import type { RunSettings } from '../declare/options.ts';
 import { startLogPartitions } from './log-partitions.ts';
 import type { ProjectionEvents, ProjectionRuntime } from './runtime.ts';
 
-/** After work, the next poll comes at once; then each rest is twice the one before, up to `poll`. */
+/** After work, the next poll comes at once. After that, each rest is twice the one before, up to `poll`. */
 const FIRST_REST_MS = 5;
-/** A pass does not last longer: a change that is committed late with a lower id waits for the next pass. */
+/** A pass lasts no longer than this. A change that is committed late with a lower id waits for the next pass. */
 const PASS_MS = 100;
 
 /** The loops of one process that keep a projection up to date. */
 export class ProjectionWorker implements AsyncDisposable {
   /**
-   * Settles when the worker has found that the capture is installed, and polls. Rejects with an error that waiting does not
-   * help against; it waits for a database that is unreachable.
+   * Settles when the worker has found that the capture is installed, and polls. If the database is unreachable, it waits.
+   * Rejects with an error that waiting cannot remove.
    */
   readonly started: Promise<void>;
   readonly #loops: readonly Loop[];
@@ -38,7 +38,7 @@ export class ProjectionWorker implements AsyncDisposable {
     this.#open = open;
     this.#events = events;
     this.#settings = settings;
-    // The loops ask for the same and report the errors.
+    // The loops make the same call, and report its errors.
     const options = { what: 'the projection', signal: this.#stop.signal, onError: () => {} };
     this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
@@ -59,7 +59,7 @@ export class ProjectionWorker implements AsyncDisposable {
     if (settings.signal?.aborted === true) void this.stop();
   }
 
-  /** Why it does not go on just now; undefined while it does. */
+  /** Why the worker is stopped now; undefined while it goes on. */
   get problem(): string | undefined {
     if (this.#stop.signal.aborted) return 'it is stopping';
     return this.#loops.map((loop) => loop.problem).find((one) => one !== undefined);

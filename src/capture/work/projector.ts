@@ -38,8 +38,8 @@ export interface BatchSettings {
 const NOTHING: ClaimedKeys = { isEnd: true, last: '0', ids: [], keys: [], oldest: null };
 
 /**
- * Brings entities from the log into the target. One transaction does it all: the claim, reading the entities, writing the
- * rows, and acknowledging exactly what was claimed. Whatever fails, all of it happens or nothing.
+ * Brings entities from the log into the target. One transaction makes the claim, reads the entities, writes the rows, and
+ * acknowledges exactly the claimed changes. If any of these fails, nothing has happened.
  */
 export class Projector {
   readonly #parts: ProjectorParts;
@@ -76,7 +76,7 @@ export class Projector {
     return { isEnd: claim.isEnd, last: claim.last, done: claim.keys.length, lagMs };
   }
 
-  /** Tries each half of the batch alone, until a single entity is left that fails. */
+  /** Tries each half of a failed batch alone, until a single entity is left that fails. */
   async #apart(after: string, settings: BatchSettings, claim: ClaimedKeys, error: unknown): Promise<BatchResult> {
     const [key, ...more] = claim.keys;
     let done = 0;
@@ -88,7 +88,7 @@ export class Projector {
         done += (await this.batch(after, settings, half)).done;
       }
     }
-    // The pass starts again: this claim has not read what is behind these keys.
+    // The pass goes back: this claim has not read the changes behind these keys.
     return { isEnd: false, last: after, done, lagMs: 0 };
   }
 
@@ -101,7 +101,7 @@ export class Projector {
     if (attempt !== undefined) onFailed({ key, attempt, error });
   }
 
-  /** Tries again one entity whose time has come. @returns whether there was one */
+  /** Retries one entity that is due. @returns whether there was one */
   async retry({ timeoutMs, backoff }: BatchSettings): Promise<boolean> {
     const { store, onFailed } = this.#parts;
     let claimed: { key: string; attempt: number } | undefined;
@@ -132,7 +132,7 @@ export class Projector {
   }
 }
 
-/** Whether no entity causes the error, so that setting one aside would not help. */
+/** True if no entity causes the error, so that setting one aside would not help. */
 export function isNobodysFault(error: unknown): boolean {
   return isTransient(error) || error instanceof WentBack;
 }

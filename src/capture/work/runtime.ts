@@ -6,7 +6,7 @@ import type { FailedEntity, Projector } from './projector.ts';
 import type { Sweep } from './sweep.ts';
 
 export interface ProjectionEvents {
-  /** A batch was committed: so many entities, and how long the oldest change had waited. */
+  /** A batch was committed: the number of its entities, and how long the oldest change had waited. */
   readonly projected: { readonly keys: number; readonly lagMs: number };
   /** An entity could not be projected; it is tried again later, and the others go on. */
   readonly failed: FailedEntity;

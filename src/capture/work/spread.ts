@@ -9,20 +9,20 @@ export interface SpreadParts {
   readonly target: TargetStatements;
   readonly statements: CopyStatements;
   readonly key: string;
-  /** Undefined where a query makes the rows. */
+  /** Undefined if a query makes the rows. */
   readonly build: Build | undefined;
 }
 
 /**
- * A table whose rows Citus spreads over nodes, next to the captured ones. Rows are made here and written there in statements of their own:
- * Citus takes no statement that writes in a part of it, and few that read tables of both kinds.
+ * A table whose rows Citus spreads over nodes, next to the captured tables. Rows are made here and written there in separate
+ * statements: Citus accepts no statement of which one part writes, and few that read tables of both kinds.
  *
- * The rows and the acknowledgement are committed in two phases. A crash between the nodes undoes or completes both, within the minute that
- * Citus takes to look for it, and until then the keys' rows there are locked: a delivery that comes again waits, and writes what is
- * true then.
+ * The rows and the acknowledgement are committed in two phases. If a node crashes between the phases, Citus undoes or completes
+ * both, within the minute that its next check may take. Until then the keys' rows are locked there: a repeated delivery waits,
+ * and then writes the current state.
  */
 export class SpreadTable implements Destination {
-  /** Nodes have snapshots of their own. */
+  /** Each node has snapshots of its own. */
   readonly isInReach = false;
   readonly #parts: SpreadParts;
 

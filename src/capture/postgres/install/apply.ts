@@ -4,7 +4,7 @@ import { literal } from '../../declare/sql-text.ts';
 import { barrier, detachText } from './plan.ts';
 import { readState } from './state.ts';
 
-/** While this waits for the barrier, new writers wait behind it. Giving up is better than stopping all of them. */
+/** While this transaction waits for the barrier, new writers wait behind it. To give up is better than to block all of them. */
 const LOCK_TIMEOUT = '10s';
 
 /** From here on, other changes of this capture wait, and so do writers to its tables. */

@@ -227,7 +227,7 @@ function wrongFunction(
   if (row.body !== functionBody(source, operation, readers)) return 'it differs from the declaration';
   if (!row.definer) return 'it runs as the role that writes, instead of as its owner';
   const pinned = settings(source, operation, readers).map(([name, value]) => `${name}=${value}`);
-  // With quote_all_identifiers the catalog shows it so.
+  // With quote_all_identifiers, the catalog shows the path in quotes.
   const config = row.config.map((each) => (each === 'search_path="pg_catalog", "pg_temp"' ? pinned[0] : each));
   if (!isDeepStrictEqual(config, pinned))
     return `it does not run with ${pinned.join('; ') || 'the settings of the session'}`;
@@ -301,7 +301,7 @@ function compareStrays(wanted: DesiredState, state: InstalledState): Difference[
 }
 
 /**
- * Waits for the transactions that write to one of the tables, and lets no other begin: so no change falls between two
+ * Waits for the transactions that write to one of the tables, and lets no other write begin. So no change falls between two
  * declarations.
  */
 export function barrier(sources: readonly Source[]): string {

@@ -9,9 +9,9 @@ const HIDDEN = statement(
 );
 
 /**
- * Finds captured tables of which row-level security hides rows from this role. A worker stops at them: it would take a hidden
- * row for a deleted one. `apply()` does not refuse them, since the role that installs a capture need not be the role of its
- * workers.
+ * Finds captured tables whose rows row-level security hides from this role. A worker stops at such a table, because it would
+ * take a hidden row for a deleted one. `apply()` does not refuse the table, because the role that installs a capture need not
+ * be the role of its workers.
  */
 export async function compareRowSecurity(db: Reader, { sources }: Definition): Promise<Difference[]> {
   const rows = await db.query<{ name: string }>(HIDDEN, [sources.map(({ schema, name }) => id(schema, name))]);

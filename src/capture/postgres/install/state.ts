@@ -3,7 +3,7 @@ import type { Definition } from '../../declare/source.ts';
 import type { Reader } from '../catalog.ts';
 import { ownerOf } from './trigger.ts';
 
-/** What the database has of one capture, to be compared with the declaration. */
+/** The installed state of one capture, for a comparison with the declaration. */
 export interface InstalledState {
   /** Pawl's own. */
   readonly schema: SchemaName;
@@ -38,7 +38,7 @@ export interface Role {
   readonly granted: boolean;
   /** Privileges that the owner has in addition to inserting, in words. */
   readonly excess: string | null;
-  /** The sequence of capture_dirty hands out ids one by one. */
+  /** True: the sequence of capture_dirty hands out ids one by one. */
   readonly cache_one: boolean;
 }
 

@@ -3,23 +3,25 @@ import { linkNumber, type Source } from '../../declare/source.ts';
 import { literal } from '../../declare/sql-text.ts';
 
 /**
- * The text of the triggers. They run in the user's transactions, so three rules stand above all others:
+ * The text of the triggers. They run in the user's transactions, so three rules come before all others:
  *
- * - Nothing in a row makes them fail. Keys are of types whose output cannot fail and are written as text; history is text
- *   that is cut. A column that is gone (renamed, dropped) makes the whole table dirty instead of an error.
- * - They look at no table but, for that last rule, a catalog. Links are followed later, by the consumer: at this moment an order
- *   that is being inserted for the changed customer could not be seen, and would be missed.
- * - They run as a role that may insert into the log and do nothing else, and see nothing that another role has created: under a
- *   search path of schemas in which no other role can create anything, or, where that costs too much, by exact names alone.
+ * - No content of a row makes them fail. Keys have types whose output cannot fail, and are written as text; history is text
+ *   that is cut. If a column is gone (renamed, dropped), the whole table becomes dirty, and no error occurs.
+ * - They read no table, except a catalog for that last rule. The consumer follows links later. When the trigger runs, it could
+ *   not see an order that another transaction is inserting for the changed customer, and would miss it.
+ * - They run as a role that may insert into the log and do nothing else, and they use nothing that another role has created.
+ *   For that, they have a search path of schemas in which no other role can create anything. If a path costs too much, they use
+ *   exact names only.
  *
- * A statement on 100,000 rows pays for copying them to the transition table. Only the new rows are copied, since copying the
- * old ones, too, costs as much again (27 % more processor time of a bulk update instead of 14 %). A row trigger writes the
- * old key of a row; its condition is true only where the key changed, and testing it costs next to nothing.
+ * A statement on 100,000 rows pays for copying them to the transition table. Only the new rows are copied, because copying the
+ * old rows, too, costs as much again (27 % more processor time of a bulk update instead of 14 %). A row trigger writes the old
+ * key of a row. Its condition is true only if the key changed, and testing the condition costs next to nothing.
  *
- * A statement on one row pays for every query that a function runs, for each step of its plan, and for each setting of the function. So
- * a statement trigger runs one query for one row, without a setting, and the name lookup of SQL shows whether the column still exists. A name without a table means the column of the innermost table that
- * has one. So `order_id` is the column of the changed rows or, when they have none, the one of a value in the query around
- * them, of a type that no key has.
+ * A statement on one row pays for every query that a function runs, for each step of its plan, and for each setting of the
+ * function. So a statement trigger runs one query for one row, without a setting. The name lookup of SQL shows whether the
+ * column still exists: a name without a table means the column of the innermost table that has one. So `order_id` is the column
+ * of the changed rows. If they have no such column, it is the column of a value in the query around them, of a type that no key
+ * has.
  */
 
 export const OPERATIONS = ['insert', 'update', 'move', 'delete', 'truncate'] as const;
@@ -30,9 +32,9 @@ export function ownerOf({ name }: SchemaName): string {
   return `${name}_capture`;
 }
 
-/** The consumers of what a source writes. */
+/** The consumers of the changes that a source writes. */
 export interface Readers {
-  /** Pawl's, with the log in it. */
+  /** Pawl's schema, which contains the log. */
   readonly schema: string;
   /** Lines of dirty keys. */
   readonly latest: readonly number[];
@@ -62,9 +64,9 @@ language plpgsql security definer${settings(source, operation, readers)
 }
 
 /**
- * The settings under which a function runs, whatever the writing session has set. Those on which the text of a value depends
- * are set only where values are stored: each costs a fraction of a microsecond a row. A function that names exactly what it calls has
- * none: 4 µs of a statement on one row.
+ * The settings under which a function runs, whatever the writing session has set. The settings that affect the text of a value
+ * are set only if values are stored, because each costs a fraction of a microsecond a row. A function that names exactly what
+ * it calls has no settings, which would cost 4 µs of a statement on one row.
  */
 export function settings(
   source: Source,
@@ -75,7 +77,7 @@ export function settings(
   return readers.changes && operation !== 'truncate' && source.history !== undefined ? [PATH, ...FORMATS] : [PATH];
 }
 
-/** The functions that each write calls which is not of many rows. {@link noteChanged} is all of their text. */
+/** True for the functions of statement triggers, except for truncate. {@link noteChanged} is all of their text. */
 function isExact(source: Source, operation: Operation, readers: Readers): boolean {
   return each(source, operation, readers) === 'statement' && operation !== 'truncate';
 }
@@ -200,10 +202,11 @@ function noteDirty(source: Source, operation: Operation, readers: Readers): stri
 }
 
 /**
- * The keys in a transition table. It names types, operators and functions exactly: what a plain name means here is decided by the session that
- * writes.
+ * The keys in a transition table. The text names types, operators and functions exactly, because the session that writes
+ * decides what a plain name means.
  *
- * Sorting one row costs as much as inserting it. So two rows at most are written as they come, and only if there were two, all others.
+ * Sorting one row costs as much as inserting it. So the first two rows are written unsorted, and only if there were two, all
+ * others follow.
  */
 function noteChanged(source: Source, table: string, { latest, schema }: Readers): string {
   const [line, more] =
@@ -225,8 +228,8 @@ function noteChanged(source: Source, table: string, { latest, schema }: Readers)
   from (
     ${found}
   ) k${more};`;
-  // `distinct` compares values of their own type, which is cheaper than texts; sorting them makes all transactions write in
-  // one order. Both stand in the inner query: around it they would be one more step of the plan.
+  // `distinct` compares values of their own type, which costs less than comparing texts. The sort makes all transactions write
+  // in one order. Both are in the inner query, because around it they would be one more step of the plan.
   return `${insert(`select ${keys} ${first}`)}
   get diagnostics written = row_count;
   if written operator(pg_catalog.>) ${latest.length} then

@@ -12,7 +12,7 @@ export interface TargetOptions {
   readonly distribute: Distribution | undefined;
 }
 
-/** The setting of a session that says whose rows it sees. */
+/** The setting of a session that names the tenant whose rows the session sees. */
 export const TENANT_SETTING = 'pawl.tenant';
 
 /** The column of the target that holds the words of the columns in `text`. */

@@ -6,7 +6,7 @@ import type { Reader, Table } from '../catalog.ts';
 import { quoted, type TargetOptions } from './declared.ts';
 import { typeOf } from './types.ts';
 
-/** What Citus has of a table. */
+/** What Citus knows about a table. */
 interface Placement {
   readonly citus: boolean;
   /** How its rows are spread: 'h' by a hash, 'n' not at all. Null for a table that Citus does not know. */
@@ -22,14 +22,14 @@ const HAS_CITUS = statement(
   "select exists (select from pg_catalog.pg_extension x where x.extname = 'citus'::name) as citus",
 );
 
-/** Sent where Citus is: elsewhere there is nothing of what it names. */
+/** Sent only if Citus is installed: other databases have none of the objects that it names. */
 const PLACE = `
 select d.partmethod::text as method, case when d.partmethod = 'h' then pg_catalog.column_to_column_name(d.logicalrelid, d.partkey) end as by,
   (select count(*)::int from pg_catalog.pg_dist_shard s where s.logicalrelid::oid = d.logicalrelid::oid) as shards,
   d.partmethod <> 'n' or d.repmodel <> 's' or d.colocationid <> 0 as elsewhere
 from pg_catalog.pg_dist_partition d where d.logicalrelid::oid = $1::oid`;
 
-/** Types whose texts mean what a setting, a list of labels or a constraint says at the moment: dates, enums, domains, arrays. */
+/** Types whose texts depend on a setting, a list of labels or a constraint: dates, enums, domains, arrays. */
 const CHANGING = statement(
   'capture.changing_types',
   `
@@ -98,8 +98,8 @@ export async function compareDistribution(
 }
 
 /**
- * By tenant, a text is what names the one node of a search, and what a row that is to be removed is compared with. Citus does neither where the
- * type reads its texts by a function that is not immutable.
+ * If the rows are distributed by tenant, a text names the one node of a search, and a text is compared with each row that is to
+ * be removed. Citus does neither if the type reads its texts by a function that is not immutable.
  */
 async function compareChanging(
   db: Reader,
@@ -120,8 +120,8 @@ async function compareChanging(
 }
 
 /**
- * One connection to each node: Citus refuses some statements, those on extensions among them, in a transaction that has used several in
- * parallel.
+ * Uses one connection to each node. Citus refuses some statements, such as those on extensions, in a transaction that has used
+ * several in parallel.
  */
 function distributeText(on: string, column: string, shards: number | undefined): string[] {
   const count = shards === undefined ? '' : `, shard_count => ${shards}`;

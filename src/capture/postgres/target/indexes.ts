@@ -14,7 +14,7 @@ function wantedIndexes(on: string, options: TargetOptions, key: string): Index[]
     name: `${base}_pawl_${name}`,
     sql: `create index ${id(`${base}_pawl_${name}`)} on ${on} ${rest}`,
   });
-  // Without fastupdate=off a search now and then reads a list of 4 MB of entries that are not in the index proper yet.
+  // Without fastupdate=off, a search would sometimes read a list of 4 MB of entries that are not yet in the index proper.
   const gin = (what: string): string => `using gin (${what}) with (fastupdate = off)`;
   const { order, tenant, distribute } = options;
   return [
@@ -67,7 +67,7 @@ union all
 select p.polname::text from pg_policy p join pg_class c on c.oid = p.polrelid where p.polrelid = $1::oid and c.relrowsecurity`,
 );
 
-/** Indexes, and the policy of tenants, that the table lacks; all of them while there is no table. */
+/** The indexes, and the policy of tenants, that the table lacks; all of them if there is no table. */
 export async function missingIndexes(
   db: Reader,
   table: Table | undefined,

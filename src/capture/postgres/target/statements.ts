@@ -6,19 +6,22 @@ import type { Target, TargetColumn } from './target.ts';
 /** Statements on one target. They are made once per target, since their text depends on its columns. */
 export class TargetStatements {
   readonly upsert: Statement;
-  /** By tenant: removes the rows of the keys in `$1` that are at none of the places in `$2`. */
+  /** If distributed by tenant: removes the rows of the keys in `$1` that are at none of the places in `$2`. */
   readonly remove: Statement;
-  /** By tenant: where rows belong. An entity whose tenant is another one now has a row on another node. Undefined otherwise. */
+  /**
+   * If distributed by tenant: the places of rows. If the tenant of an entity has changed, its old row is on another node.
+   * Undefined otherwise.
+   */
   readonly places: Statement | undefined;
   /**
-   * Makes and writes the rows, and removes the rows of keys for which the query returns none; all in the database. Undefined
-   * where the program makes the rows.
+   * Makes and writes the rows, and removes the rows of keys for which the query returns none; all in the database. Undefined if
+   * the program makes the rows.
    */
   readonly project: Statement | undefined;
   readonly differing: Statement;
   readonly strays: Statement;
 
-  /** @param query  makes the rows of the keys in `$1`; undefined where the program makes them */
+  /** @param query  makes the rows of the keys in `$1`; undefined if the program makes them */
   constructor(target: Target, root: Source, query?: string) {
     const { key, keyType, keyOperators, tenant, columns } = target;
     const equal = operator('=', keyOperators);
@@ -33,7 +36,7 @@ export class TargetStatements {
     const differs = differsFrom('n');
     const changed = rest.filter(({ name }) => name !== tenant);
     const set = changed.map(({ name }) => `${id(name)} = excluded.${id(name)}`).join(', ');
-    // Citus takes no function there that is not immutable, and the text of these types is made by one.
+    // Citus accepts only immutable functions there, and the function that makes the text of these types is not immutable.
     const isPlain = target.isDistributed && changed.some(({ type }) => /^(json|xml)\b/.test(type));
     const where = isPlain ? '' : ` where ${differsFrom('excluded')}`;
     const conflict = changed.length === 0 ? 'nothing' : `update set ${set}${where}`;
@@ -58,7 +61,7 @@ ${query}
 delete from ${on} t where t.${id(key)} ${equal} any ($1::text[]::${keyType}[]) and not exists (select from made m where m.${id(key)} ${equal} t.${id(key)})`,
             VERBATIM,
           );
-    // The length says where the key ends.
+    // The length shows where the key ends.
     const place = (row: string): string =>
       `pg_catalog.length(${row}.${id(key)}::text)::text || ':' || ${row}.${id(key)}::text || ${row}.${id(tenant ?? key)}::text`;
     this.places =
@@ -102,9 +105,9 @@ function differing({ name, type, operators }: TargetColumn, row: string): string
   return differs(`t.${id(name)}${cast}`, `${row}.${id(name)}${cast}`, cast === '' ? operators : 'pg_catalog');
 }
 
-/** What is to be written of the entities with these keys. */
+/** The rows to write for the entities with some keys. */
 export interface RowsToWrite {
-  /** A JSON array of objects, perhaps of other entities, too. */
+  /** A JSON array of objects; it may contain rows of other entities, too. */
   readonly json: string;
   /** The keys that have a row. */
   readonly found: ReadonlySet<string>;

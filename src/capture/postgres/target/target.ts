@@ -18,7 +18,7 @@ export interface Target {
   readonly key: string;
   readonly keyType: string;
   readonly keyOperators: OperatorSchema;
-  /** The tenant's column where it is part of the primary key, since the rows are distributed by it. */
+  /** The tenant's column, if it is part of the primary key because the rows are distributed by it. */
   readonly tenant: string | undefined;
   /** Citus spreads the rows over nodes. */
   readonly isDistributed: boolean;
@@ -29,8 +29,8 @@ export interface Target {
 export type TargetColumn = Pick<Column, 'name' | 'type' | 'operators'>;
 
 /**
- * Compares the target with its declaration. Only what changes no data is repaired: missing tables, columns and indexes are
- * added.
+ * Compares the target with its declaration. Repairs only differences whose repair changes no data: missing tables, columns and
+ * indexes are added.
  */
 export async function compareTarget(db: Reader, definition: Definition, options: TargetOptions): Promise<Difference[]> {
   const root = rootOf(definition);
@@ -72,12 +72,12 @@ export async function compareTarget(db: Reader, definition: Definition, options:
   return [...found, ...distribution, ...(await missingIndexes(db, table, options, key ?? root.column))];
 }
 
-/** The tenant's column, where the primary key has it next to the key of the entity: a distributed table has no other unique keys. */
+/** The tenant's column, if the primary key also contains it: a distributed table has no other unique keys. */
 function tenantInKey({ distribute, tenant }: TargetOptions): string | undefined {
   return distribute?.by === 'tenant' ? tenant : undefined;
 }
 
-/** The column with the key of the entity; undefined when the primary key has other columns than it should. */
+/** The column with the key of the entity; undefined if the primary key has the wrong columns. */
 function keyOf(primaryKey: readonly string[], options: TargetOptions): string | undefined {
   const tenant = tenantInKey(options);
   const [key, ...more] = primaryKey.filter((column) => column !== tenant);
