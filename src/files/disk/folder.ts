@@ -21,7 +21,7 @@ export async function makeFolder(path: string): Promise<void> {
   }
 }
 
-/** A new file's name is as durable as its folder. */
+/** Flushes a folder, because the name of a new file is only as durable as its folder. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await told(fs.open(path, 'r'));
   try {

@@ -4,7 +4,7 @@ import type { PastVersion, Readable } from '../version.ts';
 /** Transactions and processes that are at work on a document. */
 export interface FileExplanation {
   readonly id: string;
-  /** Undefined when there is no such document. */
+  /** Null: there is no such document. */
   readonly version: PastVersion | null;
   /** Transactions that hold the document: readers that share it, or one that changes it. */
   readonly holders: readonly DocumentLock[];

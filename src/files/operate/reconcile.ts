@@ -19,8 +19,8 @@ export interface ReconcileReport {
   /** Names for which a call of the store failed. They are unchanged, or their state is unknown. */
   readonly failed: readonly ReconcileFailure[];
   /**
-   * Where to continue, if this call stopped before the end: its report has 10,000 names, or the store failed to return more
-   * of its list. Undefined: everything was compared.
+   * Where to continue, if this call stopped before the end: its report has 10,000 names, or the store failed to return more of
+   * its list. Null: everything was compared.
    */
   readonly next: string | null;
 }
@@ -75,7 +75,7 @@ export async function reconcile(
   return { ...comparison.found, next };
 }
 
-/** Where a comparison continues: behind an object, and with a page of the list. */
+/** Where a comparison continues: after an object, and with a page of the list. */
 interface ComparePosition {
   readonly after: string;
   readonly cursor: string | undefined;

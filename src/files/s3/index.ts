@@ -154,7 +154,7 @@ function keysOf({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<S3Se
   return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) };
 }
 
-/** The hash of the body is known, so that signing need not compute it again. */
+/** Passes on the known hash of the body, so that signing need not compute it again. */
 function signedAs(payload: string): Middleware {
   return (next) => (args) => {
     const headers: unknown = Reflect.get(Object(args.request), 'headers');

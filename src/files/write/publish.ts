@@ -23,7 +23,7 @@ export interface WriteResult extends FileVersion {
 
 /** Options of {@link Upload.publish}. */
 export interface PublishOptions {
-  /** Your own open transaction: the version is committed and rolled back with everything else there. Default: one of its own. */
+  /** Your own open transaction: the version is committed or rolled back with it. Default: one of its own. */
   readonly tx?: OpenTransaction | undefined;
   /** The version that this one must replace. Default: the `ifVersion` of the upload. */
   readonly ifVersion?: number | undefined;
@@ -71,8 +71,8 @@ export class Upload implements AsyncDisposable {
   }
 
   /**
-   * Whether it was published: for a caller that does not know the outcome of its COMMIT. Waits for a transaction that is
-   * still publishing it. After `unpublished`, `publish` may be called again.
+   * Whether the upload was published: for a caller that does not know the outcome of its COMMIT. Waits for a transaction that
+   * is still publishing it. After `unpublished`, `publish` may be called again.
    */
   outcome(): Promise<UploadFate> {
     return this.#w.store.outcome(this.object, OUTCOME_MS);
