@@ -8,7 +8,7 @@ import { nextAfter } from './setup/unknown-command.ts';
 
 type Add = (program: Command) => void;
 
-/** In the order in which help lists them. A command is loaded when it is named: all of them take 0.2 s of the processor. */
+/** In the order in which help lists them. A command is loaded when it is named: to load all takes 0.2 s of the processor. */
 const COMMANDS: Record<string, () => Promise<Add>> = {
   dev: async () => (await import('./dev/dev.ts')).addDev,
   migrate: async () => (await import('./migrate/migrate.ts')).addMigrate,
@@ -36,8 +36,8 @@ const COMMANDS: Record<string, () => Promise<Add>> = {
 };
 
 /**
- * Runs the command of `words`, which are what follows `pawl`.
- * @returns its exit code, of docs/cli.md; everything was written before
+ * Runs the command of `words`, the words after `pawl`.
+ * @returns its exit code, of docs/cli.md; all output was written before
  */
 export async function runCommandLine(words: readonly string[]): Promise<number> {
   const program = makeProgram();
@@ -48,7 +48,7 @@ export async function runCommandLine(words: readonly string[]): Promise<number> 
     return Number(process.exitCode ?? EXIT.done);
   } catch (error) {
     if (error instanceof CommanderError) {
-      // Help that was asked for is an answer; help because a command is missing is a complaint.
+      // Help that the user asked for is an answer; help because a command is missing is a complaint.
       if (error.exitCode !== 0 && error.code !== 'commander.help') talk().next(nextAfter(error, program, words));
       return error.exitCode === 0 ? EXIT.done : EXIT.usage;
     }
@@ -57,7 +57,9 @@ export async function runCommandLine(words: readonly string[]): Promise<number> 
   }
 }
 
-/** Those whose name stands anywhere in `words`; all of them where none does, for the help or the complaint that follows. */
+/**
+ * Adds the commands whose names are in `words`; without such a name, all of them, for the help or the complaint that follows.
+ */
 async function addCommands(program: Command, words: readonly string[]): Promise<void> {
   const all = Object.entries(COMMANDS);
   const named = all.filter(([name]) => words.includes(name));
@@ -78,7 +80,7 @@ function makeProgram(): Command {
     .exitOverride()
     .configureHelp({
       showGlobalOptions: true,
-      // Long terms and few columns: a description that is not wrapped would be wider than any terminal.
+      // With long terms and few columns, a description that is not wrapped would be wider than any terminal.
       minWidthToWrap: 16,
       subcommandTerm: (command) => [command.name(), ...command.registeredArguments.map(termOf)].join(' '),
     })
@@ -88,7 +90,7 @@ function makeProgram(): Command {
   return program;
 }
 
-/** `<queue>`, or `[payload]` where it may be left out. */
+/** `<queue>`, or `[payload]` if it may be left out. */
 function termOf(argument: Argument): string {
   const name = `${argument.name()}${argument.variadic ? '...' : ''}`;
   return argument.required ? `<${name}>` : `[${name}]`;

@@ -11,7 +11,7 @@ interface Versions {
   readonly postgres: string | null;
 }
 
-/** `pawl version`: of this package and Node, and of the database when one is named. */
+/** `pawl version`: of this package and Node, and of the database if one is named. */
 export function addVersion(program: Command): void {
   const command = program
     .command('version')

@@ -9,7 +9,7 @@ import type { BenchSize } from './measure.ts';
 interface Figures {
   readonly jobs: number;
   readonly concurrency: number;
-  /** In thousands a round trip, by `enqueueMany`. */
+  /** By `enqueueMany`, a thousand jobs in a round trip. */
   readonly enqueuePerSecond: number;
   /** By one worker, with handlers that do nothing. */
   readonly drainPerSecond: number;
@@ -20,7 +20,7 @@ interface Figures {
   readonly postgres: string;
 }
 
-/** `pawl bench`: what this machine and this database manage together. */
+/** `pawl bench`: measures what this machine and this database achieve together. */
 export function addBench(program: Command): void {
   const command = program
     .command('bench')

@@ -4,7 +4,7 @@ import { createQueue, createQueueAdmin, type Queue, type QueueAdmin } from '../.
 import { startProgress } from '../output/progress.ts';
 import type { Cli } from '../setup/run.ts';
 
-/** How much `pawl bench` does. */
+/** The size of one run of `pawl bench`. */
 export interface BenchSize {
   readonly jobs: number;
   readonly concurrency: number;
@@ -23,7 +23,7 @@ type BenchQueue = Queue<{ readonly noop: object }>;
 
 /**
  * Measures, and removes the jobs again.
- * @throws Conflict  another bench is at it on this database
+ * @throws Conflict  another bench runs on this database
  */
 export async function measure(cli: Cli, engine: PostgresEngine, url: string, size: BenchSize): Promise<Measurement> {
   await refuseCompany(engine);
@@ -40,7 +40,7 @@ function benchQueue(engine: PostgresEngine): BenchQueue {
   return createQueue(engine, QUEUE, { kinds: { noop: {} }, history: '1s' });
 }
 
-/** Another bench's worker would take our jobs, and ours would take its. */
+/** The worker of another bench would take our jobs, and our worker would take its jobs. */
 async function refuseCompany(engine: PostgresEngine): Promise<void> {
   const admin = createQueueAdmin(engine);
   if (!(await admin.list()).some(({ name }) => name === QUEUE)) return;
@@ -86,7 +86,7 @@ async function measureDrain({ talk, signal }: Cli, queue: BenchQueue, size: Benc
     await worker.started;
     await all;
   } finally {
-    // Stopping settles what has run: the drain is done when its outcomes are written.
+    // The stop settles the jobs that have run: the drain is done when their outcomes are written.
     await worker.stop();
   }
   return perSecond(jobs, startedAt);
@@ -114,7 +114,7 @@ async function measurePickups(
       await picked;
       waits.push(performance.now() - startedAt);
       progress.at(n + 1);
-      // An idle worker is what is measured: let it settle the last job and go back to waiting.
+      // The bench measures an idle worker: let it settle the last job and wait again.
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
   } finally {
@@ -124,8 +124,8 @@ async function measurePickups(
 }
 
 /**
- * The history of this queue lasts a second, and an engine's first worker prunes what is over, oldest first: let one do it,
- * until the last job is gone.
+ * The history of this queue lasts a second, and the first worker of an engine prunes expired history, oldest first. So such a
+ * worker runs here until the last job is gone.
  */
 async function removeJobs(
   engine: PostgresEngine,

@@ -64,7 +64,7 @@ async function showFields(cli: Cli, id: string, { before, limit }: HistoryFlags)
   return EXIT.done;
 }
 
-/** `name: 1 → 2`, of each field that is not the same. */
+/** `name: 1 → 2`, for each field that has changed. */
 function changedFields(before: unknown, after: unknown): string[] {
   const [old, next] = [before, after].map((fields) => new Map(Object.entries(fields ?? {})));
   const text = (value: unknown): string => (value === undefined ? 'none' : JSON.stringify(value));

@@ -133,7 +133,7 @@ async function listActors(cli: Cli, flags: ListFlags): Promise<number> {
   return EXIT.done;
 }
 
-/** None of a type that does not exist is another answer than none. @throws NotFound */
+/** An unknown type or state is an error, and not an empty list. @throws NotFound */
 async function requireKnown(admin: ActorAdmin, type: string | undefined, state: string | undefined): Promise<void> {
   const types = (await admin.types()).filter(({ name }) => type === undefined || name === type);
   if (type !== undefined && types.length === 0) {

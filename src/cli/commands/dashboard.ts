@@ -77,11 +77,11 @@ async function serveIt(cli: Cli, flags: Flags): Promise<number> {
 
 interface DashboardParts extends HttpOptions {
   readonly engine: PostgresEngine | DynamoEngine;
-  /** What it is, in words. */
+  /** The database or the table, in words. */
   readonly what: string;
 }
 
-/** The database or the table. What cannot be reached is said now, and not by every page. */
+/** Opens the database or the table. If it cannot be reached, the command says so now, and not on every page. */
 async function open(cli: Cli, flags: Flags, config: Config | undefined, options: HttpOptions): Promise<DashboardParts> {
   if (cli.table !== undefined) {
     const table = await openTable(cli, cli.table, flags);
@@ -115,7 +115,7 @@ function optionsOf({ basePath, title, token }: Flags, config: unknown, readOnly:
   };
 }
 
-/** Those outside of namespaces; others are for the config file to give. */
+/** The files outside of namespaces; the config file gives those of namespaces. */
 async function filesOf(
   cli: Cli,
   flags: Flags,
@@ -131,7 +131,10 @@ async function filesOf(
   return { files };
 }
 
-/** The output is for the person at this terminal. A token in an address that goes through a network is for everybody who listens. */
+/**
+ * The output is for the person at this terminal. If other machines can reach the address, every listener on the network can
+ * read a token in it.
+ */
 function refuseOpenDoor(host: string, options: HttpOptions): void {
   const isLocal = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/.test(host);
   if (isLocal || hasWayIn(options)) return;

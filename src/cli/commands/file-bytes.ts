@@ -51,7 +51,7 @@ export async function put(cli: Cli, id: string, path: string, flags: PutFlags): 
   return EXIT.done;
 }
 
-/** Reads a document into a file, which appears when all of it is there and checked; or to stdout. */
+/** Reads a document into a file, which appears when it is complete and checked; or to stdout. */
 export async function get(cli: Cli, id: string, path: string, flags: GetFlags): Promise<number> {
   const files = await openFiles(cli, flags);
   const version = flags.at === undefined ? {} : { version: flags.at };

@@ -93,7 +93,7 @@ async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promi
   return EXIT.done;
 }
 
-/** What is said of its uniqueness; undefined: as its kind declares. The library checks the words. @throws Failure */
+/** The uniqueness that the flags say; undefined: as its kind declares. The library checks the words. @throws Failure */
 function readUnique(flags: AddFlags): HandOptions['unique'] {
   const { unique, uniqueBy, uniqueWhile, uniquePer, uniqueReplace: replace } = flags;
   if ([uniqueBy, uniqueWhile, uniquePer, replace].every((flag) => flag === undefined)) return unique;
@@ -114,7 +114,7 @@ function requireKind(queues: readonly QueueRecord[], queue: string, kind: string
   throw new Failure(`queue "${queue}" has no kind "${kind}"`, { exit: EXIT.usage, next: `it has ${kinds.join(', ')}` });
 }
 
-/** The payload of a command line, checked; null where there is none. @throws Failure */
+/** The payload of a command line, checked; null if there is none. @throws Failure */
 export function readPayload(given: string | undefined, file: string | undefined): unknown {
   if (given !== undefined && file !== undefined) {
     throw new Failure('the payload was given twice: as an argument and with --file', {
@@ -129,7 +129,7 @@ export function readPayload(given: string | undefined, file: string | undefined)
   return payload;
 }
 
-/** @param from  where it came from; undefined: the command line */
+/** @param from  the source of the text; undefined: the command line */
 function parse(text: string, from: string | undefined): unknown {
   try {
     return JSON.parse(text);

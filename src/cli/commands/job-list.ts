@@ -72,13 +72,13 @@ const FIELDS: readonly Field<JobRecord>[] = [
 async function show(cli: Cli, query: string, flags: ListFlags): Promise<number> {
   const { jobs, after } = await find(cli, query, flags);
   cli.out.rows(jobs, FIELDS, (job) => job.id);
-  if (jobs.length === 0 && flags.queue !== undefined) await (await cli.admin()).stats(flags.queue); // refuses one that is not there
+  if (jobs.length === 0 && flags.queue !== undefined) await (await cli.admin()).stats(flags.queue); // throws if there is no such queue
   if (jobs.length === 0) cli.talk.say('no job matches');
   if (after !== null) cli.talk.say(`there are more: add --after ${after}`);
   return EXIT.done;
 }
 
-/** A page of a search takes bounded work, so it may be short, or empty, and have a next one. */
+/** Reads pages up to the limit: a page takes bounded work, so it may be short, or empty, and have a next one. */
 async function find(
   cli: Cli,
   query: string,

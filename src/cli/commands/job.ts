@@ -140,7 +140,7 @@ async function showJob(cli: Cli, id: string): Promise<number> {
   return EXIT.done;
 }
 
-/** On DynamoDB no lock knows the job that has acquired it. */
+/** On DynamoDB, a lock does not record the job that has acquired it. */
 async function locksOf(cli: Cli, id: string): Promise<readonly JobLock[]> {
   if (cli.table !== undefined) return [];
   const { locksOfJobs } = await import('../../lock/index.ts');
@@ -157,7 +157,7 @@ async function redriven(admin: AnyQueueAdmin, letter: string): Promise<string> {
   return `job ${id} is ${status}`;
 }
 
-/** One after another; a job that refuses does not keep the others from it. @returns the first refusal's exit code */
+/** Changes the jobs one after another; a refusal does not stop the others. @returns the exit code of the first refusal */
 async function each(
   cli: Cli,
   ids: readonly string[],

@@ -145,7 +145,7 @@ async function breakLock(cli: Cli, name: string, flags: LockFlags & { reason: st
 
 async function take(cli: Cli, locks: Locks, name: string, flags: LockFlags & { reason: string }): Promise<number> {
   const broken = await locks.break(name, { reason: flags.reason });
-  // Released while the question was read.
+  // The lock was released while the person read the question.
   if (broken.length === 0) throw notHeld(name, flags);
   const fields: readonly Field<(typeof broken)[number]>[] = [
     { title: 'TOKEN', of: (row) => String(row.token), align: 'right' },

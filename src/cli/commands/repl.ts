@@ -5,7 +5,7 @@ import { openActors } from '../setup/actor-config.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 
-/** `pawl repl --config FILE`: a Node REPL in which the actors of the config file are at hand. */
+/** `pawl repl --config FILE`: a Node REPL with the actors of the config file. */
 export function addRepl(program: Command): void {
   const command = program
     .command('repl')
@@ -52,7 +52,7 @@ async function openRepl(cli: Cli): Promise<number> {
 
 type Evaluate = REPLServer['eval'];
 
-/** Lines from a pipe come all at once: each waits for the one before. @returns waits for the last */
+/** All lines from a pipe arrive at once, so each waits for the one before. @returns a function that waits for the last line */
 function inOrder(repl: REPLServer): () => Promise<void> {
   const evaluate: Evaluate = repl.eval;
   let last = Promise.resolve();

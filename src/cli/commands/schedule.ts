@@ -9,7 +9,7 @@ import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
 import { addScheduleSet } from './queue/schedule-set.ts';
 
-/** Ticks to come that `show` tells. */
+/** How many future ticks `show` prints. */
 const SHOWN = 5;
 
 /** `pawl schedule list|show|runs|set|remove|pause|resume|run`. */
@@ -67,7 +67,7 @@ const FIELDS: readonly Field<ScheduleRecord>[] = [
 async function listAll(cli: Cli, queue: string | undefined): Promise<number> {
   const admin = await cli.admin();
   const schedules = await admin.schedules(queue);
-  if (queue !== undefined && schedules.length === 0) await admin.stats(queue); // refuses one that is not there
+  if (queue !== undefined && schedules.length === 0) await admin.stats(queue); // throws if there is no such queue
   cli.out.rows(schedules, FIELDS, (row) => row.name);
   if (schedules.length === 0)
     cli.talk.say(

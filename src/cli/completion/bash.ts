@@ -1,7 +1,7 @@
 import type { Flag, Words } from './places.ts';
 import { commandPatterns, quoted, valueCases, valuePatterns } from './shell.ts';
 
-/** A script for bash 3.2 and newer. Where it knows no word, readline completes names of files. */
+/** A script for bash 3.2 and newer. If the script knows no word, readline completes names of files. */
 export function bashScript(known: Words): string {
   return `# Completion of pawl for bash. In ~/.bashrc: eval "$(pawl completion bash)"
 _pawl() {

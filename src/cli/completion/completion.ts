@@ -12,8 +12,8 @@ const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript } satisfies
 >;
 
 /**
- * `pawl completion bash|zsh|fish`: prints what a shell needs to complete commands, options and their values. It knows the program that
- * `whole` makes, and neither asks a database nor starts `pawl` while somebody types.
+ * `pawl completion bash|zsh|fish`: prints a script with which a shell completes commands, options and their values. The script
+ * knows the program that `whole` makes. It neither asks a database nor starts `pawl` while a person types.
  */
 export function addCompletion(program: Command, whole: () => Promise<Command>): void {
   const command = program

@@ -1,6 +1,6 @@
 import type { Flag, Words } from './places.ts';
 
-/** A script for fish, to be sourced, or as a file of its folder of completions. */
+/** A script for fish, to be sourced, or to be a file in the folder of completions. */
 export function fishScript({ places, everywhere }: Words): string {
   const lines = places.flatMap(({ path, commands, values, flags }) => [
     ...commands.map(({ text, about }) => `${at(path)} -f -a ${literal(text)} -d ${literal(about)}`),
@@ -42,13 +42,13 @@ function optionWords({ spellings, about, takesValue, values }: Flag): string {
   return `${names}${value} -d ${literal(about)}`;
 }
 
-/** Patterns of `case`: a place, and an option after which a value comes. */
+/** Patterns of `case`: a place, and an option that takes a value. */
 function patternsOf(path: string, flags: readonly Flag[]): string[] {
   const valued = flags.filter(({ takesValue }) => takesValue);
   return valued.flatMap(({ spellings }) => spellings.map((one) => literal(`${path} ${one}`)));
 }
 
-/** Between single quotes fish reads two escapes, and nothing else. */
+/** Between single quotes, fish reads two escapes, and nothing else. */
 function literal(text: string): string {
   return `'${text.replaceAll(/[\\']/g, String.raw`\$&`)}'`;
 }

@@ -12,22 +12,22 @@ export interface Flag {
   readonly about: string;
   /** Whether a value follows. */
   readonly takesValue: boolean;
-  /** The values it may have; none: a file's name, or anything. */
+  /** The values that it may have; empty: the name of a file, or any text. */
   readonly values: readonly string[];
 }
 
-/** The words of a program: those of each command, the program itself first, and the options that hold everywhere. */
+/** The words of a program: those of each command, the program itself first, and the options that are valid everywhere. */
 export interface Words {
   readonly places: readonly CommandWords[];
   readonly everywhere: readonly Flag[];
 }
 
-/** What may follow the words of a command, next to what may stand everywhere. */
+/** The words that may follow a command, in addition to the options that are valid everywhere. */
 export interface CommandWords {
   /** `pawl queue stats`. */
   readonly path: string;
   readonly commands: readonly Word[];
-  /** Of its first argument, where that is one of a few. */
+  /** The values of its first argument, if that is one of a few. */
   readonly values: readonly string[];
   readonly flags: readonly Flag[];
 }

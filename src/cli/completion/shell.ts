@@ -1,16 +1,16 @@
 import type { Flag, Words } from './places.ts';
 
-/** One word for any of the shells that are like the Bourne shell. */
+/** Quotes one word for any of the shells that are like the Bourne shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
-/** Patterns of `case`: a place, and a word of it that is a command. */
+/** Patterns of `case`: a place, and a command of that place. */
 export function commandPatterns({ places }: Words): string {
   return places.flatMap(({ path, commands }) => commands.map(({ text }) => quoted(`${path} ${text}`))).join('|');
 }
 
-/** Patterns of `case`: a place, and an option after which a value comes. */
+/** Patterns of `case`: a place, and an option that takes a value. */
 export function valuePatterns(words: Words): string {
   return patternsOf(words, ({ takesValue }) => takesValue)
     .map(([pattern]) => pattern)

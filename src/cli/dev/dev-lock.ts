@@ -5,8 +5,8 @@ import { createLocks, type Lock, type Locks } from '../../lock/index.ts';
 const NAMESPACE = 'demo';
 
 /**
- * A lock that is held, and others who want it: one of them has a lock itself that somebody else waits for, so that there is
- * something to see in the graph of blockers.
+ * A lock that is held, and clients that wait for it. One of them holds another lock that a further client waits for, so that
+ * the graph of blockers shows a chain.
  */
 export class LockAccident implements DevControl {
   readonly id = 'hold-lock';
@@ -53,13 +53,13 @@ export class LockAccident implements DevControl {
   async #release(): Promise<void> {
     await this.#held?.release().catch(() => {});
     this.#held = undefined;
-    // Who has not had it by now is let go with the next accident, or at the end.
+    // After a second, the clients that still wait give up.
     setTimeout(() => this.#waiting.abort(), 1000).unref();
   }
 
   #use(name: string, work: () => Promise<void>): void {
     const { signal } = this.#waiting;
-    // It was interrupted or stopped: no caller waits for the outcome.
+    // If the request was interrupted or stopped, no caller waits for its outcome.
     void this.#locks.request(name, { signal }, work).catch(() => {});
   }
 

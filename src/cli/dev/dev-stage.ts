@@ -1,6 +1,6 @@
 import type { DevControl, DevStage, Program } from '../../http/index.ts';
 
-/** What the examples have put on the stage by now: the dashboard begins before they do. */
+/** The parts that the examples have registered so far: the dashboard starts before the examples do. */
 export class Stage implements DevStage {
   readonly controls: DevControl[] = [];
   readonly queues: Program['queues'][number][] = [];

@@ -17,33 +17,35 @@ import { maskUrl } from '../setup/target.ts';
 import { LockAccident } from './dev-lock.ts';
 import { Stage } from './dev-stage.ts';
 
-/** What `pawl dev` gives the examples. They stop everything they started before `runDev` resolves. */
+/** The context that `pawl dev` passes to the examples. They stop everything they started before `runDev` resolves. */
 export interface DevContext {
   /** Connected to a migrated database. `pawl dev` stops it. */
   readonly engine: PostgresEngine;
-  /** Of the same database, with its password: for child processes. */
+  /** The URL of the same database, with its password: for child processes. */
   readonly url: string;
   /** Undefined with `--url`. */
   readonly embedded: { readonly dataDir: string; readonly temporary: boolean } | undefined;
   /** How long to feed requests; then finish, check and resolve. Undefined: until `signal` aborts. */
   readonly exitAfterMs: number | undefined;
-  /** True when stdout is to hold one line of JSON alone, which `pawl dev` prints. */
+  /** True: stdout must contain only one line of JSON, which `pawl dev` prints. */
   readonly json: boolean;
   /** Aborts on Ctrl-C and SIGTERM: stop feeding, stop what runs, check, and resolve. */
   readonly signal: AbortSignal;
-  /** Of the first front end. Undefined or 0: any free one. */
+  /** The port of the first front end. Undefined or 0: any free one. */
   readonly port: number | undefined;
-  /** Makes whatever is random repeatable. */
+  /** Makes random choices repeatable. */
   readonly seed: number | undefined;
-  /** A line for people, on stderr. */
+  /** Writes a line for people to stderr. */
   log(line: string): void;
-  /** A button on the dashboard. */
+  /** Adds a button to the dashboard. */
   offer(control: DevControl): void;
-  /** What the dashboard can work with: queues, actors, captures, files. They are shown from the database anyway. */
+  /** Names the queues, actors, captures and files that the dashboard can work with. It shows those of the database anyway. */
   show(part: Partial<Program>): void;
 }
 
-/** What the examples did. They name everything except `ok`; this is what `examples/spreadsheets` reports. */
+/**
+ * The results of the examples. They may name any figure in addition to `ok`; these are the figures of `examples/spreadsheets`.
+ */
 export interface DevSummary {
   /** Nothing was lost, nothing was done twice, every file is right. */
   readonly ok: boolean;
@@ -75,10 +77,10 @@ interface Database {
 
 /** Where the build puts the compiled examples: two folders up from here, in a checkout and in the package. */
 const EXAMPLES = fileURLToPath(new URL('../../../dist-examples/dev.js', import.meta.url));
-/** How much longer than asked for an example may take to finish and check its work. */
+/** How long an example may take, after its time is over, to finish and check its work. */
 const GRACE_MS = 120_000;
 
-/** `pawl dev`: a database and the examples running on it, with nothing to prepare. */
+/** `pawl dev`: runs a database and the examples on it, without any preparation. */
 export function addDev(program: Command): void {
   const command = program
     .command('dev')
@@ -134,12 +136,12 @@ async function dev(cli: Cli, flags: DevFlags): Promise<number> {
   const summary = flags.bare === true ? await idle(cli, flags) : await runExamples(cli, flags, given);
   finish(cli, flags, summary);
   if (!summary.ok) return EXIT.failed;
-  // Without --exit-after, Ctrl-C is how it ends; with it, the run was cut short.
+  // Without --exit-after, Ctrl-C is the usual end; with it, Ctrl-C has cut the run short.
   if (cli.signal.aborted && flags.exitAfter !== undefined) throw cli.signal.reason;
   return EXIT.done;
 }
 
-/** Undefined on a dry run. A URL of the environment is left alone: it may be that of a database that matters. */
+/** Undefined on a dry run. Does not use a URL of the environment: it may be the URL of a database that matters. */
 async function openDatabase(cli: Cli, { data }: DevFlags): Promise<Database | undefined> {
   const { globals, talk } = cli;
   if (globals.dryRun) {
@@ -155,7 +157,7 @@ async function openDatabase(cli: Cli, { data }: DevFlags): Promise<Database | un
   return { url: server.url, embedded: { dataDir: server.dataDir, temporary: server.temporary } };
 }
 
-/** @returns its address, with the token that lets its reader in */
+/** @returns the address of the dashboard, with the token that lets its reader in */
 async function openDashboard(
   cli: Cli,
   engine: PostgresEngine,
@@ -180,7 +182,7 @@ function welcome({ talk }: Cli, { url, embedded }: Database, dashboard: string):
   const line = (title: string, text: string): void => talk.say(`  ${talk.paint('dim', title.padEnd(9))} ${text}`);
   talk.say(talk.paint('bold', 'pawl dev'));
   line('dashboard', talk.paint('bold', dashboard));
-  // The password of our own database is made for this folder; of another one it is not ours to show.
+  // The password of our own database was made for this folder. We must not show the password of another database.
   line('database', embedded === undefined ? maskUrl(url) : url);
   if (embedded?.temporary === true)
     line('data', `${embedded.dataDir} (temporary: gone when this ends; keep it with --data DIR)`);
@@ -193,7 +195,7 @@ function welcome({ talk }: Cli, { url, embedded }: Database, dashboard: string):
   line('stop', 'Ctrl-C');
 }
 
-/** As the user has to type it: the package's command, or the built file of a checkout. */
+/** The command that the user has to type: the package's command, or the built file of a checkout. */
 function commandName(): string {
   const [, script = ''] = process.argv;
   return basename(script) === 'pawl' ? 'npx pawl' : `node ${relative(process.cwd(), script)}`;
@@ -244,7 +246,7 @@ function idle({ signal }: Cli, { exitAfter }: DevFlags): Promise<DevSummary> {
       clearTimeout(timer);
       resolve({ ok: true });
     };
-    // Whatever the length, something must keep the process alive while it waits for a signal.
+    // A timer keeps the process alive while it waits for a signal, even without a time limit.
     const timer = exitAfter === undefined ? setInterval(() => {}, 2 ** 30) : setTimeout(done, exitAfter);
     signal.addEventListener('abort', done, { once: true });
     if (signal.aborted) done();

@@ -1,7 +1,7 @@
 import type { ActorHealth } from '../../actor/index.ts';
 import { type Finding, ok, warn } from './finding.ts';
 
-/** What `pawl doctor` says about actors. @param flags  what the commands need to find the table */
+/** The findings of `pawl doctor` about actors. @param flags  the flags with which commands find the table */
 export function checkActors(
   { unattended, held, lostWorkers, openPages }: ActorHealth,
   flags: readonly string[] = [],

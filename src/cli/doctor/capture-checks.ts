@@ -1,10 +1,10 @@
 import type { CaptureAdmin, Culprit, Difference, LineStatus } from '../../capture/index.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
-/** A consumer that is further behind is not at work, or cannot go on. */
+/** A consumer that is further behind than this is not at work, or cannot go on. */
 const LATE_MS = 60_000;
 
-/** What `pawl doctor` looks at in captures. */
+/** The checks of `pawl doctor` for captures. */
 export async function checkCaptures(admin: CaptureAdmin): Promise<Finding[]> {
   const captures = await admin.list();
   if (captures.length === 0) return [ok('captures', 'none is installed')];

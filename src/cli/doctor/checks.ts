@@ -20,10 +20,10 @@ const NEWEST = 18;
 const NOTIFY_MS = 5000;
 const CLOCK_MS = 5000;
 const OLD_TRANSACTION_MS = 60 * 60 * 1000;
-/** Fewer dead rows than this are not worth a word. */
+/** Fewer dead rows than this are not reported. */
 const DEAD_ROWS = 50_000;
 
-/** Everything there is to look at once the database answers; each check stands by itself. */
+/** Runs the checks that need the database. If the check of the schema fails, the checks that need the schema are left out. */
 export async function examine(engine: PostgresEngine): Promise<Finding[]> {
   const server = await inspectServer(engine);
   const schema = await checkSchema(engine);
@@ -90,7 +90,7 @@ async function checkSchema(engine: PostgresEngine): Promise<Finding> {
   return fail('schema', problem ?? state, fix);
 }
 
-/** One finding for each, so that each comes with what mends it. */
+/** One finding for each difference, with the SQL that mends it. */
 function checkDrift(drift: readonly Drift[]): Finding[] {
   if (drift.length === 0) return [ok('objects', 'as the migrations have made them')];
   return drift.map(({ kind, name, problem, mend }) => fail(`${kind} ${name}`, problem, mend));

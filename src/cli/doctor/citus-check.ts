@@ -2,7 +2,9 @@ import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { inspectCitus } from '../../engine/postgres/inspect-citus.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
-/** Where Pawl's database is the coordinator of a cluster: whether a transaction on several nodes is one, and knows every role. */
+/**
+ * With Citus: whether this is the coordinator, whether it commits in two phases, and whether the other nodes have every role.
+ */
 export async function checkCitus(engine: PostgresEngine): Promise<Finding[]> {
   const { citus } = await engine.server();
   if (citus === undefined) return [];

@@ -40,14 +40,14 @@ async function diagnoseTable(cli: Cli, table: string, flags: DynamoFlags): Promi
   });
 }
 
-/** Prints what was found, and what is wrong. */
+/** Prints the findings, and what is wrong. */
 async function report(cli: Cli, known: readonly Finding[], examine: () => Promise<Finding[]>): Promise<number> {
   const findings = [...known];
   let code: number = EXIT.done;
   try {
     findings.push(...(await examine()));
   } catch (error) {
-    // The only finding then, and a script can tell by the code that nothing else was looked at.
+    // The error is then the only finding, and the exit code tells a script that nothing else was checked.
     if (cli.signal.aborted) throw error;
     const known = exitCodeOf(error);
     const next = known === EXIT.unreachable ? 'start the database, or correct the URL' : (nextStepOf(error) ?? null);

@@ -1,4 +1,4 @@
-/** What `pawl doctor` found out about one thing. `warn` may be as it should be; `fail` may not. */
+/** One result of `pawl doctor`. A `warn` may be intended; a `fail` is never intended. */
 export interface Finding {
   readonly check: string;
   readonly verdict: 'ok' | 'warn' | 'fail';

@@ -2,8 +2,9 @@ import type { PathSchema } from '../../engine/postgres/inspect.ts';
 import { type Finding, ok, warn } from './finding.ts';
 
 /**
- * Whether others can have code of theirs called by statements that name a function or an operator without a schema. Pawl's do not, as long
- * as Postgres' own are found first; those of the program do, and what it gives to Pawl: `build`, links, conditions.
+ * Whether other roles can offer code of theirs to statements that name a function or an operator without a schema. Pawl's
+ * statements do not call such code if Postgres' own functions are found first. Statements of the program do, and so does the
+ * SQL that it gives to Pawl: `build`, links, conditions.
  */
 export function checkPath(path: readonly PathSchema[]): Finding {
   const names = path.map(({ name }) => name);

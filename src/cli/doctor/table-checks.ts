@@ -5,10 +5,10 @@ import { type DynamoFlags, flagsOf, migrateCommand } from '../setup/dynamo-table
 import { checkActors } from './actor-checks.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
-/** A clock that is further from the service's makes AWS refuse signed requests: they count for five minutes. */
+/** If the clocks differ by more, AWS may soon refuse signed requests: a signature is valid for five minutes. */
 const MOST_APART_MS = 60_000;
 
-/** What `pawl doctor` looks at in a table of DynamoDB. */
+/** The checks of `pawl doctor` for a table of DynamoDB. */
 export async function examineTable(engine: DynamoEngine, flags: DynamoFlags): Promise<Finding[]> {
   if (!(await engine.isMigrated()))
     return [fail('schema', `there is no table "${engine.table}"`, migrateCommand(flags))];

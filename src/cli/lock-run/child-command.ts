@@ -3,28 +3,30 @@ import { constants } from 'node:os';
 import { EXIT, Failure, Interruption } from '../output/failure.ts';
 import { ProcessGroup } from './process-group.ts';
 
-/** How long processes may take to disappear after SIGKILL: they do nothing more, whatever the kernel is waiting for. */
+/** How long processes may take to disappear after SIGKILL: they do no more work, even if the kernel still waits. */
 const DYING_MS = 1000;
 
 /**
- * A command that is run and looked after. Without a terminal it gets a process group of its own, and what is looked after is
- * the group: whatever it starts is ended with it. At a terminal it stays in ours, or it could not read from there, and Ctrl-C
- * reaches it by itself; there only the command itself is looked after.
+ * A command that is run and supervised. Without a terminal it gets a process group of its own, and the whole group is
+ * supervised: every process that the command starts is ended with it. At a terminal it stays in our group, because it could not
+ * read from the terminal otherwise, and Ctrl-C reaches it by itself. There only the command itself is supervised.
  */
 export class ChildCommand {
   /**
-   * Its exit code, or 128 plus the number of the signal that ended it; once no process of its group is left.
-   * @throws Failure when it cannot be started
+   * Settles once no process of its group is left: its exit code, or 128 plus the number of the signal that ended it.
+   * @throws Failure if it cannot be started
    */
   readonly ended: Promise<number>;
   readonly #child: ChildProcess;
   readonly #group: ProcessGroup | undefined;
   readonly #killAfterMs: number;
-  /** All of the group were asked to end. */
+  /** True: the whole group was asked to end. */
   #isAsked = false;
   #killer: NodeJS.Timeout | undefined;
 
-  /** @param killAfterMs  how long it may take to end when it is told to, and how long what it leaves behind may */
+  /**
+   * @param killAfterMs  how long the command may take to end when it is asked to, and how long the processes may that it leaves
+   */
   constructor(words: readonly string[], env: Readonly<Record<string, string>>, killAfterMs: number) {
     const [file = '', ...args] = words;
     const isGroup = process.stdin.isTTY !== true && process.platform !== 'win32';
@@ -32,7 +34,7 @@ export class ChildCommand {
     this.#child = spawn(file, args, { stdio: 'inherit', detached: isGroup, env: { ...process.env, ...env } });
     const { pid } = this.#child;
     this.#group = isGroup && pid !== undefined ? new ProcessGroup(pid) : undefined;
-    // It must not outlive the lock: a second signal ends this process at once, and so does a terminal that is closed.
+    // The command must not outlive the lock: a second signal ends this process at once, and so does a terminal that is closed.
     const onExit = (): void => this.#send('SIGKILL');
     const onHangUp = (): void => this.#send('SIGHUP');
     process.on('exit', onExit);
@@ -44,13 +46,13 @@ export class ChildCommand {
     });
   }
 
-  /** Asks it to end, and ends it if it does not. */
+  /** Asks the command to end, and kills it if it does not. */
   end(): void {
     this.#ask();
     this.#killer ??= setTimeout(() => this.#send('SIGKILL'), this.#killAfterMs);
   }
 
-  /** A signal that we got. What it does about it is its own affair. */
+  /** Passes on a signal that we got. The command decides what to do about it. */
   passOn(reason: unknown): void {
     const isInterrupt = reason instanceof Interruption && reason.exit === EXIT.interrupted;
     if (!isInterrupt) this.#ask();
@@ -66,7 +68,7 @@ export class ChildCommand {
     return code;
   }
 
-  /** A shell may have died of a signal that the program it ran is still cleaning up after; or it left something behind. */
+  /** A shell may have died of a signal while the program that it ran still cleans up, or it may have left processes behind. */
   async #endRest(): Promise<void> {
     if (this.#group === undefined || this.#group.isGone) return;
     if (!this.#isAsked) this.#ask();
@@ -86,7 +88,7 @@ export class ChildCommand {
   }
 }
 
-/** With the exit codes of shells. */
+/** Uses the exit codes of shells. */
 function startFailure(file: string, error: NodeJS.ErrnoException): Failure {
   const isMissing = error.code === 'ENOENT';
   return new Failure(`the command "${file}" cannot be run: ${isMissing ? 'there is none' : error.message}`, {

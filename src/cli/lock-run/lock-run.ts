@@ -10,7 +10,7 @@ import { addLockFlags, type LockFlags, lockCommand, openLocks } from '../setup/o
 import { type Cli, run } from '../setup/run.ts';
 import { ChildCommand } from './child-command.ts';
 
-/** How long it waits without a word. */
+/** How long the command waits before it says what it waits for. */
 const SILENCE_MS = 1000;
 
 interface Flags extends LockFlags {
@@ -62,17 +62,18 @@ async function runUnder(cli: Cli, name: string, words: readonly string[], flags:
   const code = await follow(cli, lock, words, flags.killAfter);
   const lost = lock.signal.aborted ? lock.signal.reason : await release(cli, lock);
   if (lost === undefined) return code;
-  // Whatever it answered: it did not have the lock all the while.
+  // Whatever its exit code is, the command did not have the lock until its end.
   throw new Failure(`the command did not have the lock until its end: ${messageOf(lost)}`, {
     next: lockCommand(`history ${JSON.stringify(name)}`, flags),
   });
 }
 
-/** @throws Failure (conflict) when it is not had in time, or the reason of the signal */
+/** @throws Failure (conflict) if the lock is not granted in time, or the reason of the signal */
 async function obtain(cli: Cli, name: string, flags: Flags): Promise<Lock> {
   const { wait, lease, shared } = flags;
   const locks = await openLocks(cli, flags);
-  // A database that cannot be reached would be waited for like a lock that is held: that is told instead, as by any command.
+  // Otherwise the command would wait for an unreachable database as for a held lock. This query fails instead, as in any
+  // command.
   await locks.history({ name, limit: 1 });
   const cancel = after(SILENCE_MS, () => void tellWhy(cli, locks, name), { unref: true });
   try {
@@ -89,7 +90,7 @@ async function obtain(cli: Cli, name: string, flags: Flags): Promise<Lock> {
   }
 }
 
-/** The error's own message speaks to programs, of what they could call. */
+/** The message of the error itself is for programs: it names calls of the library. */
 function notHad(name: string, waitMs: number, holder: string | undefined): string {
   const by = holder === undefined ? '' : ` by ${holder}`;
   const what = `lock ${JSON.stringify(name)}`;
@@ -97,13 +98,13 @@ function notHad(name: string, waitMs: number, holder: string | undefined): strin
   return `${what} was still held${by} after ${formatDuration(waitMs)}; give a longer --wait`;
 }
 
-/** Says what the command waits for, since otherwise it seems to hang. */
+/** Says what the command waits for, because otherwise it seems to hang. */
 async function tellWhy({ talk }: Cli, locks: Locks, name: string): Promise<void> {
   const [holder] = (await locks.explain(name).catch(() => undefined))?.holders ?? [];
   if (holder !== undefined) talk.say(`waiting for lock "${name}", held by ${holder.host} (pid ${holder.pid})`);
 }
 
-/** Runs the command to its end; a signal to us is passed on, and losing the lock ends it. */
+/** Runs the command to its end. A signal to us is passed on to it, and if the lock is lost, the command is ended. */
 async function follow(cli: Cli, lock: Lock, words: readonly string[], killAfterMs: number): Promise<number> {
   const charge = new ChildCommand(
     words,
@@ -126,7 +127,7 @@ async function follow(cli: Cli, lock: Lock, words: readonly string[], killAfterM
   }
 }
 
-/** @returns how it was lost, if it was */
+/** @returns the error, if the lock was lost */
 async function release(cli: Cli, lock: Lock): Promise<LeaseLost | undefined> {
   try {
     await lock.release();

@@ -1,10 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { now, sleep } from '../../base/time/clock.ts';
 
-/** Between two looks, which read all of /proc where something is left: short at first, for what ends at once. */
+/**
+ * The pause between two checks, each of which reads all of /proc if a process is left. It is short at first, for groups that
+ * end at once.
+ */
 const LOOK_MS = { first: 5, growth: 1.5, most: 100 };
 
-/** A process group, by the pid of the process that it began with: which may have ended, while what it started goes on. */
+/** A process group, by the pid of its first process. That process may have ended while processes that it started go on. */
 export class ProcessGroup {
   readonly #id: number;
 
@@ -12,19 +15,20 @@ export class ProcessGroup {
     this.#id = id;
   }
 
-  /** @returns false when no process is left that we may send a signal to */
+  /** @returns false if no process is left that we may send a signal to */
   send(signal: NodeJS.Signals): boolean {
     return this.#kill(signal) === 'sent';
   }
 
-  /** Whether no process of the group works any more. */
+  /** True if no process of the group works any more. */
   get isGone(): boolean {
     const outcome = this.#kill(0);
-    // A process that has ended and that its parent has not collected still takes signals; in a container without an init that is for ever.
+    // A process that has ended still takes signals until its parent has collected it; in a container without an init that is
+    // for ever.
     return outcome === 'nobody' || (process.platform === 'linux' && !isAtWork(this.#id));
   }
 
-  /** Waits until no process of the group works any more, at most for that time. @returns whether none does */
+  /** Waits until no process of the group works any more, but not longer than this. @returns whether none does */
   async gone(withinMs: number): Promise<boolean> {
     const until = now() + withinMs;
     for (let restMs: number = LOOK_MS.first; ; restMs = Math.min(restMs * LOOK_MS.growth, LOOK_MS.most)) {
@@ -41,14 +45,14 @@ export class ProcessGroup {
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? error.code : undefined;
       if (code === 'ESRCH') return 'nobody';
-      // All that is left of it runs as somebody else.
+      // All processes that are left run as another user.
       if (code === 'EPERM') return 'refused';
       throw error;
     }
   }
 }
 
-/** Whether a process of the group is there that has not ended. */
+/** True if the group has a process that has not ended. */
 function isAtWork(group: number): boolean {
   return readdirSync('/proc').some((entry) => {
     if (!/^\d+$/.test(entry)) return false;
@@ -57,7 +61,9 @@ function isAtWork(group: number): boolean {
   });
 }
 
-/** State, parent, group and so on: what stands behind the name, which may hold anything. Empty when it has ended meanwhile. */
+/**
+ * State, parent, group and so on: the fields after the name, which may contain any character. Empty if the process has ended.
+ */
 function statOf(pid: string): readonly string[] {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');

@@ -3,12 +3,12 @@ import { EXIT } from '../output/failure.ts';
 import { addDynamoFlags, type DynamoFlags, migrateCommand, openTable } from '../setup/dynamo-table.ts';
 import type { Cli } from '../setup/run.ts';
 
-/** Options of `pawl migrate` that are about DynamoDB. */
+/** The options of `pawl migrate` for DynamoDB. */
 export interface MigrateFlags extends DynamoFlags {
   readonly template?: 'cloudformation' | 'terraform';
 }
 
-/** Adds them to one of its commands. */
+/** Adds these options to a command. */
 export function addMigrateFlags(command: Command): void {
   addDynamoFlags(command, 'the table of locks').addOption(
     new Option('--template <kind>', 'for plan and --dry-run').choices(['cloudformation', 'terraform']),
@@ -28,7 +28,7 @@ export async function migrateDynamodb(cli: Cli, table: string, flags: MigrateFla
   return EXIT.done;
 }
 
-/** Prints the table as a template: nothing is asked of anybody. */
+/** Prints the table as a template, without any request. */
 export async function planDynamodb(cli: Cli, table: string, flags: MigrateFlags): Promise<number> {
   const { dynamodb } = await import('../../engine/dynamodb/index.ts');
   const engine = dynamodb({ send: () => Promise.reject(new Error('a plan sends nothing')) }, { table });
@@ -36,7 +36,7 @@ export async function planDynamodb(cli: Cli, table: string, flags: MigrateFlags)
   return EXIT.done;
 }
 
-/** Whether the table is there; exit 1 when not. */
+/** Shows whether the table exists; exit 1 if it does not. */
 export async function showDynamodb(cli: Cli, table: string, flags: MigrateFlags): Promise<number> {
   const state = (await (await openTable(cli, table, flags)).isMigrated()) ? 'current' : 'behind';
   cli.out.one(

@@ -34,7 +34,7 @@ export function addMigrate(program: Command): void {
   planned.action((flags: MigrateFlags, self: Command) => run(self, either(flags, plan, planDynamodb)));
 }
 
-/** What is to be done about Postgres, or about DynamoDB when a table of that is named. */
+/** Works on Postgres, or on DynamoDB if a table of DynamoDB is named. */
 function either(
   flags: MigrateFlags,
   onPostgres: (cli: Cli) => Promise<number>,
@@ -50,7 +50,9 @@ function bringUp(cli: Cli): Promise<number> {
   return cli.globals.dryRun ? plan(cli) : apply(cli);
 }
 
-/** With a default command, commander takes a mistyped one for an argument of that: it must not migrate instead. */
+/**
+ * With a default command, commander takes a mistyped command for an argument of the default one, which must not migrate then.
+ */
 function refuseUnknown([word]: readonly string[], migrate: Command): void {
   if (word === undefined) return;
   const names = migrate.commands.map((command) => command.name());
@@ -142,7 +144,7 @@ function stepsOf({ applied, pending, functions }: MigrationStatus): Step[] {
   ];
 }
 
-/** A capability a row: a person wants to know what was done, and not the sixty files of it. */
+/** Prints a row for each capability: a person wants to know what was done, and not the sixty files of it. */
 function printByLine({ out }: Cli, steps: readonly Step[]): void {
   const lines = [...new Set(steps.map(({ line }) => line))];
   if (lines.length === 0) return;

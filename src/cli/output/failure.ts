@@ -16,13 +16,13 @@ import {
   VersionConflict,
 } from '../../base/errors.ts';
 
-/** What the exit codes mean; docs/cli.md has the same table. */
+/** The meaning of the exit codes; docs/cli.md has the same table. */
 export const EXIT = {
   done: 0,
-  /** The work failed, or what was looked for (a pending migration, a problem) was found. */
+  /** The work failed, or the command has found a problem, such as a pending migration. */
   failed: 1,
   usage: 2,
-  /** The database cannot be reached, or does not let us in. */
+  /** The database cannot be reached, or refuses the login. */
   unreachable: 3,
   notFound: 4,
   conflict: 5,
@@ -52,7 +52,7 @@ export class Interruption extends Failure {
   }
 }
 
-/** The exit code of whatever a command threw. */
+/** The exit code for any error that a command threw. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof Failure) return error.exit;
   if (error instanceof InvalidInput) return EXIT.usage;
@@ -65,7 +65,7 @@ export function exitCodeOf(error: unknown): number {
   return error instanceof TimedOut || error instanceof StatementTimeout ? EXIT.timeout : EXIT.failed;
 }
 
-/** What to do next about whatever a command threw, where that is known. */
+/** What to do next about an error that a command threw, if that is known. */
 export function nextStepOf(error: unknown): string | undefined {
   if (error instanceof Failure) return error.next;
   if (error instanceof SchemaMismatch) return 'pawl migrate status';
@@ -90,7 +90,7 @@ export function isRightMissing(error: unknown): boolean {
   return error instanceof DatabaseError && error.sqlState === '42501';
 }
 
-/** The message for people. A failure that is none of ours is a bug of somebody's, so its stack belongs to the message. */
+/** The message for people. If the error is none of ours, it shows a bug, so its stack belongs to the message. */
 export function messageOf(error: unknown): string {
   if (error instanceof Failure || error instanceof PawlError) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);

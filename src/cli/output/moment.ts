@@ -17,14 +17,14 @@ export function showTime(at: Date, style: TimeStyle, now: number = Date.now()): 
   return seconds < 0 ? `${count}${unit} ago` : `in ${count}${unit}`;
 }
 
-/** A point in time, given as ISO 8601 or as a wait from now such as `10m`; undefined when it is neither. */
+/** Reads a time in ISO 8601, or a wait from now such as `10m`; undefined if the text is neither. */
 export function readTime(text: string, now: number = Date.now()): Date | undefined {
   const wait = /^(?:in )?(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text.trim());
   if (wait !== null) {
     const size = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }[wait[2] ?? 'ms'] ?? 1;
     return new Date(now + Number(wait[1]) * size);
   }
-  // A bare number, or a date in words, means something else in every engine.
+  // A bare number, or a date in words, has another meaning in every engine.
   const at = /^\d{4}-\d{2}-\d{2}/.test(text) ? new Date(text) : undefined;
   return at === undefined || Number.isNaN(at.getTime()) ? undefined : at;
 }

@@ -6,7 +6,7 @@ export type Format = 'table' | 'json' | 'jsonl' | 'plain';
 
 export const FORMATS: readonly Format[] = ['table', 'json', 'jsonl', 'plain'];
 
-/** A column, and where a row has its value: text, numbers, dates, null; of anything else its JSON is shown. */
+/** A column, and the function that reads its value from a row: text, numbers, dates, null; any other value is shown as JSON. */
 export interface Field<T> extends Column {
   readonly of: (row: T) => unknown;
 }
@@ -19,7 +19,9 @@ export interface OutputLook {
   readonly colour: Colour;
 }
 
-/** Writes a command's data to stdout, in the form that was asked for. JSON holds all of a row, the other forms its fields. */
+/**
+ * Writes a command's data to stdout, in the form that the user asked for. JSON has all of a row, the other forms its fields.
+ */
 export class Output {
   readonly format: Format;
   readonly #look: OutputLook;
@@ -31,7 +33,7 @@ export class Output {
     this.#paint = painter(process.stdout, look.colour);
   }
 
-  /** Many of a kind. @param idOf  what `-q` prints */
+  /** Writes many rows of one kind. @param idOf  what `-q` prints */
   rows<T>(rows: readonly T[], fields: readonly Field<T>[], idOf: (row: T) => string): void {
     if (this.#look.quiet) return this.#lines(rows.map((row) => printable(idOf(row))));
     if (this.format === 'json') return this.#lines([json(rows, process.stdout.isTTY === true)]);
@@ -41,7 +43,7 @@ export class Output {
     this.#lines(tableLines(fields, cells, this.#tableLook()));
   }
 
-  /** One thing: in a table, a line for each field. */
+  /** Writes one value: in a table, a line for each field. */
   one<T>(value: T, fields: readonly Field<T>[], id: string): void {
     if (this.#look.quiet) return this.#lines([printable(id)]);
     if (this.format === 'json' || this.format === 'jsonl') {
@@ -55,12 +57,12 @@ export class Output {
     this.#lines(pairs.map(([title = '', cell = '']) => `${this.#paint('dim', title.padEnd(wide))}  ${block(cell)}`));
   }
 
-  /** Text that is data as it stands, such as SQL. */
+  /** Writes text that is data as it stands, such as SQL. */
   text(text: string): void {
     this.#lines([text]);
   }
 
-  /** A heading between two tables; only where a table is what was asked for. */
+  /** Writes a heading between two tables, only if the user asked for tables. */
   heading(text: string): void {
     if (this.format === 'table' && !this.#look.quiet) this.#lines(['', this.#paint('bold', text)]);
   }

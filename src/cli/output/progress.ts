@@ -1,10 +1,10 @@
 import type { Talk } from './reporter.ts';
 
-/** Shows how far something is. */
+/** Shows the progress of a task. */
 export interface Progress extends Disposable {
   /** Notes how much is done; cheap enough to be called for every item. */
   at(done: number): void;
-  /** Takes the bar away. Safe to call twice. */
+  /** Removes the bar. Safe to call twice. */
   stop(): void;
 }
 
@@ -12,7 +12,10 @@ const REDRAW_MS = 100;
 const PLAIN_MS = 10_000;
 const BAR = 24;
 
-/** On a terminal a bar on its last line; elsewhere a plain line every 10 s, so that a log shows that it goes on. */
+/**
+ * Shows a bar on the last line of a terminal; elsewhere writes a plain line every 10 s, so that a log shows that the work goes
+ * on.
+ */
 export function startProgress(talk: Talk, what: string, total: number): Progress {
   const startedAt = performance.now();
   let done = 0;

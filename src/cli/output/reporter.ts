@@ -6,7 +6,7 @@ export type Colour = 'auto' | 'always' | 'never';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
 
-/** Paints for one stream: not when it is no terminal, nor against NO_COLOR, unless told to. */
+/** Paints for one stream, unless the stream is no terminal or NO_COLOR is set. `colour` overrides both. */
 export function painter(stream: NodeJS.WriteStream, colour: Colour): (style: Style, text: string) => string {
   if (colour === 'never') return (_style, text) => text;
   if (colour === 'always') return (style, text) => styleText(style, text, { validateStream: false });
@@ -29,7 +29,7 @@ export class Talk {
     if (!this.#quiet) process.stderr.write(`${line}\n`);
   }
 
-  /** Something to look at, although the command goes on. */
+  /** A warning, after which the command goes on. */
   warn(line: string): void {
     process.stderr.write(`${this.paint('yellow', 'warning:')} ${line}\n`);
   }
@@ -40,14 +40,14 @@ export class Talk {
     if (next !== undefined) this.next(next);
   }
 
-  /** What to do about what was said before. */
+  /** What to do about the message before. */
   next(next: string): void {
     process.stderr.write(`${this.paint('bold', 'next:')}  ${next}\n`);
   }
 
   /**
-   * Asks before something that is hard to undo.
-   * @throws Failure (usage) without a terminal, naming the flag; or when the answer is no
+   * Asks before an action that is hard to undo.
+   * @throws Failure (usage) without a terminal, naming the flag; or if the answer is no
    */
   async confirm(question: string, signal: AbortSignal): Promise<void> {
     if (process.stdin.isTTY !== true || !this.isTerminal) {

@@ -2,21 +2,21 @@
 export interface Column {
   readonly title: string;
   readonly align?: 'left' | 'right';
-  /** Text that says what is wrong: where it does not fit, it goes on in the next line, and is not cut. */
+  /** True: if the text does not fit, it continues on the next line, and is not cut. For text that says what is wrong. */
   readonly wraps?: boolean;
 }
 
 export interface TableLook {
-  /** Characters a line may have; the widest columns give way. Default: no limit. */
+  /** The most characters of a line; the widest columns give way. Default: no limit. */
   readonly width?: number;
   readonly heading?: (text: string) => string;
 }
 
 const GAP = '  ';
-/** A column is not made narrower than this for another's sake. */
+/** No column is made narrower than this in favour of another. */
 const NARROW = 12;
 
-/** The lines of a table: titles first, columns padded to their widest cell, cut where the line would be too long. */
+/** The lines of a table: titles first, columns padded to their widest cell, and cells cut if the line would be too long. */
 export function tableLines(
   columns: readonly Column[],
   rows: readonly (readonly string[])[],
@@ -38,7 +38,7 @@ export function tableLines(
   return [heading(line(columns.map(({ title }) => title))), ...cells.flatMap(block)];
 }
 
-/** At blanks, and within a word only where it is wider than all of the column. */
+/** Wraps at blanks, and within a word only if the word is wider than the column. */
 function wrap(text: string, width: number): string[] {
   const lines = [''];
   for (const word of text.split(' ').flatMap((one) => one.match(new RegExp(`.{1,${width}}`, 'gu')) ?? [])) {
@@ -50,10 +50,10 @@ function wrap(text: string, width: number): string[] {
   return lines;
 }
 
-// Payloads and errors are other people's text: an escape sequence in one must not reach the terminal.
+// Payloads and errors are text of others: an escape sequence in such a text must not reach the terminal.
 const CONTROL = /[\p{Cc}\p{Cf}\u2028\u2029]+/gu;
 
-/** One line, without anything a terminal would act on. */
+/** One line, without any character that a terminal would act on. */
 export function printable(text: string): string {
   return text.replace(CONTROL, ' ');
 }

@@ -19,7 +19,7 @@ export function nextStep(error: unknown): string | undefined {
   return error instanceof NotFound ? 'pawl actor list, or pawl page list, shows what there is' : nextStepOf(error);
 }
 
-/** The actors of the config file, with their program. @throws Failure (usage) when it has none */
+/** The actors of the config file, with their program. @throws Failure (usage) if the file has none */
 export async function openActors(cli: Cli): Promise<Actors> {
   cli.advise(nextStep);
   const config = await loadConfig(cli.globals.config);
@@ -43,7 +43,7 @@ export async function findActors(cli: Cli): Promise<Actors | undefined> {
   return config === undefined ? undefined : actorsOf(config, config.engine ?? (await cli.ground()), cli);
 }
 
-/** Of the file, or of the command line. */
+/** The engine of the file, or that of the command line. */
 async function openEngine(cli: Cli, config: Config): Promise<PostgresEngine | DynamoEngine> {
   const { engine } = config;
   if (engine !== undefined) cli.atEnd(() => engine.stop());
@@ -67,7 +67,7 @@ function isFactory(value: unknown): value is (given: { engine: PostgresEngine | 
   return typeof value === 'function';
 }
 
-/** By shape, since the user's file may load another copy of this package. */
+/** Recognized by its shape, because the user's file may load another copy of this package. */
 export function isActors(value: unknown): value is Actors {
   return (
     isRecord(value) &&

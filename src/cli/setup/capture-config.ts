@@ -11,7 +11,7 @@ export async function openCaptureAdmin(cli: Cli): Promise<CaptureAdmin> {
   return (await import('../../capture/index.ts')).createCaptureAdmin(engine);
 }
 
-/** The capture of the config file, with its projections. @throws Failure (usage) when it has none of that name */
+/** The capture of the config file, with its projections. @throws Failure (usage) if the file has none of that name */
 export async function openCapture(cli: Cli, entity: string): Promise<Capture> {
   const config = await loadConfig(cli.globals.config);
   if (config === undefined) {
@@ -48,7 +48,7 @@ function isFactory(value: unknown): value is (given: { engine: PostgresEngine })
   return typeof value === 'function';
 }
 
-/** By shape, since the user's file may load another copy of this package. */
+/** Recognized by its shape, because the user's file may load another copy of this package. */
 export function isCaptures(value: unknown): value is Capture[] {
   return (
     Array.isArray(value) &&

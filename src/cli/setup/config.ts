@@ -21,21 +21,21 @@ const KEYS = [
   'http',
 ];
 
-/** What a config file may hold. A function as the default export is called with `{ engine }` by `pawl worker`. */
+/** The content of a config file. If the default export is a function, `pawl worker` calls it with `{ engine }`. */
 export interface Config {
-  /** The file, as it was found. */
+  /** The path of the file. */
   readonly file: string;
   readonly url: string | undefined;
-  /** A URL that reaches the server itself, for LISTEN, when `url` points at a pooler. */
+  /** A URL that reaches the server itself, for LISTEN, if `url` names a pooler. */
   readonly directUrl: string | undefined;
   readonly prepare: boolean | undefined;
-  /** The schema of Pawl's tables, where it is not `pawl`. */
+  /** The schema of Pawl's tables, if it is not `pawl`. */
   readonly schema: string | undefined;
-  /** An engine of the user's own making, for `pawl worker`. */
+  /** An engine that the user has made, for `pawl worker`. */
   readonly engine: PostgresEngine | undefined;
-  /** Where that one is on a table of DynamoDB. */
+  /** The same, if it is on a table of DynamoDB. */
   readonly table: DynamoEngine | undefined;
-  /** Of `pawl worker`: a list, or a function that gives an object with one. */
+  /** For `pawl worker`: a list, or a function that returns an object with a list. */
   readonly workers: unknown;
   /** Made by `createActors()`, or a function that makes them, for `pawl worker`, `pawl actor work` and `pawl repl`. */
   readonly actors: unknown;
@@ -50,9 +50,9 @@ export interface Config {
 }
 
 /**
- * Loads the config file, by name or as found in this folder.
- * @returns undefined when none was named and none is there
- * @throws Failure (usage) when it cannot be read
+ * Loads the config file: the named one, or else the one of this folder.
+ * @returns undefined if none was named and the folder has none
+ * @throws Failure (usage) if it cannot be read
  */
 export async function loadConfig(
   named: string | undefined,
@@ -89,7 +89,7 @@ function read(file: string, value: unknown): Config {
   const name = basename(file);
   if (!isRecord(value)) throw new Failure(`${name} must hold an object`, { exit: EXIT.usage });
   for (const key of Object.keys(value)) {
-    // A module may export more for its own purposes; a slip of the finger is still worth a word.
+    // A module may export more names for its own purposes, but a name that is close to a key is probably a mistake.
     const near = KEYS.includes(key) ? undefined : suggest(key, KEYS);
     if (near !== undefined) {
       throw new Failure(`${name} has "${key}"; did you mean "${near}"?`, { exit: EXIT.usage, next: `correct ${file}` });
@@ -127,12 +127,12 @@ function read(file: string, value: unknown): Config {
   };
 }
 
-/** By shape, since the user's file may load another copy of this package. */
+/** Recognized by its shape, because the user's file may load another copy of this package. */
 export function isEngine(value: unknown): value is PostgresEngine {
   return isRecord(value) && value['kind'] === 'postgres' && typeof value['migrate'] === 'function';
 }
 
-/** Likewise, an engine on a table of DynamoDB. */
+/** The same for an engine on a table of DynamoDB. */
 export function isTable(value: unknown): value is DynamoEngine {
   return isRecord(value) && value['kind'] === 'dynamodb' && typeof value['migrate'] === 'function';
 }
@@ -150,8 +150,8 @@ function unreadable(file: string, error: unknown): Failure {
 }
 
 /**
- * Whether it is the kind of TypeScript that this Node does not read: Node 20 reads none, and later ones only remove types. An enum,
- * and an import of `./queue` or `./queue.js` that means `queue.ts`, need more.
+ * True if this Node does not read the kind of TypeScript in the file. Node 20 reads none, and later ones only remove types. An
+ * enum needs more than that, and so does an import of `./queue` or `./queue.js` that means `queue.ts`.
  */
 function needsTsx(file: string, error: unknown): boolean {
   if (!(error instanceof Error)) return false;

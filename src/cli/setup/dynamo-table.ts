@@ -13,7 +13,7 @@ export interface DynamoFlags {
   readonly endpoint?: string;
 }
 
-/** What a command lets a table do when it ends, and when it fails. */
+/** The parts of a command that a table uses: its end, and its advice after a failure. */
 interface TableUser {
   atEnd(close: () => Promise<void>): void;
   advise(next: (error: unknown) => string | undefined): void;
@@ -21,7 +21,7 @@ interface TableUser {
 
 const DEFAULT_TABLE = 'pawl';
 
-/** Adds them to a command. @param what  is in the table, for the help text */
+/** Adds these options to a command. @param what  the content of the table, for the help text */
 export function addDynamoFlags(command: Command, what: string): Command {
   return command
     .option('--dynamodb [table]', `${what} on DynamoDB instead; "${DEFAULT_TABLE}" unless named`)
@@ -29,12 +29,12 @@ export function addDynamoFlags(command: Command, what: string): Command {
     .option('--endpoint <url>', 'the URL of the service, e.g. http://localhost:8000 for DynamoDB Local');
 }
 
-/** Adds them to all commands of a group. */
+/** Adds these options to all commands of a group. */
 export function addDynamoFlagsToAll(group: Command, what: string): void {
   for (const command of group.commands) addDynamoFlags(command, what);
 }
 
-/** The table that was named; undefined when it is about Postgres. @throws Failure (usage) when it is about both */
+/** The named table; undefined if the command is about Postgres. @throws Failure (usage) if it is about both */
 export function tableOf(
   { dynamodb, region, endpoint }: DynamoFlags,
   { globals }: { readonly globals: Pick<Globals, 'url'> },

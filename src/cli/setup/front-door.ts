@@ -8,8 +8,8 @@ import type { TokenOptions } from '../../http/index.ts';
 import type { Cli } from './run.ts';
 
 /**
- * The way in for the person who started a server: a token that was made for this process, in the address that it prints. Where a
- * request comes from says nothing: behind a proxy all come from this machine.
+ * The way in for the person who started a server. The address that the server prints has a token that was made for this
+ * process. The source of a request proves nothing: behind a proxy, all requests come from this machine.
  */
 export class FrontDoor {
   readonly #secret = randomBytes(24).toString('base64url');
@@ -18,13 +18,13 @@ export class FrontDoor {
     return { name: 'the person who started it', token: this.#secret, role: 'admin', inUrl: true };
   }
 
-  /** @param served  the address without it */
+  /** @param served  the address without the token */
   urlOf(served: string): string {
     return `${served}?token=${this.#secret}`;
   }
 }
 
-/** Shows an address in a browser, where this terminal has a screen; elsewhere it does nothing. Never rejects. */
+/** Shows an address in a browser, if this terminal has a screen; otherwise does nothing. Never rejects. */
 export async function openBrowser(cli: Cli, url: string): Promise<void> {
   const opener =
     process.stdout.isTTY === true && cli.talk.isTerminal ? openerOf(process.platform, process.env) : undefined;
@@ -52,7 +52,7 @@ export function openerOf(
   return (env['DISPLAY'] ?? env['WAYLAND_DISPLAY'] ?? '') === '' ? undefined : ['xdg-open'];
 }
 
-/** A page that only this user can read and that leads there: the arguments of a program are for all to read. */
+/** A page that only this user can read and that leads to the address: every user can read the arguments of a program. */
 async function leadTo(cli: Cli, url: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'pawl-open-'));
   cli.atEnd(() => rm(folder, { recursive: true, force: true }));

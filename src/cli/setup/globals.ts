@@ -20,7 +20,7 @@ export interface Globals {
   readonly verbose: boolean;
 }
 
-/** What holds before the command line was read, or when it could not be. */
+/** The options before the command line was read, or if it could not be read. */
 export const DEFAULTS: Globals = {
   output: 'table',
   quiet: false,
@@ -32,7 +32,7 @@ export const DEFAULTS: Globals = {
   verbose: false,
 };
 
-/** Adds them to the program; they may stand before or after the command's name. */
+/** Adds these options to the program; they may stand before or after the command's name. */
 export function addGlobals(program: Command): void {
   const choice = (flags: string, text: string, choices: readonly string[], fallback: string): Option =>
     new Option(flags, text).choices(choices).default(fallback);

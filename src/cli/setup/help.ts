@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 
-/** Puts examples at the top of a command's help: most people look for something to copy. */
+/** Puts examples at the top of a command's help: most people want an example to copy. */
 export function examples(command: Command, lines: readonly string[]): Command {
   const text = lines.map((line) => `  $ ${line}`).join('\n');
   return command.addHelpText('before', `Examples:\n${text}\n`);

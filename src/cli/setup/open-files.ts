@@ -4,14 +4,14 @@ import type { Content, Files } from '../../files/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 import type { Cli } from './run.ts';
 
-/** Where the bytes are, as the command line says it. */
+/** The place of the bytes, by the command line. */
 export interface StoreFlags {
   readonly store?: string;
   readonly endpoint?: string;
   readonly namespace: string;
 }
 
-/** Adds the options that say where the bytes are. */
+/** Adds the options that name the place of the bytes. */
 export function storeOptions(command: Command): Command {
   return command
     .option('--store <place>', 'the store: a folder, or s3://bucket/prefix; else PAWL_FILES')
@@ -19,7 +19,7 @@ export function storeOptions(command: Command): Command {
     .option('--namespace <namespace>', 'the namespace of the files, as passed to createFiles', '');
 }
 
-/** The files of the command line's database and store. @throws Failure (usage) when no store was named */
+/** The files of the command line's database and store. @throws Failure (usage) if no store was named */
 export async function openFiles(cli: Cli, { store, endpoint, namespace }: StoreFlags): Promise<Files> {
   const place = store ?? process.env['PAWL_FILES'] ?? '';
   if (place === '') {

@@ -3,18 +3,18 @@ import type { Locks } from '../../lock/index.ts';
 import { addDynamoFlags, type DynamoFlags, flagsOf, openTable, tableOf } from './dynamo-table.ts';
 import type { Cli } from './run.ts';
 
-/** Where the locks are that a command is about. */
+/** The place of the locks that a command works with. */
 export interface LockFlags extends DynamoFlags {
   readonly namespace: string;
 }
 
-/** Adds what says so to a command. */
+/** Adds the options that name that place to a command. */
 export function addLockFlags(command: Command): Command {
   command.option('--namespace <namespace>', 'the namespace of the locks, as passed to createLocks', '');
   return addDynamoFlags(command, 'the table of the locks');
 }
 
-/** The locks; what is still held there when the command ends is released. */
+/** The locks. When the command ends, it releases the locks that it still holds. */
 export async function openLocks(cli: Cli, flags: LockFlags): Promise<Locks> {
   const table = tableOf(flags, cli);
   const engine = table === undefined ? await cli.engine() : await openTable(cli, table, flags);
@@ -24,7 +24,7 @@ export async function openLocks(cli: Cli, flags: LockFlags): Promise<Locks> {
   return locks;
 }
 
-/** Another command about the same locks, as advice. */
+/** Another command for the same locks, as advice. */
 export function lockCommand(words: string, flags: LockFlags): string {
   const namespace = flags.namespace === '' ? [] : [`--namespace ${JSON.stringify(flags.namespace)}`];
   return ['pawl lock', words, ...namespace, ...flagsOf(flags)].join(' ');

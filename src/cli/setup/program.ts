@@ -5,7 +5,7 @@ import { isCaptures } from './capture-config.ts';
 import { type Config, isEngine, isRecord } from './config.ts';
 import type { Cli } from './run.ts';
 
-/** The program of a config file, as far as it has one: what `pawl worker` runs is what the dashboard can work with. */
+/** The program of a config file, if it has one: the dashboard can work with everything that `pawl worker` runs. */
 export async function programOf(
   cli: Cli,
   config: Config | undefined,

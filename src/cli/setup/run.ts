@@ -21,9 +21,9 @@ export interface Cli {
   readonly talk: Talk;
   /** Aborts on Ctrl-C, SIGTERM and after `--timeout`; its reason is the error to end with. */
   readonly signal: AbortSignal;
-  /** The database of the command line, opened now and closed when the command ends. @throws Failure when none was named */
+  /** The database of the command line, opened now and closed when the command ends. @throws Failure if none was named */
   engine(options?: PostgresOptions): Promise<PostgresEngine>;
-  /** Opens a database already found. */
+  /** Opens a database that was found already. */
   open(target: Target, options?: PostgresOptions): Promise<PostgresEngine>;
   /** The table of DynamoDB that the command line names in place of a database. */
   readonly table: string | undefined;
@@ -31,27 +31,27 @@ export interface Cli {
   ground(): Promise<PostgresEngine | DynamoEngine>;
   /** The queues of the database of the command line, or of its table of DynamoDB. */
   admin(): Promise<AnyQueueAdmin>;
-  /** Closes something of the user's when the command ends, in reverse order. */
+  /** Calls `close` when the command ends; the last one that was added is called first. */
   atEnd(close: () => Promise<void>): void;
-  /** What to do next about an error of ours is said by this from now on. */
+  /** From now on, this function says what to do next about an error of ours. */
   advise(next: (error: unknown) => string | undefined): void;
 }
 
 export interface RunOptions {
-  /** The command changes something, and so is refused with --read-only. */
+  /** The command changes data, so --read-only refuses it. */
   readonly writes?: boolean;
-  /** The command runs until it is told to end: it watches `signal` itself and comes to an orderly end. */
+  /** The command runs until a signal ends it: it watches `signal` itself and ends in good order. */
   readonly endsBySignal?: boolean;
-  /** The queue that the command line names: where there is none of this name, the refusal names those that there are. */
+  /** The queue that the command line names. If it does not exist, the refusal names the existing queues. */
   readonly queue?: string | undefined;
 }
 
-/** A server that does not answer at all; one that is only busy answers within it. */
+/** A busy server answers within this time; a server that does not is down. */
 const CONNECT_MS = 10_000;
-/** What a command leaves under way when it is broken off is not waited for longer. */
+/** The longest wait for work that is under way when a command is broken off. */
 const STOP_MS = 500;
 
-/** Runs a command's work: with its options read, its time limited, and everything closed in the end. */
+/** Runs a command's work: reads its options, limits its time, and closes everything in the end. */
 export async function run(
   command: Command,
   work: (cli: Cli) => Promise<number | void>,
@@ -68,7 +68,7 @@ export async function run(
   const closers: (() => Promise<void>)[] = [];
   let advice: ((error: unknown) => string | undefined) | undefined;
   const limit = watch(globals, endsBySignal);
-  // What speaks to the database is loaded when it is needed: half of the time of --help or of a typing error would be that.
+  // The code that speaks to the database is loaded when it is needed: it is half of the time of --help or of a typing error.
   const open = async (target: Target, options?: PostgresOptions): Promise<PostgresEngine> => {
     const { postgres } = await import('../../engine/postgres/index.ts');
     const engine = postgres(target.url, engineOptions(globals, target, options));
@@ -113,13 +113,13 @@ export async function run(
   }
 }
 
-/** Without a table, `--endpoint` is that of a store of files where a command takes one. */
+/** If a command also takes a store of files and names no table, `--endpoint` is the address of that store. */
 function namesTable(command: Command): boolean {
   const names = command.options.map((option) => option.attributeName());
   return names.includes('dynamodb') && (!names.includes('store') || command.opts()['dynamodb'] !== undefined);
 }
 
-/** In reverse order. A command that was broken off ends now: a connection that hangs is closed with the process. */
+/** Closes in reverse order. A command that was broken off ends now: a connection that hangs is closed with the process. */
 async function closeAll(closers: (() => Promise<void>)[], hurry: boolean): Promise<void> {
   const all = async (): Promise<void> => {
     for (const close of closers.reverse()) await close();
@@ -142,7 +142,7 @@ function watch({ timeout }: Globals, endsBySignal: boolean): Limit {
   });
   ended.catch(() => {});
   const onSignal = (name: NodeJS.Signals): void => {
-    // The first asks; the second does not wait any longer.
+    // The first signal asks the command to end; the second one does not wait any longer.
     if (signal.aborted) process.exit(name === 'SIGINT' ? EXIT.interrupted : EXIT.terminated);
     controller.abort(new Interruption(name));
   };

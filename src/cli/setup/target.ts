@@ -3,7 +3,7 @@ import { EXIT, Failure } from '../output/failure.ts';
 import { type Config, loadConfig } from './config.ts';
 import type { Globals } from './globals.ts';
 
-/** The database a command speaks to, and who named it. */
+/** The database of a command, and the setting that named it. */
 export interface Target {
   readonly url: string;
   readonly directUrl: string | undefined;
@@ -15,8 +15,8 @@ export interface Target {
 }
 
 /**
- * Option, environment, config file, in this order. The config file is loaded only when it is named or needed.
- * @returns undefined when none of them names a database
+ * Reads the option, the environment and the config file, in this order. Loads the config file only if it is named or needed.
+ * @returns undefined if none of them names a database
  */
 export async function findTarget(globals: Globals, loaded?: Config): Promise<Target | undefined> {
   const { url: option, config: file } = globals;
@@ -33,7 +33,7 @@ export async function findTarget(globals: Globals, loaded?: Config): Promise<Tar
   return config?.url === undefined ? undefined : check({ url: config.url, origin: config.file, ...rest });
 }
 
-/** The same, where there has to be one. @throws Failure (usage) saying how to give it */
+/** The same, but one of them must name a database. @throws Failure (usage) with the ways to do so */
 export async function needTarget(globals: Globals, loaded?: Config): Promise<Target> {
   const target = await findTarget(globals, loaded);
   if (target !== undefined) return target;
@@ -60,7 +60,7 @@ function check(target: Target): Target {
   try {
     if (/^postgres(ql)?:$/.test(new URL(target.url).protocol)) return target;
   } catch {
-    // Not a URL at all: the same advice. The value may hold a password, so it is not repeated.
+    // The text is no URL at all: the same advice. It may hold a password, so the message does not repeat it.
   }
   throw new InvalidInput(
     `${target.origin} is no URL of a Postgres database, such as postgres://user:password@host:5432/database`,

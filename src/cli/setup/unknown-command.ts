@@ -2,7 +2,10 @@ import type { Command, CommanderError } from 'commander';
 
 const HELP = 'add --help to see the commands and options';
 
-/** What to do about words that are no command line: where one is no command of its group, which there are; else who has such a command. */
+/**
+ * The advice about words that are no command line. If one word is no command of its group, the advice lists the commands of the
+ * group. At the top level, it names the groups that have such a command.
+ */
 export function nextAfter(error: CommanderError, program: Command, words: readonly string[]): string {
   const word = /^error: unknown command '(.+?)'/.exec(error.message)?.[1];
   if (word === undefined) return HELP;

@@ -5,8 +5,8 @@ import type { AnyQueueAdmin } from '../../queue/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 
 /**
- * What to say where a command has ended with this error: names the queues that there are, where the one that the command line names is
- * none of them. Else the error.
+ * The error with which a command ends. If the queue that the command line names does not exist, the error names the existing
+ * queues. Otherwise it is the error of the command.
  */
 export async function explainUnknownQueue(
   error: unknown,

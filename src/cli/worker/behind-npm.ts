@@ -1,6 +1,7 @@
 /**
- * What to say where npx or npm run has started this worker; else undefined. They end at SIGTERM without it, so its jobs are cut off in a
- * container, and elsewhere it goes on alone. npm shows its children the script that it runs, and of npx without the arguments.
+ * The warning for a worker that npx or npm run has started; otherwise undefined. At SIGTERM, npm ends without the worker. So in
+ * a container the worker's jobs are cut off, and elsewhere the worker goes on alone. npm shows its children the script that it
+ * runs; npx shows it without the arguments.
  */
 export function behindNpm(env: NodeJS.ProcessEnv): string | undefined {
   const script = env['npm_lifecycle_script'] ?? '';

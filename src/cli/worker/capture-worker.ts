@@ -2,10 +2,10 @@ import { hostname } from 'node:os';
 import type { Logger } from '../../base/logger.ts';
 import type { Capture, CaptureWorker, RunOptions } from '../../capture/index.ts';
 
-/** The consumers of a capture, as a part of `pawl worker`: what happens to them is written to the log. */
+/** Starts the consumers of a capture as a part of `pawl worker`, and logs their events. */
 export function startCapture(capture: Capture, options: RunOptions, logger: Logger): CaptureWorker {
   const { entity, projections, followers } = capture;
-  // Errors of the database are logged by the consumers themselves.
+  // The consumers themselves log errors of the database.
   for (const { name, events } of projections) {
     events.on('projected', (told) => logger.debug({ capture: entity, consumer: name, ...told }, 'projected'));
     events.on('failed', ({ key, attempt, error }) =>

@@ -3,11 +3,11 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { InvalidArgumentError } from 'commander';
 import { EXIT, Failure } from '../output/failure.ts';
 
-/** What is asked: a worker, a dispatcher, the consumers of a capture. */
+/** A part of the process whose health is checked: a worker, a dispatcher, the consumers of a capture. */
 export interface HealthCheck {
-  /** As the answer names it: `queue emails`. */
+  /** Its name in the answer: `queue emails`. */
   readonly name: string;
-  /** Why it can do nothing just now; undefined while it can. */
+  /** Why it cannot work now; undefined if it can. */
   readonly problem: () => string | undefined;
 }
 
@@ -28,8 +28,9 @@ export function healthAddress(value: string): HealthAddress {
 }
 
 /**
- * Answers a supervisor: `GET /healthz` is 200 while this process answers at all, `GET /readyz` is 200 while all that it runs can
- * work, and 503 with the reasons otherwise. It asks the database nothing: a request that reaches the port costs it nothing.
+ * Answers a supervisor. `GET /healthz` is 200 while this process answers at all. `GET /readyz` is 200 while all parts of the
+ * process can work, and otherwise 503 with the reasons. An answer needs no query, so a request that reaches the port costs the
+ * database nothing.
  * @throws Failure  the port is taken, or may not be used
  */
 export async function serveHealth(address: HealthAddress, checked: readonly HealthCheck[]): Promise<Server> {
@@ -41,7 +42,7 @@ export async function serveHealth(address: HealthAddress, checked: readonly Heal
     const why = error instanceof Error ? error.message : String(error);
     throw new Failure(`--health cannot listen: ${why}`, { exit: EXIT.usage, next: 'give another port' });
   }
-  // Its process ends when the workers have.
+  // This server does not keep the process alive: the process ends when the workers have.
   server.unref();
   return server;
 }

@@ -96,7 +96,7 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
   return EXIT.done;
 }
 
-/** A signal stops the workers as without `--once`. */
+/** Runs the ready jobs. A signal stops the workers as it does without `--once`. */
 async function runOnce(cli: Cli, entries: readonly WorkerEntry[], logger: Logger): Promise<number> {
   const results = await Promise.all(
     entries.map(async (entry) => {
@@ -128,10 +128,10 @@ function onceIsForQueues(): Failure {
   });
 }
 
-/** Something that runs until it is stopped, and what it is called. */
+/** A worker that runs until it is stopped, with its name. */
 type Running = readonly [name: string, worker: Pick<Worker, 'started' | 'stop' | 'problem'>];
 
-/** It answers until the last worker has stopped. */
+/** The server answers until the last worker has stopped. */
 async function startHealth(
   cli: Cli,
   address: HealthAddress,
@@ -151,7 +151,7 @@ function start({ queue, handlers, options = {} }: WorkerEntry, logger: Logger): 
   const worker = queue.work(handlers, options);
   const { name } = queue;
   const { events } = worker;
-  // Errors of the database are logged by the worker itself.
+  // The worker itself logs errors of the database.
   events.on('claimed', ({ jobs }) => logger.debug({ queue: name, jobs }, 'claimed'));
   events.on('failed', ({ unit, job, to, error }) => {
     const fields = { queue: name, kind: unit.kind, job: job.id, attempt: job.attempt, to, error };
@@ -217,7 +217,7 @@ function isFactory(value: unknown): value is Factory {
   return typeof value === 'function';
 }
 
-/** A function is given an engine on the URL or the table of the command line, so that it need not know it. */
+/** Calls a function of the config file with an engine: that of the file, or one on the URL or the table of the command line. */
 async function call(make: Factory, cli: Cli, config: Config, flags: WorkerFlags, logger: Logger): Promise<unknown> {
   const engine = config.engine ?? config.table ?? (await openEngine(cli, config, flags, logger));
   const made = await make({ engine });

@@ -3,7 +3,7 @@ import { EXIT, exitCodeOf, messageOf } from '../../output/failure.ts';
 import { nextStep, openAdmin } from '../../setup/actor-config.ts';
 import type { Cli } from '../../setup/run.ts';
 
-/** One after another; one that refuses does not keep the others from it. @returns the first refusal's exit code */
+/** Changes the actors one after another; a refusal does not stop the others. @returns the exit code of the first refusal */
 export async function each(
   cli: Cli,
   names: readonly string[],

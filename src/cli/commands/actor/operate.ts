@@ -58,7 +58,7 @@ async function retryOne(admin: ActorAdmin, id: string): Promise<void> {
   });
 }
 
-/** With the program of the config file, where there is one, whose schema checks the fields. */
+/** Moves an actor. If the config file has its program, the program's schema checks the fields. */
 async function moveOne(cli: Cli, id: string, state: string, { reason, patch }: MoveFlags): Promise<number> {
   const fields = patch === undefined ? undefined : readObject('--patch', patch);
   const program = await findActors(cli);
@@ -84,7 +84,7 @@ function sendOne(cli: Cli, id: string, name: string, payload: string | undefined
   });
 }
 
-/** `field=value` as `list({ where })` has it: JSON where it is a number or a truth value, else the text. */
+/** Reads `field=value` for `list({ where })`: a number or a truth value as JSON, anything else as text. */
 export function whereOf(
   given: readonly string[] | undefined,
 ): Readonly<Record<string, string | number | boolean>> | undefined {

@@ -70,7 +70,7 @@ interface Bulk {
   ) => Promise<BulkResult>;
 }
 
-/** Counts them, asks, and changes them in pieces: Ctrl-C ends it after the piece under way. */
+/** Counts the jobs, asks, and changes them in pieces: Ctrl-C ends the command after the piece under way. */
 async function all(cli: Cli, queue: string, words: readonly string[], { verb, change }: Bulk): Promise<number> {
   const query = words.join(' ');
   const admin = await cli.admin();

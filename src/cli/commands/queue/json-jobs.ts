@@ -2,10 +2,10 @@ import type { HandJob } from '../../../queue/index.ts';
 import { EXIT, Failure } from '../../output/failure.ts';
 import { readPayload } from '../job-add.ts';
 
-/** Jobs as JSON has them: times are texts. */
+/** A job in JSON: its times are texts. */
 type JsonJob = Omit<HandJob, 'runAt' | 'expiresAt'> & { readonly runAt?: unknown; readonly expiresAt?: unknown };
 
-/** A list of jobs from a file, or from stdin where it is "-" or missing. @throws Failure */
+/** Reads a list of jobs from a file, or from stdin if the file is "-" or missing. @throws Failure */
 export function readJobs<J extends HandJob>(file: string | undefined, what: string): J[] {
   const value = file === undefined || file === '-' ? readPayload('-', undefined) : readPayload(undefined, file);
   if (!Array.isArray(value)) {
@@ -17,7 +17,7 @@ export function readJobs<J extends HandJob>(file: string | undefined, what: stri
   return value.map((job: unknown) => withTimes<J>(job));
 }
 
-/** The same job, with times in place of their texts. What is no time stays, and the library refuses it by its name. */
+/** The same job, with times in place of their texts. A value that is no time stays, and the library refuses it by its name. */
 export function withTimes<J extends HandJob>(job: unknown): J {
   if (typeof job !== 'object' || job === null || Array.isArray(job)) return job as J;
   const { runAt, expiresAt, ...rest } = job as JsonJob;

@@ -108,7 +108,7 @@ async function setOne(
   return EXIT.done;
 }
 
-/** A word as it is; anything else is a time, which the library checks. */
+/** A known word stays as it is; any other value is a time, which the library checks. */
 function readMissed(value: string): unknown {
   return ['skip', 'last', 'all'].includes(value) ? value : { all: value };
 }
