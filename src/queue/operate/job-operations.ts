@@ -124,9 +124,9 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
   }
 
   /**
-   * Completes a job that waits, ended in error or was cancelled, without running it, because somebody has done its work by hand.
-   * If the job waited, jobs that come after it may run. If it blocked a key, the key goes on. The consequences of an earlier end
-   * stay. Its history has the reason `complete by hand`, and no worker emits an event for it.
+   * Completes a job that waits, ended in error or was cancelled, without running it, because a person has done its work by
+   * hand. If the job waited, jobs that come after it may run. If it blocked a key, the key goes on. The consequences of an
+   * earlier end stay. Its history has the reason `complete by hand`, and no worker emits an event for it.
    * @throws Conflict  the job is in progress or complete @throws InvalidInput  the result cannot be stored
    * @throws LockNotAvailable  an open transaction holds a job of its key for more than 2 s; nothing was changed
    */

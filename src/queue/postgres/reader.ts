@@ -80,11 +80,11 @@ const CHANGE_MANY = statement(
   'queue.change_many',
   'select pawl.queue_change_many($1::text, $2::text, $3::bigint[], $4::text, $5::text, $6::text) as answer',
 );
-/** Of a bulk, before a transaction that stays open has one of its jobs; see pawl.queue_isolate(). */
+/** Gives a job of a run a row of its own, before a transaction that stays open changes the job; see pawl.queue_isolate(). */
 const ISOLATE = statement('queue.isolate', 'select pawl.queue_isolate($1::jsonb)');
 const RELEASE = statement('queue.release', 'select pawl.queue_release_worker($1::bigint) as released');
 const EXPLAIN = statement('queue.explain', 'select pawl.queue_explain($1::text, $2::bigint) as facts');
-/** Only trying a row lock shows that a job is held. To a role that may lock no rows, no job seems held. */
+/** Only an attempt to lock its row shows that a job is held. To a role that may lock no rows, no job seems held. */
 const IS_HELD = statement(
   'queue.is_held',
   `select case when pg_catalog.has_table_privilege('pawl.queue_ready'::regclass::oid, 'update'::text) then pawl.queue_is_held($1::bigint)

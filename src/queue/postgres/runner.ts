@@ -10,7 +10,10 @@ export function limited(engine: PostgresEngine, answer: AnswerOptions): Runner {
   return { query: (sql, values) => engine.query(sql, values, answer) };
 }
 
-/** Others may wait for the locks of a statement until its COMMIT: no longer than for a statement without an answer. */
+/**
+ * Other transactions may wait for the locks of a statement until its COMMIT. They wait no longer than for a statement without
+ * an answer.
+ */
 const IDLE_MS = 10_000;
 
 /**

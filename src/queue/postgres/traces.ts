@@ -4,7 +4,7 @@ import * as sql from './statements.ts';
 
 const PRUNE_MS = 3_600_000;
 
-/** The traces in which jobs were enqueued, apart from the jobs: most have none. */
+/** The traces in which jobs were enqueued. They are stored apart from the jobs, because most jobs have none. */
 export class Traces {
   readonly #engine: PostgresEngine;
   readonly #runner: Runner;
@@ -15,7 +15,7 @@ export class Traces {
     this.#runner = runner;
   }
 
-  /** For jobs that have one. With `tx`, it is read through that. */
+  /** The traces of the jobs that have one. With `tx`, it reads them in that transaction. */
   async read(ids: readonly string[], tx?: Transaction): Promise<ReadonlyMap<string, string>> {
     const rows = await (tx ?? this.#runner).query<{ id: string; parent: string }>(sql.TRACES, [ids]);
     return new Map(rows.map(({ id, parent }) => [id, parent]));

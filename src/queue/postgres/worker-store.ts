@@ -16,8 +16,8 @@ export abstract class PostgresWorkerStore {
   protected readonly answer: AnswerOptions;
   protected readonly runner: Runner;
   /**
-   * Runs the statements that move jobs of keys. After waiting for a lock they must see what others committed meanwhile, which
-   * only read committed allows: if the database has another default, each gets a transaction of its own.
+   * Runs the statements that move jobs of keys. After waiting for a lock, they must see what others committed meanwhile, and
+   * only read committed allows that. If the database has another default, each statement gets a transaction of its own.
    */
   protected keys: Runner;
   /** Where the queue was registered; see HERE in statements.ts. */
@@ -60,7 +60,7 @@ export abstract class PostgresWorkerStore {
     await this.runner.query(sql.WANTS, [worker, wants]);
   }
 
-  /** Optional, so that no stop waits long for it: the row is removed anyway after its lease. */
+  /** A stop does not wait long for this: without it, the row is removed after its lease. */
   async removeWorker(worker: number): Promise<void> {
     await this.engine.query(sql.REMOVE_WORKER, [worker], { deadlineMs: STOP_MS });
   }

@@ -11,7 +11,7 @@ export interface GroupFacts {
   /** The ids of the first jobs that have a place. */
   readonly holders: readonly string[];
   readonly ahead: number;
-  /** until: when it has room for the job; null: now. */
+  /** until: the time at which it has room for the job; null: now. */
   readonly rate?: { readonly limit: number; readonly perMs: number; readonly until: string | null } | null;
 }
 
