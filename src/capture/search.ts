@@ -14,7 +14,7 @@ export interface SearchOptions {
   readonly limit?: number | undefined;
   /** Only rows with these values in these columns. */
   readonly filter?: Readonly<Record<string, string | number | bigint | boolean | null>> | undefined;
-  /** The tenant whose rows are searched. Required where the projection has a tenant column. */
+  /** The tenant whose rows are searched. Required if the projection has a tenant column. */
   readonly tenant?: string | number | bigint | undefined;
   /** `next` of the page before. Default, and with null: from the first page on. */
   readonly cursor?: string | null | undefined;

@@ -24,7 +24,9 @@ export class CaptureWorker implements AsyncDisposable {
     this.started.catch(() => {});
   }
 
-  /** Why one of its consumers is stopped now; undefined while all go on. The result of the last poll of each. */
+  /**
+   * Why one of its consumers is stopped now; undefined while all go on. This is the result of the last poll of each consumer.
+   */
   get problem(): string | undefined {
     const found = this.#workers.map((worker) => worker.problem).find((one) => one !== undefined);
     return found ?? (this.#hasStarted ? undefined : notStarted(undefined));

@@ -48,15 +48,13 @@ export interface ProjectOptions {
   readonly columns?: Readonly<Record<string, string>> | undefined;
   /**
    * Columns whose words can be searched for, the most important first. Postgres decides what a word is. A text without spaces
-   * between words, such as Chinese or Japanese, is found as a whole and by its beginnings (`東京*`), and by any piece of three
-   * characters where the column is in `fragments`.
+   * between words, such as Chinese or Japanese, is found as a whole and by its beginnings (`東京*`). If the column is in
+   * `fragments`, the text is also found by any piece of three characters.
    */
   readonly text?: readonly string[] | undefined;
   /** Columns, such as product codes, that are also found by a piece of their value. Needs the extension pg_trgm. */
   readonly fragments?: readonly string[] | undefined;
-  /**
-   * Where there are too many matches to rank, search prefers those with the highest values in this column. Default: the key.
-   */
+  /** If there are too many matches to rank, search prefers those with the highest values in this column. Default: the key. */
   readonly order?: string | undefined;
   /** The column with the tenant of a row. Search then requires a tenant, and row-level security keeps tenants apart. */
   readonly tenant?: string | undefined;
@@ -70,8 +68,8 @@ export interface ProjectOptions {
    */
   readonly to?: PostgresEngine | undefined;
   /**
-   * Has Citus spread the rows over the nodes of its cluster, whose coordinator has the table. Default: the rows are on one node.
-   * See {@link DistributeOptions}.
+   * Makes Citus spread the rows over the nodes of its cluster, whose coordinator has the table. Default: the rows are on one
+   * node. See {@link DistributeOptions}.
    */
   readonly distribute?: DistributeOptions | undefined;
   /** The name of this consumer. Default: `into`. */

@@ -57,7 +57,7 @@ export class CaptureAdmin {
     return readStatus(this.#engine, entity);
   }
 
-  /** Transactions that have been open for more than so many milliseconds, the oldest first; at most five. */
+  /** Transactions that have been open for more than this many milliseconds, the oldest first; at most five. */
   culprits(olderThanMs = 10_000): Promise<Culprit[]> {
     return readCulprits(this.#engine, olderThanMs);
   }

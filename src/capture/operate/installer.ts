@@ -105,7 +105,7 @@ export class Installer {
 
   /**
    * The numbers of the capture and of a line, if they are installed, and the declaration from which the triggers were made.
-   * It reads no catalog and no captured table: a worker that reads only the log needs no rights on them.
+   * This call reads no catalog and no captured table: a worker that reads only the log needs no rights on them.
    */
   async find(name: string): Promise<{ capture: number; line: number; definition: Definition } | undefined> {
     const installed = await readInstalled(this.#engine, this.#declared.entity, name);

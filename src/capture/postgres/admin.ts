@@ -8,7 +8,7 @@ export interface LineStatus {
   readonly guarantee: 'latest' | 'ordered';
   /** Changes that are still to be delivered; counted up to 10,000. */
   readonly outstanding: number;
-  /** How long the oldest of them has waited. */
+  /** How long the oldest of these changes has waited. */
   readonly oldestMs: number | null;
   /** Entities that could not be projected and are tried again. */
   readonly failing: number;
@@ -31,7 +31,7 @@ export interface Culprit {
   readonly application: string | null;
   readonly state: string;
   readonly ageMs: number;
-  /** It holds locks on keys, so that other workers skip these keys. */
+  /** True: it holds locks on keys, so that other workers skip these keys. */
   readonly holdsKeys: boolean;
 }
 

@@ -36,7 +36,7 @@ interface EpochRow {
   readonly timeline: number;
 }
 
-/** When more keys than these are affected, a sweep over all entities takes the place of marking single keys. */
+/** If more keys than this are affected, a sweep over all entities takes the place of marking single keys. */
 const MOST_MARKED = 10_000;
 
 /**

@@ -15,7 +15,7 @@ export interface SpreadParts {
 
 /**
  * A table whose rows Citus spreads over nodes, next to the captured tables. Rows are made here and written there in separate
- * statements: Citus accepts no statement of which one part writes, and few that read tables of both kinds.
+ * statements: Citus accepts no statement with a part that writes, and few that read tables of both kinds.
  *
  * The rows and the acknowledgement are committed in two phases. If a node crashes between the phases, Citus undoes or completes
  * both, within the minute that its next check may take. Until then the keys' rows are locked there: a repeated delivery waits,

@@ -50,8 +50,8 @@ export class Sweep {
   }
 
   /**
-   * One entity of the page cannot be projected. All of them are marked dirty: the usual batches then find out which one
-   * fails.
+   * One entity of the page cannot be projected. All entities of the page are marked dirty: the usual batches then find the one
+   * that fails.
    */
   #stepOver(size: number, deadlineMs: number | undefined): Promise<Progress | undefined> {
     return this.#store.transaction(async (tx) => {

@@ -50,7 +50,7 @@ function wrap(text: string, width: number): string[] {
   return lines;
 }
 
-// Payloads and errors are text of others: an escape sequence in such a text must not reach the terminal.
+// Payloads and errors are texts of other people: an escape sequence in such a text must not reach the terminal.
 const CONTROL = /[\p{Cc}\p{Cf}\u2028\u2029]+/gu;
 
 /** One line, without any character that a terminal would act on. */

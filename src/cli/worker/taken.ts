@@ -15,7 +15,7 @@ export function kindsArgument(value: string): readonly string[] {
   return kinds;
 }
 
-/** Reads `--priority -5..-1`, where either end may be left out. @throws InvalidArgumentError */
+/** Reads `--priority -5..-1`; either end may be left out. @throws InvalidArgumentError */
 export function priorityArgument(value: string): PriorityRange {
   const [, min = '', max = ''] = /^(-?\d+)?\.\.(-?\d+)?$/.exec(value) ?? [];
   if (min === '' && max === '') {

@@ -66,7 +66,7 @@ function openUrl(url: string, options: ResolvedOptions): Source {
 // Closed if unused for longer than leases usually last. An idle connection does not keep the process alive.
 const RESERVED: pg.PoolConfig = { max: 2, idleTimeoutMillis: 120_000, allowExitOnIdle: true };
 
-/** A pool of ours. It keeps track of each connection from the begin of its opening until it has ended. */
+/** A pool of ours. It keeps track of each connection from the start of its opening until it has ended. */
 interface OwnPool {
   readonly pool: pg.Pool;
   dropOpening(ms: number): void;

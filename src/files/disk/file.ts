@@ -87,7 +87,7 @@ export class FileStream extends Readable {
     );
   }
 
-  /** How many bytes to read next. For a whole file it is one byte past the end, which shows a file that is too long. */
+  /** How many bytes to read next. After the end of a whole file this is one byte, which shows a file that is too long. */
   get #wanted(): number {
     const { end, isWhole } = this.#part;
     return Math.min(READ_BYTES, Math.max(0, (isWhole && this.#at >= end ? end + 1 : end) - this.#at));

@@ -29,7 +29,7 @@ export interface Line {
 }
 
 export interface DesiredState {
-  /** Pawl's own. */
+  /** The name of Pawl's schema. */
   readonly schema: string;
   readonly id: number;
   readonly definition: Definition;
@@ -76,9 +76,9 @@ function compareRole({ role, schema: of }: InstalledState): Difference[] {
     void found.push({ kind: 'role', object: owner, problem, sql });
   if (!role.exists) {
     differ('the role that owns the trigger functions is missing', [
-      // Roles belong to the whole server: a session in another database may be creating this one at the same time. After
-      // waiting for that, a session may still have "no such role" in its cache until it opens a table: seen once, on Postgres
-      // 14.
+      // Roles belong to the whole server: a session in another database may be creating this one at the same time. After the
+      // wait for that session, this session may still have "no such role" in its cache until it opens a table: seen once, on
+      // Postgres 14.
       `do $$ begin create role ${owner} nologin;
 exception when duplicate_object or unique_violation then perform from pg_catalog.pg_roles; end $$`,
       ...(role.superuser ? [] : [`grant ${owner} to current_user`]),

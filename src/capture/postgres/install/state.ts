@@ -5,7 +5,7 @@ import { ownerOf } from './trigger.ts';
 
 /** The installed state of one capture, for a comparison with the declaration. */
 export interface InstalledState {
-  /** Pawl's own. */
+  /** Pawl's schema. */
   readonly schema: SchemaName;
   readonly role: Role;
   readonly capture: InstalledCapture | undefined;
@@ -168,8 +168,8 @@ where d.entity = $1::text`,
 );
 
 /**
- * The capture that is installed under these names. @returns undefined without such a capture; `line` is null without such a
- * line
+ * The capture that is installed under these names. @returns undefined if there is no such capture; `line` is null if there is
+ * no such line
  */
 export async function readInstalled(
   db: Reader,

@@ -36,7 +36,7 @@ export function ownerOf({ name }: SchemaName): string {
 export interface Readers {
   /** Pawl's schema, which contains the log. */
   readonly schema: string;
-  /** Lines of dirty keys. */
+  /** The lines that receive dirty keys. */
   readonly latest: readonly number[];
   readonly capture: number;
   /** Whether single changes are kept: for a history, or for a line that reads them in order. */

@@ -21,7 +21,7 @@ function wantedIndexes(on: string, options: TargetOptions, key: string): Index[]
     ...(options.text.length === 0 ? [] : [make('words', gin(WORDS))]),
     ...(order === undefined ? [] : [make('order', `(${id(order)}, ${id(key)})`)]),
     ...(tenant === undefined ? [] : [make('tenant', `(${id(tenant)}, ${id(order ?? key)})`)]),
-    // Its primary key begins with the tenant, and rows are written and removed by their key.
+    // The primary key then begins with the tenant, but rows are written and removed by the entity's key.
     ...(distribute?.by === 'tenant' ? [make('key', `(${id(key)})`)] : []),
     ...options.fragments.map((column) => make(`part_${column}`, gin(`${id(column)} gin_trgm_ops`))),
   ];

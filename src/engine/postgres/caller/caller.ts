@@ -95,10 +95,7 @@ function toRows(result: unknown): Row[] {
   return rows as Row[];
 }
 
-/**
- * drizzle, typeorm and mikro-orm wrap the driver's error in one of theirs. The error of the server or the connection is further
- * down.
- */
+/** drizzle, typeorm and mikro-orm wrap the driver's error: the error of the server or the connection is further down. */
 function driverError(error: unknown): unknown {
   let current = error;
   for (let depth = 0; depth < 5 && current instanceof Error; depth += 1) {

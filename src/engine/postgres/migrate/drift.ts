@@ -10,7 +10,7 @@ export interface Drift {
   readonly name: string;
   /** What differs, in words. */
   readonly problem: string;
-  /** How to mend it: SQL for the owner of the schema, and a migration after that if it says so. */
+  /** How to mend it: SQL for the owner of the schema, which says so if a migration has to follow. */
   readonly mend: string;
 }
 

@@ -37,8 +37,8 @@ export function checksum(sql: string): string {
 const LOCK = 'select pg_advisory_xact_lock(1885435756, 1)';
 
 /**
- * The wait for other processes may take as long as their migrations do. The wait for a table in use must end. The owner of
- * everything runs a migration, so it searches for no name in a schema where others may create.
+ * The wait for other processes may take as long as their migrations do. The wait for a table in use must end. A migration runs
+ * with the rights of the owner of everything, so it searches for no name in a schema where others may create.
  */
 const OPEN = `begin;
 set local search_path = ${PINNED_PATH};

@@ -1,7 +1,7 @@
 import { type Statement, statement } from '../sql.ts';
 import type { AnswerOptions, Session } from './session.ts';
 
-/** Runs queries about connections on a connection of its own: the engine does. */
+/** Runs queries about connections over another connection: the engine. */
 export interface BackendQueries {
   query<Row>(sql: Statement, values: unknown[], options: AnswerOptions): Promise<Row[]>;
 }
