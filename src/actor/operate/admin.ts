@@ -6,7 +6,7 @@ import { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import { openTransaction, type PostgresEngine, requireEngine } from '../../engine/postgres/index.ts';
 import type { ActorBackend } from '../backend.ts';
 import { asFields, fieldsOf, requireMessageName, requireSemaphore, unknownName } from '../option-checks.ts';
-import { type PageOptions, readPage } from '../pages/page.ts';
+import { type PageChoice, type PageOptions, readPage, readPageChoice } from '../pages/page.ts';
 import type { ActorRecord } from '../record.ts';
 import { type ActorTarget, idOf } from '../target.ts';
 import { type AnswerOf, Asker, type AskOptions } from './asker.ts';
@@ -167,14 +167,12 @@ export class ActorAdmin extends ActorQueries {
     return this.reader.ack(pageId(id), by);
   }
 
-  /** Resolves a page, by id or by tag. @returns false if none was open */
-  async resolvePage(
-    which: { readonly id: string } | { readonly tag: string },
-    options: TxOptions = {},
-  ): Promise<boolean> {
+  /** Resolves a page, by id or by tag. @returns false if none was open @throws InvalidInput; NotFound for an unknown id */
+  async resolvePage(which: PageChoice, options: TxOptions = {}): Promise<boolean> {
     const { tx } = onlyTx('resolvePage', options);
-    if ('tag' in which) return this.store.resolvePage(which.tag, tx);
-    const page = await this.getPage(which.id);
+    const chosen = readPageChoice('resolvePage', which);
+    if ('tag' in chosen) return this.store.resolvePage(chosen.tag, tx);
+    const page = await this.getPage(chosen.id);
     return page.status === 'resolved' ? false : this.store.resolvePage(page.tag, tx);
   }
 

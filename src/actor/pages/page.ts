@@ -1,3 +1,4 @@
+import { InvalidInput } from '../../base/errors.ts';
 import { type Check, checkOptions, custom, oneOf, optional, text } from '../../base/options/options.ts';
 import { toJson } from '../../base/storable.ts';
 
@@ -49,4 +50,23 @@ export function readPage(page: PageOptions, actor?: string): PageRequest {
   const { severity, ...rest } = checkOptions('page', page, shape);
   toJson(rest.details, 'the details of a page');
   return { ...rest, severity: SEVERITIES.indexOf(severity) + 1, actor };
+}
+
+/** @param what  the call that resolves the page @throws InvalidInput */
+export function readTag(what: string, tag: unknown): string {
+  return checkOptions(what, { tag }, { tag: shape.tag }).tag;
+}
+
+export type PageChoice = { readonly id: string } | { readonly tag: string };
+
+const choice = { id: optional(text({ min: 1 })), tag: optional(shape.tag) };
+
+/** @throws InvalidInput, also if both are given, or neither */
+export function readPageChoice(what: string, which: PageChoice): PageChoice {
+  const { id, tag } = checkOptions(what, which, choice);
+  if (id !== undefined && tag === undefined) return { id };
+  if (tag !== undefined && id === undefined) return { tag };
+  throw new InvalidInput(`${what}() takes either the id of a page, or its tag: { id: '7' } or { tag: 'disk' }`, {
+    field: 'tag',
+  });
 }

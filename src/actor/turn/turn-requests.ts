@@ -4,7 +4,7 @@ import { toJson } from '../../base/storable.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { ActorKind } from '../kind.ts';
 import { readKey, requireMessageName } from '../option-checks.ts';
-import type { PageOptions } from '../pages/page.ts';
+import { type PageOptions, readTag } from '../pages/page.ts';
 import type { ActorClaim, ChildRecord, MessageFilter, MessageRow, TurnToken } from '../store.ts';
 import { type ActorHandle, type ActorTarget, idOf } from '../target.ts';
 import { type ChildOptions, Effects, type JobRequest } from './effects.ts';
@@ -115,9 +115,9 @@ export class TurnRequests<F> extends TurnFacts<F> {
     this.#pendingEffects().page(page, this.id);
   }
 
-  /** Resolves the page with this tag, if one is open. */
+  /** Resolves the page with this tag, if one is open. @throws InvalidInput */
   resolve(tag: string): void {
-    this.#pendingEffects().resolved.add(tag);
+    this.#pendingEffects().resolved.add(readTag('resolve', tag));
   }
 
   /** @internal */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type Actors, actor, type PageNotice, state } from '../../../src/actor/index.ts';
-import { Conflict, NotFound } from '../../../src/base/errors.ts';
+import { Conflict, InvalidInput, NotFound } from '../../../src/base/errors.ts';
 import { eventually, until } from '../../support/eventually.ts';
 import { fresh, type OpenActors, start } from './open.ts';
 
@@ -76,6 +76,17 @@ export function pageContract(open: OpenActors): void {
     );
     await actors.resolvePage({ tag: `${tag}:behind` });
     await expect(actors.getPage('98765432')).rejects.toThrow(NotFound);
+  });
+
+  test('a page is resolved by its id or its tag, and anything else is refused', async () => {
+    const actors = await open([slowOne(fresh('Slow'))]);
+    const tag = fresh('kept');
+    const { id } = await actors.page({ tag, summary: 'open' });
+    for (const which of [{}, { id, tag }, { tag: 5 }, { tag: '' }, { tag: 'a\u0000' }, 'kept', undefined]) {
+      await expect(actors.resolvePage(which as never)).rejects.toThrow(InvalidInput);
+    }
+    expect(await actors.getPage(id)).toMatchObject({ status: 'open' });
+    expect(await actors.resolvePage({ id })).toBe(true);
   });
 
   test('a turn opens a page with its commit, and the end of the actor resolves it', async () => {

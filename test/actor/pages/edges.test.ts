@@ -87,6 +87,7 @@ describe('a turn that fails says why', () => {
       (a) => (a.page({ tag: 't', summary: 's', details: 5n }), a.stay()),
       /details of a page cannot/,
     ],
+    ['it resolves a page without a tag', (a) => (a.resolve(''), a.stay()), /option "tag" for resolve/],
     ['its commit calls nothing', (a) => (a.atCommit(5 as never), a.stay()), /option "fn" for atCommit/],
     [
       'its child has a strange option',
