@@ -53,8 +53,9 @@ export class LockAccident implements DevControl {
   async #release(): Promise<void> {
     await this.#held?.release().catch(() => {});
     this.#held = undefined;
-    // After a second, the clients that still wait give up.
-    setTimeout(() => this.#waiting.abort(), 1000).unref();
+    // After a second, the clients that still wait give up, but not those of the next accident.
+    const waiting = this.#waiting;
+    setTimeout(() => waiting.abort(), 1000).unref();
   }
 
   #use(name: string, work: () => Promise<void>): void {
