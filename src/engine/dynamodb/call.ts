@@ -8,7 +8,6 @@ import type { ServiceClock } from './service-clock.ts';
 /** The operations that Pawl uses: an IAM policy has to allow them. */
 export type Operation =
   | 'GetItem'
-  | 'PutItem'
   | 'UpdateItem'
   | 'DeleteItem'
   | 'Query'
