@@ -304,7 +304,7 @@ language plpgsql as $$
 begin
   perform 1 from pawl.actor_worker w where w.id = p_worker for key share;
   if not found then
-    raise exception 'worker % was taken for dead: its heartbeat came later than its lease; stop working', p_worker using errcode = 'PW004';
+    raise exception 'worker % was declared dead: its heartbeat came after the end of its lease; stop working', p_worker using errcode = 'PW004';
   end if;
 end $$;
 

@@ -172,7 +172,7 @@ begin
     where a.id = v_actor and a.epoch = v_epoch and v_worker in (a.worker, a.tx_worker) for no key update;
   end if;
   if not found then
-    raise exception 'turn % of actor % is no longer current: its lease ran out and somebody else took over', v_epoch, v_actor
+    raise exception 'turn % of actor % is no longer current: its lease ended, and another worker took over', v_epoch, v_actor
       using errcode = 'PW004';
   end if;
 end $$;

@@ -182,7 +182,7 @@ begin
       where a.type = t.id and a.lost >= 2 and a.lost >= 3 and a.held = pawl.actor_isolation_reason(3) and a.worker is null limit 100) p
     order by random()
   loop begin
-    update pawl.actor_instance a set held = 'its process died or stood still three times in a row'
+    update pawl.actor_instance a set held = 'its process died or was suspended three times in a row'
     where a.id = v_id and a.lost >= 3 and a.held = pawl.actor_isolation_reason(3)
     returning a.id, a.epoch, a.type, a.attempt, a.state, a.held into v_poison;
     continue when not found;

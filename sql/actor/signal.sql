@@ -42,9 +42,9 @@ begin
     -- As a foreign key would: keeps the parent from becoming final meanwhile, and keeps out nothing else.
     select a.type, a.finished_at into v_parent_type, v_finished from pawl.actor_instance a where a.id = v_parent for key share;
     if v_parent_type is null then
-      raise exception 'there is no actor %, which was to be the parent', v_parent using errcode = 'PW002';
+      raise exception 'there is no actor %, so it cannot be the parent', v_parent using errcode = 'PW002';
     elsif v_finished is not null then
-      raise exception 'actor %, which was to be the parent, is final', v_parent using errcode = 'PW003';
+      raise exception 'actor % is final, so it cannot be the parent', v_parent using errcode = 'PW003';
     end if;
   end if;
   v_id := coalesce((v_head ->> 'id')::bigint, nextval('pawl.actor_id'));

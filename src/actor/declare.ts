@@ -205,7 +205,7 @@ function triesOf(
   if (tries === undefined && giveUp === undefined) return undefined;
   const [there, missing] = tries === undefined ? ['giveUp', 'tries'] : ['tries', 'giveUp'];
   throw new InvalidInput(
-    `state "${stateKey}" has ${there} without ${missing}: write tries: 5, giveUp: 'state', so that five failures in a row lead there`,
+    `state "${stateKey}" has ${there} without ${missing}: write tries: 5, giveUp: 'state'; then five failures in a row lead to that state`,
     { field: `states.${stateKey}.${missing}` },
   );
 }

@@ -56,7 +56,7 @@ export function fieldsOf(fields: LooseFields): string {
   const place = json.includes('Z"') ? findDate(fields, 'fields') : undefined;
   if (place === undefined) return json;
   throw new Mistake(
-    `${place} is a Date, of which JSON would make a text that the next turn gets; write date.toISOString(), or getTime()`,
+    `${place} is a Date, which the next turn would get as a text; write date.toISOString(), or date.getTime()`,
     { field: 'fields' },
   );
 }

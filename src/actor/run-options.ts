@@ -86,7 +86,7 @@ export function requireNames(channels: readonly PageChannel[]): void {
   const twice = names.find((name, index) => names.indexOf(name) !== index);
   if (twice === undefined) return;
   throw new InvalidInput(
-    `there are two channels named "${twice}", and only one of them would be told; give one a name: webhook(url, { name: 'on call' })`,
+    `there are two channels named "${twice}", and only one of them would get notifications; give one another name: webhook(url, { name: 'on call' })`,
     { field: 'channels' },
   );
 }

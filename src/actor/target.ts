@@ -18,7 +18,7 @@ export function idOf(target: ActorTarget<never>): number {
   const number = typeof id === 'string' && /^[1-9]\d{0,15}$/.test(id) ? Number(id) : Number.NaN;
   if (!Number.isSafeInteger(number)) {
     throw new InvalidInput(
-      `an actor is named by its id, such as "42", or by what create() gave, but was ${show(target)}`,
+      `an actor is named by its id, such as "42", or by the result of create(), not by ${show(target)}`,
       {
         field: 'actor',
       },

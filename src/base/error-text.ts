@@ -35,7 +35,7 @@ function collect(thrown: unknown, label: string, parts: string[], seen: Set<unkn
     return;
   }
   if (seen.has(thrown)) {
-    parts.push(`${label}an error that is told above`);
+    parts.push(`${label}an error that is shown above`);
     return;
   }
   seen.add(thrown);

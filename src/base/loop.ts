@@ -97,7 +97,7 @@ class BackgroundLoop implements Loop {
     try {
       const result = await this.#options.run(signal);
       const restMs = result === 'again' ? 0 : result;
-      if (Number.isNaN(restMs)) throw new TypeError(`the loop "${this.#options.name}" was told to rest for NaN ms`);
+      if (Number.isNaN(restMs)) throw new TypeError(`the pause of the loop "${this.#options.name}" is NaN ms`);
       this.#failures = 0;
       return restMs;
     } catch (error) {

@@ -184,7 +184,10 @@ class LeaseRenewal implements Renewal {
     if (this.#isStopped || answer === 'renewed') return;
     if (answer instanceof LeaseLost) return this.lose(answer);
     if (answer === 'lost')
-      return this.#lose('the store says that it is no longer ours: it ran out or was taken over', 'expired');
+      return this.#lose(
+        'the store says that this process no longer owns it: it ended, or another owner took over',
+        'expired',
+      );
     // Another request may have renewed it while this one was under way.
     if (ownedFor(sentAt) < ownedFor(this.#sentAt)) this.#confirm(sentAt);
     this.#trouble = undefined;
@@ -215,7 +218,7 @@ class LeaseRenewal implements Renewal {
     const blocked = `the event loop was blocked, or the machine suspended, for about ${formatDuration(lateMs)}`;
     const isBlocked = lateMs > leaseMs / 20;
     if (this.#trouble === undefined) {
-      const passed = `its ${formatDuration(leaseMs)} had passed before it could be renewed`;
+      const passed = `its ${formatDuration(leaseMs)} ended before it could be renewed`;
       return this.#lose(isBlocked ? blocked : passed, 'blocked');
     }
     const why = `no renewal was confirmed within its ${formatDuration(leaseMs)}; ${this.#trouble}`;

@@ -64,7 +64,7 @@ function refuseLarge(json: string, what: string, field: string | undefined, most
   const bytes = Buffer.byteLength(json);
   if (bytes <= mostBytes) return;
   throw refused(
-    `${what} has ${bytes} bytes as JSON, and ${mostBytes} are the most; write what is large into a file, and its name into the value`,
+    `${what} has ${bytes} bytes as JSON, and the limit is ${mostBytes}; store large data in a file, and its name in the value`,
     field,
   );
 }
@@ -87,7 +87,7 @@ export function requireJson(value: unknown, what: string, field: string): void {
   while (left.length > 0) {
     const next = left.pop();
     if (next === Infinity || next === -Infinity) {
-      throw new InvalidInput(`${what} has a number beyond 1.8e308, which no program could read; send it as a text`, {
+      throw new InvalidInput(`${what} has a number beyond 1.8e308, which no program could read; send it as a string`, {
         field,
       });
     }

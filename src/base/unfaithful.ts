@@ -52,7 +52,7 @@ const EMPTY: readonly (readonly [string, (value: object) => boolean, string])[] 
   ['a Promise', types.isPromise, 'await it first'],
   ['a Map', types.isMap, 'write Object.fromEntries(map), or its entries'],
   ['a Set', types.isSet, 'write [...set]'],
-  ['an Error', types.isNativeError, 'write its message, or what else of it you need'],
+  ['an Error', types.isNativeError, 'write its message, or the parts of it that you need'],
   ['a RegExp', types.isRegExp, 'write its source'],
   ['a WeakMap', types.isWeakMap, 'it cannot be written'],
   ['a WeakSet', types.isWeakSet, 'it cannot be written'],

@@ -94,7 +94,9 @@ class Guard {
     const workerData = { counters: this.#counters, heads: this.#heads, names: this.#names };
     // As text, and not as a file next to this one: bundlers would leave the file out.
     const thread = new Worker(THREAD, { eval: true, workerData, execArgv: [], env: {} });
-    thread.on('error', (error) => process.emitWarning(`nothing watches the event loop any more: ${String(error)}`));
+    thread.on('error', (error) =>
+      process.emitWarning(`the watchdog thread failed, so nothing watches the event loop: ${String(error)}`),
+    );
     thread.unref();
   }
 

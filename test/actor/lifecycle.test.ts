@@ -192,10 +192,10 @@ describe('a dispatcher', () => {
     const { Gate } = gated();
     const actors = createActors(engine, [Gate]);
     await using dispatcher = actors.run();
-    await until('it has said so', () => log.count('warn', /goes on trying/) > 0);
+    await until('it has said so', () => log.count('warn', /keeps trying/) > 0);
     await engine.migrate();
     await dispatcher.started;
-    await until('it has said so', () => log.count('info', /it looks for work/) > 0);
+    await until('it has said so', () => log.count('info', /it polls for work/) > 0);
   });
 
   test('ends with the signal it was given, even before it has started', async () => {
@@ -277,7 +277,7 @@ describe('a turn by hand', () => {
     const refused = expect(worked).rejects.toThrow(LeaseLost);
     await until('it runs', () => begun() === 1);
     await scene.query(`update pawl.actor_worker set expires_at = clock_timestamp() - interval '1 s'`);
-    expect((await scene.actors.explain(one)).reasons.join()).toMatch(/has given no sign of life/);
+    expect((await scene.actors.explain(one)).reasons.join()).toMatch(/sent no heartbeat before its lease ended/);
     expect(await scene.one('select pawl.actor_rescue()')).toBe(1);
     open();
     await refused;
@@ -321,5 +321,5 @@ test('a dispatcher whose engine was stopped ends with it, and says so once', asy
   await until('it has noticed', () => log.count('warn', /stop dispatchers before their engine/) > 0);
   await dispatcher.stop();
   expect(log.count('warn', /stop dispatchers before/)).toBe(1);
-  expect(log.count('warn', /goes on trying/)).toBe(0);
+  expect(log.count('warn', /keeps trying/)).toBe(0);
 });

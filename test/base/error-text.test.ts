@@ -75,7 +75,7 @@ describe('what was thrown is kept', () => {
     [
       'a circle of causes',
       causingItself(),
-      /round[^]*caused by: Error: and[^]*caused by: an error that is told above$/,
+      /round[^]*caused by: Error: and[^]*caused by: an error that is shown above$/,
     ],
     [
       'all of an AggregateError',

@@ -63,7 +63,7 @@ describe('by the clock', () => {
     expect(renewal.remainingMs()).toBe(0);
     renewal.renewed(moment());
     expect(renewal.remainingMs()).toBe(0);
-    expect(reasonOf(renewal)).toContain('had passed before it could be renewed');
+    expect(reasonOf(renewal)).toContain('its 30s ended before it could be renewed');
     await renewal.stop();
   });
 
@@ -97,7 +97,7 @@ describe('by the clock', () => {
     await vi.advanceTimersByTimeAsync(1);
     expect(beats).toHaveLength(0);
     expect(reasonOf(renewal)).toBe(
-      'the lease of lock "a" was lost: its 30s had passed before it could be renewed; stop working on it',
+      'the lease of lock "a" was lost: its 30s ended before it could be renewed; stop working on it',
     );
   });
 
@@ -105,7 +105,7 @@ describe('by the clock', () => {
     const timers = ownTimers();
     const { renewal, beats } = start('lost');
     await vi.advanceTimersByTimeAsync(10_000);
-    expect(reasonOf(renewal)).toContain('the store says that it is no longer ours');
+    expect(reasonOf(renewal)).toContain('the store says that this process no longer owns it');
     expect(renewal.remainingMs()).toBe(0);
     await vi.advanceTimersByTimeAsync(LEASE_MS);
     expect(beats).toHaveLength(1);

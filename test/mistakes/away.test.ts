@@ -19,7 +19,7 @@ const WORKS = {
 for (const [name, work] of Object.entries(WORKS)) {
   test(`${name} whose database is away keeps running, and reports it`, async () => {
     const program = startProgram(`${IMPORTS} const engine = postgres('${NOBODY}'); ${work}; console.log('begun');`);
-    await until('the process reports it', () => /goes on trying/.test(program.stderr()));
+    await until('the process reports it', () => /keeps trying/.test(program.stderr()));
     expect(program.stderr()).toMatch(/cannot be reached.*ECONNREFUSED/s);
     expect(program.isRunning()).toBe(true);
   });
@@ -53,7 +53,7 @@ test('a worker without a database reports that, and starts when the database exi
     await queue.drain();
     await worker.stop();
     await engine.stop();`);
-  await until('the process reports it', () => /goes on trying.*does not exist.*3D000/s.test(program.stderr()));
+  await until('the process reports it', () => /keeps trying.*does not exist.*3D000/s.test(program.stderr()));
   await admin.query(`alter database "${name}_away" rename to "${name}"`);
   expect(await program.ended).toMatchObject({ code: 0, stdout: 'sent\n' });
 });
@@ -84,7 +84,7 @@ test.for(Object.entries(WAITS))(
       cause: expect.stringContaining('ECONNREFUSED'),
     });
     expect(ms).toBeGreaterThanOrEqual(1000);
-    expect(stderr).toMatch(/lock: it goes on trying/);
+    expect(stderr).toMatch(/lock: it keeps trying/);
   },
 );
 
@@ -93,7 +93,7 @@ test('a wait for a lock without a limit reports that the database cannot be reac
     const locks = createLocks(postgres('${NOBODY}'));
     locks.on('error', ({ error }) => console.error('told', error.code));
     await locks.acquire('a');`);
-  await until('the process reports it', () => /lock: it goes on trying/.test(program.stderr()));
+  await until('the process reports it', () => /lock: it keeps trying/.test(program.stderr()));
   await until('the event is emitted', () => /told connection_failed/.test(program.stderr()));
   expect(program.isRunning()).toBe(true);
 });

@@ -27,7 +27,7 @@ export function dynamoBackend(
   const reader = new DynamoActorReader(store, operator);
   const writer: TurnWriter = {
     commit: (worker, { settled, effects }) => store.commitWith(worker, settled, effects),
-    hold: () => Promise.reject(new NotSupported("hold: 'transaction' is not there on DynamoDB")),
+    hold: () => Promise.reject(new NotSupported("DynamoDB does not support hold: 'transaction'")),
   };
   return {
     store,

@@ -115,7 +115,7 @@ export function requireFits(what: string, json: string | undefined): void {
   const bytes = Buffer.byteLength(json);
   if (bytes <= MOST_BYTES) return;
   throw new InvalidInput(
-    `${what} has ${bytes} bytes as JSON; a row of DynamoDB has room for ${MOST_BYTES}: keep the rest elsewhere`,
+    `${what} has ${bytes} bytes as JSON, and a row of DynamoDB holds at most ${MOST_BYTES}; store the rest elsewhere`,
     { field: what },
   );
 }

@@ -61,8 +61,8 @@ export class Producing {
   /** The write that counts a new child in its parent, on condition that the parent is not final. @throws NotFound, Conflict */
   async #adoption(parent: number): Promise<PartialWrite> {
     const head = await this.#rows.head(parent);
-    if (head === undefined) throw new NotFound(`there is no actor ${parent}, which was to be the parent`);
-    if (head.isFinal) throw new Conflict(`actor ${parent}, which was to be the parent, is final`);
+    if (head === undefined) throw new NotFound(`there is no actor ${parent}, so it cannot be the parent`);
+    if (head.isFinal) throw new Conflict(`actor ${parent} is final, so it cannot be the parent`);
     const expect = { [F.createdAt]: head.fields[F.createdAt] ?? null, [F.finishedAt]: null };
     return { key: headOf(parent), written: written({ expect, set: {}, add: { [F.children]: 1 } }) };
   }

@@ -158,7 +158,7 @@ export class DynamoActorStore implements TurnStore {
   async commitWith(worker: number, turn: TurnCommit, effects: Effects | undefined): Promise<CommitAnswer> {
     const answer = await this.#settling.commit(worker, [turn], effects);
     if (answer.stale.length > 0) {
-      throw new LeaseLost(`the turn of actor ${turn.id} is somebody else's by now; nothing of it was written`);
+      throw new LeaseLost(`this worker no longer owns the turn of actor ${turn.id}; nothing of it was written`);
     }
     if (effects !== undefined) this.notify();
     return answer;
@@ -188,7 +188,7 @@ export class DynamoActorStore implements TurnStore {
   guard(): Promise<void> {
     return Promise.reject(
       new NotSupported(
-        'on DynamoDB a.guard(tx) has no transaction to join: give a.token to what you write, and refuse lower ones',
+        'on DynamoDB a.guard(tx) has no transaction to join: write a.token with your data, and refuse lower tokens',
       ),
     );
   }

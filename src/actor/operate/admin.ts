@@ -113,7 +113,7 @@ export class ActorAdmin extends ActorQueries {
       const request = { actor, epoch, runs: worker !== null, state, reason, version };
       if (await this.operator.move(request, fields)) return;
     }
-    throw new Conflict(`actor ${actor} was changed by its turns each time it was to be moved; pause it first`);
+    throw new Conflict(`a turn changed actor ${actor} during each attempt to move it; pause it first`);
   }
 
   /** The fields of an actor with a patch, as JSON; undefined if they do not change. @throws InvalidInput @internal */

@@ -54,7 +54,7 @@ export class Asker {
     try {
       const head = { actor, name, channel: this.#channel, waitMs: wait };
       const message = await this.#operator.ask(head, payload);
-      if (message === undefined) throw new Conflict(`actor ${actor} is final: nothing answers "${name}"`);
+      if (message === undefined) throw new Conflict(`actor ${actor} is final, so no turn can answer "${name}"`);
       const answer = await this.#await(message, `"${name}" of actor ${actor}`, () => wait - waitedFor(begun), stop);
       return await validate(schema, answer, `the answer to "${name}"`);
     } finally {
@@ -73,7 +73,7 @@ export class Asker {
           case 'answered':
             return question.answer;
           case 'unanswered':
-            throw new Conflict(`${what} was read by a turn that gave no answer; in its body: message.reply(value)`);
+            throw new Conflict(`a turn read ${what} and gave no answer; call message.reply(value) in its body`);
           case 'final':
             throw new Conflict(`the actor is final, and has not answered ${what}`);
           case 'late':
@@ -104,7 +104,7 @@ export class Asker {
     const isUnread = await this.#operator.endQuestion(message);
     stop?.throwIfAborted();
     throw new TimedOut(
-      `no answer came in time to ${what}; ${isUnread ? 'it was taken back, and no turn reads it; explain() of that actor says why none has' : 'a turn has read it, and may yet do what it asks'}`,
+      `no answer to ${what} came in time; ${isUnread ? 'it was withdrawn, so no turn will read it; explain() of that actor says why none has read it' : 'a turn has read it, and may still do what it asks'}`,
     );
   }
 

@@ -84,11 +84,11 @@ function actorParts(
 
 function tries({ id, status, attempt }: ActorRecord): string[] {
   return [
-    `pawl actor explain ${id} says why it does not run, pawl actor history ${id} how it came here`,
+    `pawl actor explain ${id} says why it does not run; pawl actor history ${id} shows how it came to this state`,
     ...(attempt > 0 || status === 'paused'
       ? [`pawl actor work ${id} runs one turn now, by hand, and shows its outcome`]
       : []),
-    ...(status === 'final' ? [] : [`pawl actor pause ${id} keeps it still while you look`]),
+    ...(status === 'final' ? [] : [`pawl actor pause ${id} pauses it while you investigate`]),
   ];
 }
 
@@ -99,7 +99,7 @@ function table(rows: readonly (readonly [string, string])[]): string {
 
 function list(lines: readonly string[]): string {
   return lines.length === 0
-    ? '<p>nothing stands in its way</p>'
+    ? '<p>nothing prevents its next turn</p>'
     : `<ul>${lines.map((line) => `<li>${escapeHtml(line)}</li>`).join('')}</ul>`;
 }
 

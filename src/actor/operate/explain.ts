@@ -36,8 +36,8 @@ const CAUSES: readonly ((record: ActorRecord) => Said[] | undefined)[] = [
     if (worker.lost) {
       return [
         [
-          `a turn of it was begun by ${worker.process}, which has given no sign of life since its lease ended at ${worker.expiresAt.toISOString()}`,
-          'a running worker frees it within seconds; start one if there is none',
+          `a turn of it began in ${worker.process}, which sent no heartbeat before its lease ended at ${worker.expiresAt.toISOString()}`,
+          'a running worker frees it within seconds; if no worker runs, start one',
         ],
       ];
     }
@@ -60,8 +60,8 @@ const CAUSES: readonly ((record: ActorRecord) => Said[] | undefined)[] = [
         ],
   ({ id, held, statePausedAt, lost }) => {
     if (held === null || statePausedAt !== null) return undefined;
-    if (lost >= 3) return [[held, `mend what it does, then: pawl actor resume ${id}`]];
-    if (lost === 2) return [['its process died or stood still twice in a row, so that it is run alone']];
+    if (lost >= 3) return [[held, `fix its program, then: pawl actor resume ${id}`]];
+    if (lost === 2) return [['its process died or was suspended twice in a row, so it runs alone']];
     return [[held, 'start a worker with a program that knows it']];
   },
   ({ attempt, error, dueInMs, finishedAt, worker }) => {

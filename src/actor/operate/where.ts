@@ -5,7 +5,7 @@ import { asFields, unknownName } from '../option-checks.ts';
 /** @throws InvalidInput  fields without the type that declares them */
 export function requireType(type: string | undefined): string {
   if (type !== undefined) return type;
-  throw new InvalidInput('list({ where }) needs the type whose fields these are: list({ type, where })', {
+  throw new InvalidInput('list({ where }) needs the type that declares these fields: list({ type, where })', {
     field: 'type',
   });
 }

@@ -113,7 +113,7 @@ export class Effects {
  */
 export class QuestionTakenBack extends Conflict {
   constructor(actor: number) {
-    super(`a question that a turn of actor ${actor} has read was taken back before its commit`);
+    super(`a question that a turn of actor ${actor} had read was withdrawn before the turn committed`);
   }
 }
 

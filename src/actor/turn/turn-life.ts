@@ -58,7 +58,7 @@ export class TurnLife {
   check(): void {
     if (this.#reason instanceof LeaseLost) throw this.#reason;
     if (this.#isOver) {
-      throw new Conflict(`this turn of ${this.#name} is over; what a body does must be awaited before it returns`);
+      throw new Conflict(`this turn of ${this.#name} is over; a body must await all its work before it returns`);
     }
   }
 }

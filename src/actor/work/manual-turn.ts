@@ -68,7 +68,9 @@ async function runTurn(
     throw new Conflict(reason);
   }
   if (!keeper.hasLease)
-    throw new LeaseLost(`the process stood still before the turn of actor ${actor} began; it was not run`);
+    throw new LeaseLost(
+      `the process was suspended or blocked before the turn of actor ${actor} began; the turn was not run`,
+    );
   const finished = await new Promise<TurnResult>((resolve) => {
     const running = startTurn(claim, { definition, state, worker, owner }, resolve, (turn, body) =>
       writer.hold(turn, body, state.timeoutMs),

@@ -226,7 +226,7 @@ export async function commitWithEffects(
       throw error instanceof LockNotAvailable ? new RowLocked(error.message, { cause: error }) : error;
     });
     if (answer.stale.length > 0) {
-      throw new LeaseLost(`the turn of actor ${settled.id} is somebody else's by now; nothing of it was written`);
+      throw new LeaseLost(`this worker no longer owns the turn of actor ${settled.id}; nothing of it was written`);
     }
     if (!answer.refused.includes(settled.id)) await effects?.write(store, tx, settled.id);
     if (faults.armed) await faults.reach('actor.before_commit_sent');

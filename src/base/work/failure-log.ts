@@ -44,7 +44,7 @@ export class FailureLog {
     known.pauseMs = Math.min(known.pauseMs * 2, LONGEST_PAUSE_MS);
     const { failures, since } = known;
     const again = failures === 1 ? '' : `; it has failed ${failures} times since ${since.toISOString()}`;
-    this.#logger.warn({ err: error, ...fields, failures, since }, `${this.#what}: it goes on trying${again}`);
+    this.#logger.warn({ err: error, ...fields, failures, since }, `${this.#what}: it keeps trying${again}`);
   }
 
   #known(text: string, nowMs: number): RepeatingFailure {

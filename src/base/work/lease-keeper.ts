@@ -16,7 +16,7 @@ export interface LeaseHolder {
 }
 
 /** The problem of a worker that is not registered in the database: it can claim nothing. */
-export const UNREGISTERED = 'its lease was lost, and it is not registered anew yet';
+export const UNREGISTERED = 'its lease was lost, and it is not registered again yet';
 
 export interface LeaseKeeperOptions<W, Answer> {
   /** `queue`, in messages and in the names of probes and faults. */
@@ -80,7 +80,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
     if (this.#failure !== undefined) {
       return `no heartbeat has been answered since ${this.#failure.at.toISOString()}: ${this.#failure.message}`;
     }
-    return this.hasLease ? undefined : 'the lease is over: this process stood still';
+    return this.hasLease ? undefined : 'its lease ended, because this process was suspended or blocked';
   }
 
   /** Keeps the lease of a worker that was just registered. */
@@ -145,7 +145,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
     const alive = new Set(answer.alive);
     for (const [id, worker] of sent) {
       if (alive.has(id) || worker.workerId !== id) continue;
-      const words = `worker ${id} was taken for dead: its heartbeat came later than its lease; stop working`;
+      const words = `worker ${id} was declared dead: its heartbeat came after the end of its lease; stop working`;
       worker.lost(new LeaseLost(words), true);
     }
     onAnswer?.(answer);
@@ -167,7 +167,7 @@ export class LeaseKeeper<W extends LeaseHolder, Answer extends { readonly alive:
       if (first !== undefined) return first;
       answer.catch(() => {});
       giveUp();
-      const words = 'the heartbeat was not answered in time; its connection is taken for dead and was closed';
+      const words = 'the heartbeat was not answered in time, so its connection was closed';
       throw new ConnectionFailed(words, { cause: signal.reason });
     } finally {
       done.abort();

@@ -40,7 +40,7 @@ export function logLife(
   let hasGivenUp = false;
   const endWithEngine = (): void => {
     if (isStopping()) return;
-    logger.warn(fields, `${what}: it ends, since the engine was stopped; stop ${several} before their engine`);
+    logger.warn(fields, `${what}: it stops, because the engine was stopped; stop ${several} before their engine`);
     void worker.stop({ timeout: 0 });
   };
   worker.events.on('error', ({ error }) => {
@@ -50,7 +50,7 @@ export function logLife(
   });
   const logStart = async (): Promise<void> => {
     if (!isStopping())
-      logger.info({ ...fields, ...begins, database: await engine.address() }, `${what}: it looks for work`);
+      logger.info({ ...fields, ...begins, database: await engine.address() }, `${what}: it polls for work`);
   };
   worker.started.then(logStart, (error: unknown) => {
     if (error instanceof Stopped) return;

@@ -60,7 +60,7 @@ export function questionContract(open: OpenActors): void {
     const { id } = await actors.create(Late, {});
     const unread = await actors.ask(id, 'early', 'asked', { wait: '50ms' }).catch((error: unknown) => error);
     expect(unread).toBeInstanceOf(TimedOut);
-    expect(String(unread)).toMatch(/taken back, and no turn reads it/);
+    expect(String(unread)).toMatch(/withdrawn, so no turn will read it/);
     await actors.send(id, 'early', 'sent');
     await start(actors);
     await until('a turn has read what was sent', () => seen.length > 0);
@@ -102,12 +102,12 @@ export function questionContract(open: OpenActors): void {
     expect((await actors.history(id)).map(({ reason: why }) => why)).toEqual(['created']);
   });
 
-  test('a question is a conflict where nothing answers, and a reply to what was only sent does nothing', async () => {
+  test('a question is a conflict where so no turn can answer, and a reply to what was only sent does nothing', async () => {
     const Oracle = oracle();
     const actors = await open([Oracle]);
     const { id } = await actors.create(Oracle, {});
     await start(actors);
-    await expect(actors.ask(id, 'mute')).rejects.toThrow(/read by a turn that gave no answer/);
+    await expect(actors.ask(id, 'mute')).rejects.toThrow(/a turn read "mute" of actor \d+ and gave no answer/);
     const left = actors.ask(id, 'nothing reads this').catch((error: unknown) => error);
     await until('it was asked', async () => (await actors.get(id)).messages > 0);
     await actors.send(id, 'end');

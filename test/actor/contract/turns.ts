@@ -112,7 +112,7 @@ export function turnContract(open: OpenActors): void {
     }
     await start(actors, { lease: '1s' });
     const { held } = await actors.waitFor(id, { status: 'held' });
-    expect(held).toBe('its process died or stood still three times in a row');
+    expect(held).toBe('its process died or was suspended three times in a row');
     expect((await actors.pages({ actor: id })).map(({ tag }) => tag)).toEqual([`actor-lost:${id}`]);
     isMended = true;
     await actors.resume(id);

@@ -305,7 +305,7 @@ describe('a body', () => {
     await scene.query('create table booking (mode text)');
     const parent = await actors.create(Book, { mode: 'parent' });
     await actors.create(Sleeper, {}, { parent });
-    const why = { throws: /no/, breaks: /swallowed|aborted/, once: /is not for hold/, job: /none/, parent: /children/ };
+    const why = { throws: /no/, breaks: /caught|aborted/, once: /is not for hold/, job: /none/, parent: /children/ };
     for (const mode of ['throws', 'breaks', 'once', 'job', 'parent'] as const) {
       const one = mode === 'parent' ? parent : await actors.create(Book, { mode });
       expect(await actors.work(one), mode).toMatchObject({

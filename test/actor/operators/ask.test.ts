@@ -185,7 +185,7 @@ describe('actors.ask()', () => {
     });
     const unread = await scene.actors.ask(scene.id, 'early', null, { wait: '100ms' }).catch((error: unknown) => error);
     expect(unread).toBeInstanceOf(TimedOut);
-    expect(String(unread)).toMatch(/taken back, and no turn reads it/);
+    expect(String(unread)).toMatch(/withdrawn, so no turn will read it/);
     expect(await isEmpty(scene)).toBe(true);
     await scene.run();
     const read = scene.actors.ask(scene.id, 'late', null, { wait: '4s' }).catch((error: unknown) => error);
@@ -206,7 +206,7 @@ describe('actors.ask()', () => {
     expect(await isEmpty(scene)).toBe(true);
   });
 
-  test('is a conflict where nothing answers: the actor is final, becomes it, or reads without an answer', async () => {
+  test('is a conflict where so no turn can answer: the actor is final, becomes it, or reads without an answer', async () => {
     const scene = await open(async (a) => {
       const [bye] = await a.receive('bye');
       if (bye !== undefined) return a.done();
@@ -215,7 +215,9 @@ describe('actors.ask()', () => {
       return a.hibernate();
     });
     await scene.run();
-    await expect(scene.actors.ask(scene.id, 'mute')).rejects.toThrow(/read by a turn that gave no answer/);
+    await expect(scene.actors.ask(scene.id, 'mute')).rejects.toThrow(
+      /a turn read "mute" of actor \d+ and gave no answer/,
+    );
     const left = scene.actors.ask(scene.id, 'nothing reads this').catch((error: unknown) => error);
     await until('it was asked', () => scene.one('select exists (select from pawl.actor_question)'));
     await scene.actors.send(scene.id, 'bye');

@@ -50,7 +50,9 @@ test('a body that forgets its return opens a page at the first turn, once, until
   const one = await actors.create(Thing, {});
   await actors.work(one);
   await actors.work(one);
-  expect((await actors.get(one)).error).toMatch(/must return a\.to.*but gave nothing: a way through it has no return/);
+  expect((await actors.get(one)).error).toMatch(
+    /must return a\.to.*but gave nothing: one of its branches has no return/,
+  );
   const [page, ...more] = await actors.pages({ actor: one });
   expect(more).toEqual([]);
   expect(page).toMatchObject({ tag: `actor-mistake:${one.id}`, severity: 'error', count: 1 });

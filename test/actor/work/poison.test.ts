@@ -106,7 +106,7 @@ describe('an actor that is lost with its process', () => {
     expect([...(await rows.claim(worker)).keys()]).toEqual([]);
     expect([...(await rows.claim(worker, 'alone, if long')).keys()]).toEqual([]);
     expect(await scene.actors.get(ids[0] ?? '')).toMatchObject({ status: 'due', lost: 2 });
-    expect((await scene.actors.explain(ids[0] ?? '')).reasons.join()).toMatch(/run alone/);
+    expect((await scene.actors.explain(ids[0] ?? '')).reasons.join()).toMatch(/runs alone/);
     expect((await scene.actors.health()).held).toEqual([]);
     const [claimed] = await rows.claim(worker, 'alone');
     if (claimed === undefined) throw new Error('nothing was claimed');
@@ -147,7 +147,7 @@ describe('an actor that is lost with its process', () => {
     }
     const worker = await rows.worker();
     expect((await rows.claim(worker, 'alone')).size).toBe(0);
-    const why = 'its process died or stood still three times in a row';
+    const why = 'its process died or was suspended three times in a row';
     const shown = await Promise.all(ids.map((id) => scene.actors.get(id)));
     for (const one of shown) expect(one).toMatchObject({ status: 'held', held: why, lost: 3 });
     const pages = await scene.actors.pages();

@@ -14,10 +14,10 @@ test('a failure that repeats is told at once, then at growing intervals, with ho
   }
   expect(log.lines).toEqual(
     [
-      'worker: it goes on trying',
-      'worker: it goes on trying; it has failed 11 times since 2030-01-01T00:00:00.000Z',
-      'worker: it goes on trying; it has failed 31 times since 2030-01-01T00:00:00.000Z',
-      'worker: it goes on trying; it has failed 71 times since 2030-01-01T00:00:00.000Z',
+      'worker: it keeps trying',
+      'worker: it keeps trying; it has failed 11 times since 2030-01-01T00:00:00.000Z',
+      'worker: it keeps trying; it has failed 31 times since 2030-01-01T00:00:00.000Z',
+      'worker: it keeps trying; it has failed 71 times since 2030-01-01T00:00:00.000Z',
     ].map((message) => ({ level: 'warn', message })),
   );
 });
@@ -37,5 +37,5 @@ test('a failure that comes back after a while without it is a new one', () => {
   failures.warn(new Error('no answer'));
   vi.advanceTimersByTime(300_000);
   failures.warn(new Error('no answer'));
-  expect(log.lines.map(({ message }) => message)).toEqual(['worker: it goes on trying', 'worker: it goes on trying']);
+  expect(log.lines.map(({ message }) => message)).toEqual(['worker: it keeps trying', 'worker: it keeps trying']);
 });

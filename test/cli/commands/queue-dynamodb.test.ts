@@ -130,7 +130,7 @@ describe.skipIf(local.kind === 'dynalite')('queues on DynamoDB', () => {
 
   test('a worker of a config file runs jobs, and who waits for one gets its result', async () => {
     const worker = startPawl(['worker', '--config', WORKERS, ...at]);
-    await worker.said(/queue worker: it looks for work/);
+    await worker.said(/queue worker: it polls for work/);
     const id = (await warmPawl(['job', 'add', 'chores', 'slow', '-q', ...at])).stdout.trim();
     expect(await json('job', 'wait', id)).toMatchObject({ result: 'done' });
     expect(await json('doctor')).toContainEqual(

@@ -45,7 +45,7 @@ async function startWatched(url: string): Promise<WorkerUnderWatch> {
   return { worker, ask, becomes };
 }
 
-test('a worker is ready once it looks for work, and answers nothing else', async () => {
+test('a worker is ready once it polls for work, and answers nothing else', async () => {
   const { url } = await freshDatabase();
   const { worker, ask, becomes } = await startWatched(url);
   await becomes(200);
@@ -61,7 +61,7 @@ test('a worker says in one line that it has started', async () => {
   const { url } = await freshDatabase();
   const { worker, becomes } = await startWatched(url);
   await becomes(200);
-  await worker.said(/looks for work/);
+  await worker.said(/polls for work/);
   worker.signal('SIGTERM');
   const { stderr } = await worker.ended;
   const started = stderr.split('\n').filter((line) => line.includes('"queue":"chores"'));

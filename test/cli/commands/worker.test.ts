@@ -17,7 +17,7 @@ async function startWorker(...args: string[]): Promise<{ admin: QueueAdmin; work
   const engine = postgres(url);
   onTestFinished(() => engine.stop());
   const worker = startPawl(['worker', '--config', CONFIG, ...args], { url });
-  await worker.said(/queue worker: it looks for work/);
+  await worker.said(/queue worker: it polls for work/);
   return { admin: createQueueAdmin(engine), worker, url };
 }
 
@@ -73,7 +73,7 @@ test('without a schema it says which command to run, and begins once that was do
   await worker.said(/run \\?"pawl migrate\\?"/);
   expect(worker.stderr()).not.toContain('npm has started');
   expect((await pawl(['migrate'], { url })).code).toBe(0);
-  await worker.said(/queue worker: it looks for work/);
+  await worker.said(/queue worker: it polls for work/);
 });
 
 test('a config file without workers is a wrong usage that shows a right one', async () => {

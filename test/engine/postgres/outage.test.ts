@@ -287,7 +287,7 @@ test.for(Object.entries(RUNNERS))(
     onTestFinished(stop);
     await until('it has tried twice', () => errors.length >= 2);
     expect(errors[0]).toBeInstanceOf(SchemaMismatch);
-    expect(log.count('warn', /goes on trying$/)).toBeGreaterThan(0);
+    expect(log.count('warn', /keeps trying$/)).toBeGreaterThan(0);
     expect(log.count('error', /gives up/)).toBe(0);
     await engine.migrate();
     await started;
@@ -311,7 +311,7 @@ test.for(['a worker (lease)', 'a dispatcher'])('%s that can never start says tha
   await expect(started).rejects.toBeInstanceOf(NotSupported);
   await eventually(() => expect(errors.length).toBe(1));
   expect(log.count('error', /cannot start and gives up/)).toBe(1);
-  expect(log.count('warn', /goes on trying/)).toBe(0);
+  expect(log.count('warn', /keeps trying/)).toBe(0);
 });
 
 test('a refused log-in is told as that, and not as a refused statement', async () => {

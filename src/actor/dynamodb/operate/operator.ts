@@ -44,7 +44,7 @@ export class DynamoActorOperator {
       if (!head.isPaused) await this.#store.pages.resolve(lostTag(actor));
       return true;
     }
-    throw new NotSupported(`actor ${actor} was changed each time it was to be resumed; try again`);
+    throw new NotSupported(`actor ${actor} changed during each attempt to resume it; try again`);
   }
 
   /** Makes an actor due now, in any process that takes its type. */

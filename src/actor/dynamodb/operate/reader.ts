@@ -71,7 +71,7 @@ export class DynamoActorReader {
           ? null
           : {
               id: String(head.worker),
-              process: worker?.process ?? 'a process that is gone',
+              process: worker?.process ?? 'a process that no longer exists',
               claimedAt: new Date(Number(fields[F.claimedAt] ?? 0)),
               expiresAt: new Date((worker?.beatAt ?? now) + (worker?.leaseMs ?? 0)),
               lost: worker === undefined,

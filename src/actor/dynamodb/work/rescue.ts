@@ -9,7 +9,7 @@ import { pagesOf } from './holding.ts';
 import type { Note, Notes } from './notes.ts';
 
 const LOST = 'the worker was lost during the turn';
-const POISON = 'its process died or stood still three times in a row';
+const POISON = 'its process died or was suspended three times in a row';
 
 /** Rescues the actors of dead workers. Any number of processes may run it at once. */
 export class Rescuing {

@@ -106,7 +106,7 @@ function refuse({ jobs, callbacks }: Effects): void {
     [callbacks.length, 'a.atCommit()'],
   ] as const;
   const [, what] = asked.find(([n]) => n > 0) ?? [];
-  if (what !== undefined) throw new NotSupported(`${what} is not there for actors on DynamoDB`);
+  if (what !== undefined) throw new NotSupported(`actors on DynamoDB do not support ${what}`);
 }
 
 export function hasPages({ pages, resolved }: Effects): boolean {

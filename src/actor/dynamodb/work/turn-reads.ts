@@ -44,7 +44,7 @@ export class TurnReads {
       await sleep(Math.random() * 5 * tries);
     }
     throw new LeaseLost(
-      `turn ${epoch} of actor ${actor} is no longer current: its lease ran out and somebody else took over`,
+      `turn ${epoch} of actor ${actor} is no longer current: its lease ended, and another worker took over`,
     );
   }
 

@@ -24,14 +24,14 @@ export function completedTurn(
   const { definition, state } = stage;
   turn.life.throwIfAborted();
   if (!(outcome instanceof MadeOutcome)) {
-    const was = outcome === undefined ? 'nothing: a way through it has no return' : show(outcome);
+    const was = outcome === undefined ? 'nothing: one of its branches has no return' : show(outcome);
     throw new Mistake(
       `the body of state "${state.name}" of ${definition.name} must return ${OUTCOMES}, but gave ${was}`,
     );
   }
   if (outcome.turn !== turn) {
     throw new InvalidInput(
-      `the body of state "${state.name}" of ${definition.name} gave an outcome of another turn; an outcome is made anew by each turn, and not kept`,
+      `the body of state "${state.name}" of ${definition.name} gave an outcome of another turn; create the outcome in the turn that returns it`,
     );
   }
   const patch: unknown = outcome.patch;
