@@ -98,7 +98,7 @@ begin
   v_answer := pawl.enqueue(v_job.options || jsonb_build_object('queue', v_job.queue, 'kind', v_job.kind, 'key', v_job.key,
     'priority', v_job.priority, 'payload', p_raw -> 'payload'));
   if (v_answer ->> 'duplicate')::boolean then
-    raise exception 'kind "%" of queue "%" is unique by its key, and job % has the key "%"; there is no second one of it',
+    raise exception 'kind "%" of queue "%" is unique by its key, and job % has the key "%"; no second job of this key was enqueued',
       v_job.kind, v_job.queue, v_answer ->> 'id', v_job.key using errcode = 'PW003';
   end if;
   insert into pawl.http_rerun (job, of) values ((v_answer ->> 'id')::bigint, p_job);

@@ -123,9 +123,9 @@ export function checkGroup(
       : kind.coalesce !== 'none' || kind.after.length > 0
         ? `the jobs of kind "${kind.name}" become one unit, or come after others, of their key, so they cannot wait for places of a group`
         : key !== undefined && kind.blocksKey
-          ? `queue "${name}" has keyOnError: 'block', which keeps the order of a key; a job of a group waits apart from it: leave key or group out`
+          ? `queue "${name}" has keyOnError: 'block', which keeps the order of a key; a job of a group waits outside that order: leave key or group out`
           : key !== undefined && keyed && shards > 1
-            ? `a job with a key and a group needs a queue with one shard, and "${name}" has ${shards}: each of the two would name another one`
+            ? `a job with a key and a group needs a queue with one shard, and "${name}" has ${shards}: the key and the group could name different shards`
             : key !== undefined && keyed && rate !== undefined
               ? `queue "${name}" has a rate for groups, which counts a run when its job is claimed, and jobs of a key are claimed before their turn: leave key or group out, or declare concurrency: { perKey: Infinity }`
               : undefined;

@@ -1,6 +1,7 @@
 import { type AnyActorDefinition, createActors, type Dispatcher } from '../actor/index.ts';
 import { TimedOut } from '../base/errors.ts';
 import { moment, sleep, waitedFor } from '../base/time/clock.ts';
+import { formatDuration } from '../base/time/duration.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import type { Crash } from './crash.ts';
 import type { PostgresWorld } from './postgres.ts';
@@ -48,7 +49,9 @@ export class WorldProcess {
       const restless = await this.#database.restless();
       if (restless === undefined && !this.#isDead) return;
       if (waitedFor(begun) > patienceMs) {
-        throw new TimedOut(`the actors did not come to rest: ${restless ?? 'the process is dead'}`);
+        throw new TimedOut(
+          `the actors did not become idle within ${formatDuration(patienceMs)}: ${restless ?? 'the process is dead'}`,
+        );
       }
       await sleep(LOOK_MS);
     }

@@ -177,7 +177,7 @@ describe('a queue under test', () => {
     await queue.enqueue('note', 1);
     await expect(opened.settle()).rejects.toThrow(
       new TimedOut(
-        'queue "stuck" did not come to rest within 20ms: 1 ready, 0 behind others of their key, 0 in progress, 0 delayed; ' +
+        'queue "stuck" did not become idle within 20ms: 1 ready, 0 behind others of their key, 0 in progress, 0 delayed; ' +
           'testQueue() was given no handlers',
       ),
     );

@@ -192,7 +192,7 @@ language plpgsql immutable as $$
 begin
   if p_value::text ~ '[0-9]{255}' and jsonb_path_exists(p_value,
     'strict $.** ? (@.type() == "number" && (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308))') then
-    raise exception '% has a number beyond 1.8e308, which no program could read; write it as a text', p_what using errcode = 'PW001';
+    raise exception '% has a number beyond 1.8e308, which no program could read; write it as a string', p_what using errcode = 'PW001';
   end if;
 end $$;
 
@@ -202,7 +202,7 @@ create or replace function pawl.refuse_large(p_what text, p_value jsonb) returns
 language plpgsql stable as $$
 begin
   if pg_column_size(p_value) > 33554432 then
-    raise exception '% has % bytes, and 33554432 are the most; write what is large into a file, and its name into the value',
+    raise exception '% has % bytes, and the limit is 33554432; store large data in a file, and its name in the value',
       p_what, pg_column_size(p_value) using errcode = 'PW001';
   end if;
 end $$;

@@ -125,7 +125,7 @@ exception when sqlstate 'PW003' then
   delete from pawl.queue_unique u where u.queue = p_queue and u.kind = p_kind and u.digest = p_digest and u.job = p_id;
   return false;
 when lock_not_available then
-  raise exception 'job % waits with an earlier payload and cannot be given this one now: an open transaction holds it, or a handler with hold ''transaction'' runs a job of its key; nothing was written. Enqueue it again when that has ended; where handlers run for seconds, declare coalesce ''latest'' in place of replace, which waits for nobody', p_id
+  raise exception 'job % waits with an earlier payload and cannot be given this one now: an open transaction holds it, or a handler with hold ''transaction'' runs a job of its key; nothing was written. Enqueue it again when that has ended; where handlers run for seconds, declare coalesce: ''latest'' instead of replace, because it waits for no transaction', p_id
     using errcode = '55P03';
 end $$;
 
@@ -165,7 +165,7 @@ begin
   end if;
   v_win := pawl.queue_win(v_job.queue, v_job.kind, v_job.rule, v_digest, p_shard, p_id, clock_timestamp());
   if not v_win.won then
-    raise exception 'job % cannot be %: its kind "%" is unique, and job % is the one already; that one is %', p_id,
+    raise exception 'job % cannot be %: its kind "%" is unique, and job % already exists; that job is %', p_id,
       case when p_payload is null then 'new again' else 'given this payload' end, v_job.name, v_win.id,
       case v_win.status when 'in-progress' then 'in progress' when 'error' then 'in error' else v_win.status end using errcode = 'PW003';
   end if;

@@ -17,10 +17,10 @@ begin
     raise exception 'the jobs of kind "%" become one unit, or come after others, of their key, so they cannot wait for places of a group', p_kind.name
       using errcode = 'PW001', column = 'group';
   elsif p_queue.blocks and p_key is not null then
-    raise exception 'queue "%" has keyOnError: ''block'', which keeps the order of a key; a job of a group waits apart from it: leave key or group out', p_queue.name
+    raise exception 'queue "%" has keyOnError: ''block'', which keeps the order of a key; a job of a group waits outside that order: leave key or group out', p_queue.name
       using errcode = 'PW001', column = 'group';
   elsif p_key is not null and p_queue.keyed and p_queue.shards > 1 then
-    raise exception 'a job with a key and a group needs a queue with one shard, and "%" has %: each of the two would name another one', p_queue.name, p_queue.shards
+    raise exception 'a job with a key and a group needs a queue with one shard, and "%" has %: the key and the group could name different shards', p_queue.name, p_queue.shards
       using errcode = 'PW001', column = 'group';
   elsif p_key is not null and p_queue.keyed and p_queue.rate_limit is not null then
     raise exception 'queue "%" has a rate for groups, which counts a run when its job is claimed, and jobs of a key are claimed before their turn: leave key or group out, or declare concurrency: { perKey: Infinity }', p_queue.name

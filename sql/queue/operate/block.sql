@@ -114,6 +114,6 @@ create or replace function pawl.queue_refuse_blocker(p_shard smallint, p_id bigi
 language plpgsql stable as $$
 begin
   if pawl.queue_is_blocker(p_shard, p_id) then
-    raise exception 'job % cannot be % while it blocks its key; skip it first, and the key goes on', p_id, p_change using errcode = 'PW003';
+    raise exception 'job % cannot be % while it blocks its key; skip it first, then the key continues', p_id, p_change using errcode = 'PW003';
   end if;
 end $$;

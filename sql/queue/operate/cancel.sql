@@ -42,7 +42,7 @@ begin
     elsif v_at.status = 'cancelled' then
       return 'cancelled';
     elsif v_at.status <> 'new' then
-      raise exception 'job % is %, so it cannot be cancelled any more', p_id,
+      raise exception 'job % is %, so it can no longer be cancelled', p_id,
         case v_at.status when 'error' then 'in error' else v_at.status end using errcode = 'PW003';
     end if;
     v_out := pawl.queue_take_waiting(v_at.place, v_job.queue, v_shard, v_job.kind, v_at.priority, v_job.key, p_id);

@@ -217,7 +217,7 @@ begin
     if p_force then
       return null;
     end if;
-    raise exception 'queue "%" has come into use again meanwhile, so it stays: its jobs that had ended are gone, the others are untouched', v_name
+    raise exception 'queue "%" is in use again, so it was not removed: its jobs that had ended are gone, its other jobs are unchanged', v_name
       using errcode = 'PW003';
   end if;
   delete from pawl.queue_schedule s where s.queue = p_queue;

@@ -77,7 +77,7 @@ end $$;
 create or replace function pawl.queue_refuse_change(p_id bigint, p_status text) returns void
 language plpgsql as $$
 begin
-  raise exception 'job % is %, so it cannot be changed any more; only a job that waits can', p_id,
+  raise exception 'job % is %, so it can no longer be changed; only a waiting job can be changed', p_id,
     case p_status when 'in-progress' then 'in progress' when 'error' then 'in error' else p_status end using errcode = 'PW003';
 end $$;
 

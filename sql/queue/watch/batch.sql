@@ -33,7 +33,7 @@ begin
   if not found then
     raise exception 'there is no batch %; it was never committed, or its history is over', p_batch using errcode = 'PW002';
   elsif v_sealed is not null then
-    raise exception 'batch % was sealed at %, so no job can be added any more; make another batch', p_batch, v_sealed using errcode = 'PW003';
+    raise exception 'batch % was sealed at %, so no more jobs can be added; make another batch', p_batch, v_sealed using errcode = 'PW003';
   end if;
 end $$;
 

@@ -49,11 +49,11 @@ begin
     or (j.key is null and (l.needs_key or l.coalesce <> 'none' or cardinality(l.after) > 0)))
   limit 1;
   if found then
-    raise exception 'the dead letter of this job cannot be: %', case
+    raise exception 'the dead letter of this job cannot be enqueued: %', case
       when v_bad.is_unknown then format('queue "%s" has no kind "%s"; it has %s', v_bad.queue, v_bad.kind,
         (select string_agg('"' || k.name || '"', ', ' order by k.name) from pawl.queue_kind k where k.queue = v_bad.queue_id))
       when v_bad.blocks then format('it has the key of the job, and would wait behind it, since queue "%s" has keyOnError: ''block''', v_bad.queue)
-      when v_bad.is_unique then format('kind "%s" is unique, so a second one of a key would be none', v_bad.kind)
+      when v_bad.is_unique then format('kind "%s" is unique, so a second dead letter of a key would not be enqueued', v_bad.kind)
       else format('kind "%s" needs a key, and the job has none', v_bad.kind) end using errcode = 'PW001', column = 'onError';
   end if;
   insert into pawl.queue_own_letter (queue)
@@ -77,7 +77,7 @@ begin
   where j.shard = pawl.queue_find(request ->> 'queue', v_id) and j.id = v_id;
   if json_typeof(v_letter.payload) <> 'object' or coalesce(v_letter.payload ->> 'job', '') !~ '^[1-9][0-9]{0,17}$'
     or not (v_letter.is_letter or pawl.queue_names_letter((v_letter.payload ->> 'job')::bigint, v_letter.kind_name)) then
-    raise exception 'job % of kind "%" is no dead letter: it names no job that it is for', v_id, v_letter.kind_name using errcode = 'PW001', column = 'id';
+    raise exception 'job % of kind "%" is no dead letter: its payload names no job whose dead letter it could be', v_id, v_letter.kind_name using errcode = 'PW001', column = 'id';
   end if;
   loop
     v_status := pawl.queue_status(v_letter.shard, v_id);

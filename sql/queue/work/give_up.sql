@@ -13,7 +13,7 @@ declare
   v_key text;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'a key cannot be given up at isolation %: jobs parked under it just now would not be seen; use read committed',
+    raise exception 'a key cannot be given up at isolation %: this snapshot may not see jobs that were just parked; use read committed',
       current_setting('transaction_isolation') using errcode = 'PW001';
   end if;
   with mine as materialized (

@@ -130,7 +130,7 @@ $$;
 create or replace function pawl.queue_refuse_schema() returns smallint
 language plpgsql as $$
 begin
-  raise exception 'the schema pawl was dropped and made again since this process registered its queue; start the process anew'
+  raise exception 'the schema pawl was dropped and made again since this process registered its queue; restart the process'
     using errcode = 'PW007';
 end $$;
 

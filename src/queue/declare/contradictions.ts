@@ -11,7 +11,7 @@ export function contradictionOf(kind: KindOptions): string | undefined {
   if (throttle !== undefined && one !== undefined)
     return 'unique and throttle; throttle is a rule of unique: leave one out';
   if (wait !== undefined && (one !== undefined || throttle !== undefined)) {
-    return `debounce and ${one === undefined ? 'throttle' : 'unique'}; debounce takes every job, and the other does not: leave one out`;
+    return `debounce and ${one === undefined ? 'throttle' : 'unique'}; debounce accepts every job, and the other option does not: leave one out`;
   }
   if (wait !== undefined && coalesce === 'none') {
     return "debounce and coalesce: 'none'; its jobs become one unit: leave coalesce out, or make it 'all' or 'latest'";

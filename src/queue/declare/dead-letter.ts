@@ -26,14 +26,17 @@ export function letterKind(
   }
   if (letter.unique !== undefined) {
     throw new InvalidInput(
-      `kind "${onError}" is unique, so a second dead letter of a key would be none; take another kind for onError of ${whose}`,
+      `kind "${onError}" is unique, so a second dead letter of a key would not be enqueued; name another kind as onError of ${whose}`,
       { field },
     );
   }
   if (letter.needsKey && !hasKey) {
-    throw new InvalidInput(`kind "${onError}" needs a key, so ${whose}, whose dead letters it has, needs one, too`, {
-      field,
-    });
+    throw new InvalidInput(
+      `kind "${onError}" needs a key, so ${whose} needs a key, too: its dead letters are of that kind`,
+      {
+        field,
+      },
+    );
   }
   return letter;
 }

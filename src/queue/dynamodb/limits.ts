@@ -9,17 +9,17 @@ const MOST_BYTES = 300_000;
 export function withinRows(definition: Definition): Definition {
   if (definition.blocksKeys) {
     throw new NotSupported(
-      "keyOnError: 'block' is not there on DynamoDB: the head of a key there names the job that comes next, and no job that has ended; retry from the handler, or keep the queue on Postgres",
+      "DynamoDB does not support keyOnError: 'block': the head of a key names only the next job there, and no job that has ended; retry from the handler, or keep the queue on Postgres",
     );
   }
   if (definition.perGroup !== undefined) {
     throw new NotSupported(
-      'concurrency.perGroup is not there on DynamoDB: a claim takes jobs in their order without reading them, and the end of a job changes no row that would count its group; hold a lock in the handler, or keep the queue on Postgres',
+      'DynamoDB does not support concurrency.perGroup: a claim takes jobs in their order without reading them, and the end of a job changes no row that would count its group; hold a lock in the handler, or keep the queue on Postgres',
     );
   }
   if (definition.rate !== undefined) {
     throw new NotSupported(
-      'rate.perGroup is not there on DynamoDB: a claim takes jobs in their order without reading them, so it cannot leave those of one group; ask a limiter in the handler and throw retryAfter, or keep the queue on Postgres',
+      'DynamoDB does not support rate.perGroup: a claim takes jobs in their order without reading them, so it cannot leave those of one group; ask a limiter in the handler and throw retryAfter, or keep the queue on Postgres',
     );
   }
   const kinds = new Map(
@@ -35,7 +35,7 @@ export function withinRows(definition: Definition): Definition {
         throw refused(
           name,
           'after',
-          'a claim looks at no job of another kind; name the jobs themselves, by after of enqueue()',
+          'a claim does not read jobs of other kinds; name the jobs themselves, by after of enqueue()',
         );
       return [name, { ...kind, maxBytes: Math.min(kind.maxBytes, MOST_BYTES) }];
     }),

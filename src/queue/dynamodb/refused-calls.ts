@@ -1,7 +1,7 @@
 import { NotSupported } from '../../base/errors.ts';
 
 const NO_INDEX = 'DynamoDB has no index of jobs by words, status or kind; name them by their ids, such as "mail:1042"';
-const NO_PULL = 'what a claim has taken is known to the process of its worker alone; use queue.work()';
+const NO_PULL = "only the worker's own process knows the jobs of its claim; use queue.work()";
 
 type Refusal = () => Promise<never>;
 
@@ -17,7 +17,7 @@ export class RefusedCalls {
   readonly remove: Refusal = refusing(
     'the rows of a queue are in many partitions, which no request removes together; use another name',
   );
-  readonly finish: Refusal = refusing('what became of a job is written by the worker that has it');
+  readonly finish: Refusal = refusing('only the worker that runs a job writes its outcome');
   readonly skip: Refusal = refusing("there is no keyOnError: 'block', so no job blocks its key");
   readonly erase: Refusal = refusing(
     'a job is written together with its neighbours, and goes with them when its history is over',

@@ -306,7 +306,7 @@ export class DynamoQueueStore implements PortedStore {
   /** The condition that makes a transaction fail if the worker of the claim was taken for dead. */
   guardItems(claim: number): readonly ConditionCheckItem[] {
     const held = this.#held.get(claim);
-    if (held === undefined) throw new LeaseLost('the unit is over: nothing may be written for it any more');
+    if (held === undefined) throw new LeaseLost('the unit is over: nothing more can be written for it');
     return [this.#engine.check(workerOf(workersKey(this.rows.queue), held.claim.worker), IS_THERE)];
   }
 }

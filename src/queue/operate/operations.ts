@@ -94,7 +94,7 @@ export async function releaseWorker(reader: PostgresQueueReader, id: string): Pr
   const given = await untilFree(() => reader.release(worker));
   if (given !== 'busy') return given;
   throw new LockNotAvailable(
-    `worker ${worker} cannot be released now: a claim of it, or a rescue, is under way and does not end; nothing was changed; try again`,
+    `worker ${worker} cannot be released now: one of its claims, or a rescue, is under way and does not end; nothing was changed; try again`,
   );
 }
 

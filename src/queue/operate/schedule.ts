@@ -157,18 +157,15 @@ function ticksOf(cron: string, timezone: string): Cron {
   try {
     new Intl.DateTimeFormat('en', { timeZone: timezone });
   } catch (cause) {
-    throw new InvalidInput(
-      `"${timezone}" is no time zone that is known here; give an IANA name, such as Europe/Berlin`,
-      {
-        field: 'timezone',
-        cause,
-      },
-    );
+    throw new InvalidInput(`"${timezone}" is no known time zone; give an IANA name, such as Europe/Berlin`, {
+      field: 'timezone',
+      cause,
+    });
   }
   try {
     return new Cron(cron, { timezone, mode: '5-or-6-parts', paused: true });
   } catch (cause) {
     const why = cause instanceof Error ? cause.message.replace(/^CronPattern: /, '') : String(cause);
-    throw new InvalidInput(`cron "${cron}" cannot be understood: ${why}`, { field: 'cron', cause });
+    throw new InvalidInput(`cron "${cron}" is invalid: ${why}`, { field: 'cron', cause });
   }
 }

@@ -147,12 +147,12 @@ function readTime(name: 'since' | 'until', value: string | undefined): Omit<Sear
     return { [`${name}Ms`]: parseDuration(value, { field: name }) };
   } catch (cause) {
     const what = `"${name}:" takes a date (2026-11-21), a time (2026-11-21T09:30:00Z) or a duration back from now (2h), not "${value}"`;
-    throw new InvalidInput(`the search query cannot be understood: ${what}`, { field: 'query', cause });
+    throw new InvalidInput(`the search query is invalid: ${what}`, { field: 'query', cause });
   }
 }
 
 function refused(why: string): InvalidInput {
-  return new InvalidInput(`the search query cannot be understood: ${why}`, { field: 'query' });
+  return new InvalidInput(`the search query is invalid: ${why}`, { field: 'query' });
 }
 
 /** The cursor in the form that users get. */

@@ -166,7 +166,7 @@ function toWrite(queue: string, name: string, given: OptionValues<typeof shape>,
   const payload: unknown = JSON.parse(toJson(given.payload, 'payload', 'payload'));
   const next = nextTick(given.cron, given.timezone, now);
   if (next === undefined) {
-    throw new InvalidInput(`cron "${given.cron}" has no tick in the time to come`, { field: 'cron' });
+    throw new InvalidInput(`cron "${given.cron}" has no future tick`, { field: 'cron' });
   }
   return { ...given, ...given.missed, payload, queue, name, next };
 }

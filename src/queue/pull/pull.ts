@@ -89,7 +89,7 @@ export class Puller {
       return true;
     } catch (error) {
       if (units.length === 0) throw error;
-      this.#log.warn({ err: error }, 'queue: claim() gives what it had claimed when an error came');
+      this.#log.warn({ err: error }, 'queue: claim() returns the units that it had claimed before an error');
       return false;
     }
   }
@@ -189,7 +189,7 @@ export class Puller {
       if (isHeld) {
         this.#log.warn(
           { err: error },
-          'queue: a claimed unit that its caller does not get could not be given back; it comes back with the end of its lease',
+          'queue: a claimed unit did not reach its caller and could not be given back; it comes back when its lease ends',
         );
       }
       return !isHeld;

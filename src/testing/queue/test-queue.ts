@@ -186,7 +186,7 @@ export class TestQueue<K extends Kinds> implements AsyncDisposable {
     const { patience, worker } = this.#parts;
     const why = paused ? '; the queue is paused' : worker === undefined ? '; testQueue() was given no handlers' : '';
     return new TimedOut(
-      `queue "${this.#queue.name}" did not come to rest within ${formatDuration(patience)}: ${ready} ready, ` +
+      `queue "${this.#queue.name}" did not become idle within ${formatDuration(patience)}: ${ready} ready, ` +
         `${parked} behind others of their key, ${inProgress} in progress, ${delayed} delayed${why}`,
       { cause: this.#trouble },
     );

@@ -100,7 +100,7 @@ test('behind a job that a transaction holds for long it is refused, says what to
   expect(refused).toBeInstanceOf(LockNotAvailable);
   expect(refused).toMatchObject({
     message: expect.stringMatching(
-      `job ${id} waits with an earlier payload .* coalesce 'latest' in place of replace`,
+      `job ${id} waits with an earlier payload .* coalesce: 'latest' instead of replace`,
     ) as string,
   });
   expect(await queue.get(id)).toMatchObject({ status: 'new', payload: 2 });

@@ -201,7 +201,7 @@ test('a retry by hand of a job that has ended is refused while another one has i
   await queue.cancel(first.id);
   const second = await queue.enqueue('job', 2, { key: 'k' });
   await expect(queue.retry(first.id)).rejects.toThrow(
-    new RegExp(`kind "job" is unique, and job ${second.id} is the one already; that one is new`),
+    new RegExp(`kind "job" is unique, and job ${second.id} already exists; that job is new`),
   );
   await expect(queue.retry(first.id)).rejects.toBeInstanceOf(Conflict);
   await queue.cancel(second.id);

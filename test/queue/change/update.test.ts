@@ -236,7 +236,7 @@ test('what has begun or ended is a Conflict that has its status', async () => {
     const error: unknown = await queue.update(id, { payload: 2 }).catch((refused: unknown) => refused);
     expect(error).toBeInstanceOf(Conflict);
     expect(error).toMatchObject({
-      message: `job ${id} is ${status}, so it cannot be changed any more; only a job that waits can`,
+      message: `job ${id} is ${status}, so it can no longer be changed; only a waiting job can be changed`,
     });
   };
   await expectConflict(bad.id, 'in error');

@@ -165,7 +165,9 @@ export function changePromises(hold: Fixture['hold'], open: () => Promise<Fixtur
     await queue.update(id, { payload: { n: 3 }, attempts: 2 });
     expect(await queue.get(id)).toMatchObject({ payload: { n: 3 }, attempts: 2 });
     expect(await runAll(fixture, queue)).toEqual([{ n: 6 }]);
-    await expect(queue.update(id, { payload: { n: 4 } })).rejects.toThrow(/is complete, so it cannot be changed/);
+    await expect(queue.update(id, { payload: { n: 4 } })).rejects.toThrow(
+      /is complete, so it can no longer be changed/,
+    );
   });
 
   test.runIf(hold === 'lease')('a job that has begun is not changed', async () => {

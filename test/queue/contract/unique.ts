@@ -136,7 +136,7 @@ export function uniquePromises(hold: Fixture['hold'], open: () => Promise<Fixtur
     await queue.cancel(first.id);
     const second = await queue.enqueue('job', 2, { key: 'k' });
     const refused = queue.retry(first.id);
-    await expect(refused).rejects.toThrow(`and job ${second.id} is the one already; that one is new`);
+    await expect(refused).rejects.toThrow(`and job ${second.id} already exists; that job is new`);
     await expect(refused).rejects.toBeInstanceOf(Conflict);
     await queue.cancel(second.id);
     expect(await queue.retry(first.id)).toBe('new');

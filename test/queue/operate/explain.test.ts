@@ -70,7 +70,7 @@ test('a job whose time has come, and which no worker has polled since, says so',
     await engine.query(statement('test.due', text, { prepare: false }), [id]);
   }
   expect((await queue.explain(id)).reasons).toMatchObject([
-    { code: 'scheduled', text: 'its time has come, and the next poll of a worker makes it ready' },
+    { code: 'scheduled', text: 'it is due, and the next poll of a worker makes it ready' },
     { code: 'no_worker' },
   ]);
 });
@@ -80,7 +80,7 @@ test('a job with attempts, a timeout, a backoff or an end of its own says so, un
   const expiresAt = new Date(Date.now() + 3_600_000);
   const asked = { attempts: 2, timeout: '30s', backoff: { kind: 'fixed', min: '5s' }, expiresAt } as const;
   const { id } = await queue.enqueue('job', 1, asked);
-  const text = `it was given options of its own at its enqueue: 2 attempts, a timeout of 30s, a fixed backoff of 5s, an end at ${expiresAt.toISOString()} unless it has begun`;
+  const text = `its enqueue set options of its own: 2 attempts, a timeout of 30s, a fixed backoff of 5s, an end at ${expiresAt.toISOString()} unless it has begun`;
   expect((await queue.explain(id)).reasons.at(-1)).toEqual({ code: 'own_options', text });
   const once = await queue.enqueue('job', 2, { attempts: 1, tags: ['blue'] });
   expect((await queue.explain(once.id)).reasons.at(-1)?.text).toMatch(/: 1 attempt$/);

@@ -229,7 +229,7 @@ test('a cancelled new job never runs, wherever it waits', async () => {
     expect(await queue.get(id)).toMatchObject({ status: 'cancelled', attempt: 0, error: 'not wanted' });
     expect((await queue.history(id)).map(({ reason }) => reason)).toEqual(['enqueue', 'cancel']);
   }
-  await expect(queue.cancel(run[1] ?? '')).rejects.toThrow(/is complete, so it cannot be cancelled/);
+  await expect(queue.cancel(run[1] ?? '')).rejects.toThrow(/is complete, so it can no longer be cancelled/);
   await expect(queue.cancel(run[1] ?? '')).rejects.toBeInstanceOf(Conflict);
 });
 
@@ -373,7 +373,7 @@ test('retry gives a failed or cancelled job all its attempts again', async () =>
     }),
   );
   await eventually(async () => expect((await queue.get(id)).status).toBe('error'));
-  await expect(queue.cancel(id)).rejects.toThrow(/in error, so it cannot be cancelled/);
+  await expect(queue.cancel(id)).rejects.toThrow(/in error, so it can no longer be cancelled/);
   expect(await queue.retry(id)).toBe('new');
   await eventually(async () => expect((await queue.get(id)).status).toBe('complete'));
   await worker.stop();

@@ -177,7 +177,7 @@ export class Batches {
     const { sealedAt } = await readBatchHead(this.#rows, batch);
     if (sealedAt === undefined) return;
     const at = new Date(sealedAt).toISOString();
-    throw new Conflict(`batch ${batch} was sealed at ${at}, so no job can be added any more; make another batch`);
+    throw new Conflict(`batch ${batch} was sealed at ${at}, so no more jobs can be added; make another batch`);
   }
 }
 

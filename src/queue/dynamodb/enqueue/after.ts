@@ -43,7 +43,7 @@ export function readTerms(
   }
   if (parents.size > MOST_PARENTS) {
     throw new NotSupported(
-      `on DynamoDB a job comes after at most ${MOST_PARENTS} others, not ${parents.size}: let some of them be followed by a job of their own`,
+      `on DynamoDB a job comes after at most ${MOST_PARENTS} others, not ${parents.size}: enqueue a job after some of them, and this job after that one`,
     );
   }
   return { parents: [...parents], afterError, afterCancel, runAt };

@@ -34,7 +34,7 @@ export class DynamoQueueChanges {
       if (job.status === 'cancelled') return 'cancelled';
       if (job.status !== 'new' && job.status !== 'in-progress') {
         throw new Conflict(
-          `job ${id} is ${job.status === 'error' ? 'in error' : 'complete'}: it cannot be cancelled any more`,
+          `job ${id} is ${job.status === 'error' ? 'in error' : 'complete'}: it can no longer be cancelled`,
         );
       }
       if (job.status === 'in-progress') {

@@ -63,7 +63,7 @@ export async function listJobs(
   const filter = parseQuery(query);
   if (filter.terms.length > 0) {
     throw new NotSupported(
-      'not on DynamoDB: it has no index of words; status:, kind:, key:, tag:, since: and until: are looked for job by job',
+      'not on DynamoDB: it has no index of words; search by status:, kind:, key:, tag:, since: and until:, which are checked job by job',
     );
   }
   const { queue, limit, after, budget } = checkOptions('search', options, shape);

@@ -76,7 +76,7 @@ export class DynamoQueueReader {
     const holder = workers.find((worker) => worker.id === holderOf(job));
     if (job.status === 'in-progress') {
       const worker = holder === undefined ? undefined : `${holder.host}:${holder.pid}`;
-      const by = worker ?? 'a worker that is gone; it is given back within seconds';
+      const by = worker ?? 'a worker that no longer exists; the job is given back within seconds';
       const text = `in progress at ${by}, attempt ${attemptOf(job)}`;
       return { status: job.status, reasons: [{ code: 'in_progress', text, worker }] };
     }

@@ -82,7 +82,7 @@ async function placeAgain(rows: QueueRows, definition: Definition, kind: Kind, j
   if (there === undefined || there.id === job.id) return [mark(job.id)];
   const state = there.status === 'in-progress' ? 'in progress' : there.status;
   throw new Conflict(
-    `job ${job.id} cannot be new again: its kind "${name}" is unique, and job ${there.id} is the one already; that one is ${state}`,
+    `job ${job.id} cannot be new again: its kind "${name}" is unique, and job ${there.id} already exists; that job is ${state}`,
   );
 }
 

@@ -104,7 +104,7 @@ async function headsOf(
 
 async function bodyOf(rows: QueueRows, pk: string, piece: number): Promise<JobRow> {
   const item = await rows.get(pieceOf(pk, piece));
-  if (item === undefined) throw new NotFound(`the jobs of piece ${piece} are not there any more`);
+  if (item === undefined) throw new NotFound(`the jobs of piece ${piece} no longer exist`);
   return readJobRow(item);
 }
 

@@ -87,7 +87,7 @@ export async function updateWaiting(
     const job = await findJob(rows, definition, id);
     if (job.status !== 'new') {
       const state = job.status === 'in-progress' ? 'in progress' : job.status === 'error' ? 'in error' : job.status;
-      throw new Conflict(`job ${id} is ${state}, so it cannot be changed any more; only a job that waits can`);
+      throw new Conflict(`job ${id} is ${state}, so it can no longer be changed; only a waiting job can be changed`);
     }
     refuseBand(job, change.priority);
     checkOwnLetter(definition, { onError: change.own?.onError, key: job.key });
@@ -211,7 +211,7 @@ async function placeMoved(
   if (there !== undefined && there.id !== job.id) {
     const state = there.status === 'in-progress' ? 'in progress' : there.status;
     throw new Conflict(
-      `job ${job.id} cannot be given this payload: its kind "${name}" is unique, and job ${there.id} is the one already; that one is ${state}`,
+      `job ${job.id} cannot be given this payload: its kind "${name}" is unique, and job ${there.id} already exists; that job is ${state}`,
     );
   }
   const own = fieldsOf(await rows.get(before.key))['j'];

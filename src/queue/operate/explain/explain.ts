@@ -128,7 +128,7 @@ function own({ own: asked, status }: Facts): Reason[] {
     ...(onError === undefined ? [] : [`a dead letter of kind "${onError}"`]),
   ];
   if (parts.length === 0) return [];
-  return [{ code: 'own_options', text: `it was given options of its own at its enqueue: ${parts.join(', ')}` }];
+  return [{ code: 'own_options', text: `its enqueue set options of its own: ${parts.join(', ')}` }];
 }
 
 function waits({ kind, min, max }: Backoff): string {
@@ -143,7 +143,7 @@ function whyNot(id: string, facts: Facts): Reason {
     case 'in-progress': {
       const worker = facts.worker === null ? undefined : where(facts.worker);
       const since = facts.claimedAt === null ? undefined : new Date(facts.claimedAt);
-      const by = worker === undefined ? 'a worker that is gone; it is given back within seconds' : worker;
+      const by = worker === undefined ? 'a worker that no longer exists; the job is given back within seconds' : worker;
       return {
         code: 'in_progress',
         text: `in progress at ${by}, since ${facts.claimedAt === null ? 'a moment ago' : shown(facts.claimedAt)}, attempt ${facts.attempt}`,
@@ -178,7 +178,7 @@ function blocking(id: string, { isBlocker, key }: Facts): Reason[] {
 function cancelling({ wish }: Facts): Reason[] {
   if (wish === null) return [];
   const why = wish.reason === null ? '' : `: ${wish.reason}`;
-  return [{ code: 'cancelling', text: `its worker was told to cancel it${why}`, since: new Date(wish.at) }];
+  return [{ code: 'cancelling', text: `its worker was asked to cancel it${why}`, since: new Date(wish.at) }];
 }
 
 /** The reasons, in the order in which an operator has to remove them. */
@@ -233,7 +233,7 @@ function later({ place, runAt, now, failure, attempt }: Facts): Reason[] {
   return [{ code: 'scheduled', text: isDue ? DUE : `scheduled for later: ${when}`, until }];
 }
 
-const DUE = 'its time has come, and the next poll of a worker makes it ready';
+const DUE = 'it is due, and the next poll of a worker makes it ready';
 
 function parents({ parents: left }: Facts): Reason[] {
   if (left === null) return [];

@@ -231,7 +231,7 @@ export class Unit<P = unknown> {
     if (!this.isOver && !(this.#abortedWith instanceof TimedOut)) return;
     const why = this.#abortedWith;
     throw new LeaseLost(
-      `attempt ${this.attempt} of job ${this.job.id} is over${why instanceof Error ? ` (${why.message})` : ''}: nothing may be written for it any more`,
+      `attempt ${this.attempt} of job ${this.job.id} is over${why instanceof Error ? ` (${why.message})` : ''}: nothing more can be written for it`,
       { cause: why },
     );
   }

@@ -10,7 +10,7 @@ export function guardHeld(unit: Unit, tx: unknown): void {
   if (!unit.isHeldBy(tx)) {
     throw new NotSupported(
       "with hold: 'transaction', guard() takes only unit.tx: another transaction could be committed after the claim's own was " +
-        "rolled back, since nothing keeps them together; write through unit.tx, or work with hold: 'lease'",
+        "rolled back, because nothing joins the two; write through unit.tx, or work with hold: 'lease'",
     );
   }
   if (!unit.isOver && unit.abortReason === undefined) return;

@@ -200,6 +200,6 @@ function swallowed(): Conflict {
 function endedByHand({ job, kind }: Unit): Conflict {
   return new Conflict(
     `the handler of kind "${kind}" has ended the transaction of job ${job.id} itself, by a commit or rollback through unit.tx.client: its ` +
-      'writes and the outcome of the job are not committed together any more; leave both to the worker',
+      'writes and the outcome of the job no longer commit together; leave commit and rollback to the worker',
   );
 }
