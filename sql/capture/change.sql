@@ -12,7 +12,7 @@ declare
 begin
   select l.* into v_line from pawl.capture_line l where l.id = p_line;
   if pawl.capture_is_foreign(v_line) then
-    raise exception 'the log of "%" comes from another database: it was restored from a dump, copied or upgraded, and its transaction numbers mean nothing here; run rebase(), which loses nothing', v_line.name
+    raise exception 'the log of "%" comes from another database: it was restored from a dump, copied or upgraded, and its transaction numbers are not valid here; run rebase(), which loses nothing', v_line.name
       using errcode = 'PW003';
   end if;
   if v_line.until is null then

@@ -51,7 +51,7 @@ begin
     raise exception 'the copy belongs to the database %, and this is %: it was restored from a dump, copied or upgraded; run rebase(), which takes the copy over',
       v_last.database, p_database using errcode = 'PW003';
   elsif v_last.timeline > p_timeline then
-    raise exception 'the copy follows timeline %, and this server is on timeline %: another one was promoted in its place, or it was restored from before that; run rebase() to follow this one',
+    raise exception 'the copy follows timeline %, and this server is on timeline %: another server was promoted, or this one was restored to an earlier time; run rebase() to follow this server',
       v_last.timeline, p_timeline using errcode = 'PW003';
   end if;
   if v_last.copy is null and p_epoch = 0 then

@@ -264,7 +264,9 @@ function byName(definitions: readonly ActorDefinition[]): ReadonlyMap<string, Ac
   const all = new Map<string, ActorDefinition>();
   for (const definition of definitions) {
     if (!isObject(definition) || !(definition.states instanceof Map)) {
-      throw new InvalidInput('createActors takes an engine and a list of what actor() gave', { field: 'definitions' });
+      throw new InvalidInput('createActors takes an engine and a list of actor types, which actor() returns', {
+        field: 'definitions',
+      });
     }
     if (all.has(definition.name))
       throw new Conflict(`there are two actor types named "${definition.name}"; the name is the identity`);
@@ -280,7 +282,7 @@ function byName(definitions: readonly ActorDefinition[]): ReadonlyMap<string, Ac
 function requireDefinition(what: string, definition: unknown, known: Iterable<string>): void {
   if (isObject(definition) && typeof definition['name'] === 'string') return;
   throw new InvalidInput(
-    `${what}() takes what actor() gave, not its name: ${what}(Server, …), but was given ${show(definition)}; ` +
+    `${what}() takes an actor type that actor() returned, not its name: ${what}(Server, …), but was given ${show(definition)}; ` +
       `createActors was given ${[...known].join(', ')}`,
     { field: 'definition' },
   );

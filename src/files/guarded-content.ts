@@ -85,7 +85,8 @@ export class GuardedContent {
    * was read.
    */
   async writeMarker({ pass, database }: CollectorPass): Promise<void> {
-    if (this.#is === undefined) throw new Error('the marker of a store is written before it is known which one it is');
+    if (this.#is === undefined)
+      throw new Error('the marker of a store cannot be written before the store is identified');
     await this.#write({ store: this.#is, namespace: this.#namespace, pass, database }, false);
   }
 
@@ -103,7 +104,7 @@ export class GuardedContent {
     const row = await this.#store.row();
     if (row === undefined || !(await this.#hasBytes())) {
       throw new StoreRefused(
-        `the store ${this.content.where} has no marker that is whole, and nothing in it is known to the namespace "${this.#namespace}"`,
+        `the store ${this.content.where} has no intact marker, and no object that the namespace "${this.#namespace}" knows`,
       );
     }
     this.#is = row.store;
@@ -162,9 +163,7 @@ export class GuardedContent {
     const marker = await this.readMarker();
     if (marker !== undefined) return marker;
     if (row !== undefined) throw this.#other(row.store, row.kind, 'nothing, since there is no marker');
-    throw new StoreRefused(
-      `the store ${this.content.where} does not keep what is written to it: the new marker is not there`,
-    );
+    throw new StoreRefused(`the store ${this.content.where} loses writes: the marker that was just written is missing`);
   }
 
   async #write(marker: Marker, ifAbsent: boolean): Promise<void> {

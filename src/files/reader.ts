@@ -94,7 +94,7 @@ export class Reader {
     }
     if (found.state === 'live' || found.state === 'retired') return found;
     throw new NotFound(
-      `version ${found.version} of document "${id}" is not kept any more; only its entry in the history is left`,
+      `version ${found.version} of document "${id}" is no longer stored; only its entry in the history is left`,
     );
   }
 

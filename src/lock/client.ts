@@ -27,7 +27,7 @@ function storeOn(engine: LockEngine): LockStore {
   if (engine instanceof DynamoEngine) return new DynamoLockStore(engine, identify());
   const given: unknown = engine;
   const what = typeof given === 'string' ? 'a text; write createLocks(postgres(url))' : show(given);
-  throw new InvalidInput(`createLocks takes what postgres() or dynamodb() gives, but was given ${what}`, {
+  throw new InvalidInput(`createLocks takes the result of postgres() or dynamodb(), but was given ${what}`, {
     field: 'engine',
   });
 }

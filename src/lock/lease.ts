@@ -252,7 +252,7 @@ export class HeldLock implements Lock {
     // The timer that reports the loss has not fired yet.
     if (this.#released === undefined && this.#renewal.remainingMs() <= 0) {
       const error = new LeaseLost(
-        `the lease of ${describe(this.names)} was lost: it passed before it could be renewed; stop working on it`,
+        `the lease of ${describe(this.names)} was lost: it ended before it could be renewed; stop working on it`,
         { reason: 'blocked' },
       );
       this.#renewal.lose(error);

@@ -167,7 +167,9 @@ describe('what is declared is refused when it cannot be', () => {
     const engine = postgres('postgres://localhost/none');
     expect(() => createActors(engine, [])).toThrow(/at least one type/);
     expect(() => createActors(engine, [checked, checked])).toThrow(/two actor types named "checked"/);
-    expect(() => Reflect.apply(createActors, undefined, [engine, [{}]])).toThrow(/what actor\(\) gave/);
+    expect(() => Reflect.apply(createActors, undefined, [engine, [{}]])).toThrow(
+      /a list of actor types, which actor\(\) returns$/,
+    );
   });
 
   test('states that were declared apart run like others', async () => {

@@ -740,7 +740,7 @@ export function describeLocks(title: string, world: () => LockWorld): void {
       [
         'no engine',
         async () => createLocks(JSON.parse('{}')),
-        /takes what postgres\(\) or dynamodb\(\) gives, but was given an object/,
+        /takes the result of postgres\(\) or dynamodb\(\), but was given an object/,
       ],
     ];
     test.each(cases)('%s is refused, and the error says what to do', async (_, call, words) => {

@@ -20,33 +20,33 @@ const KINDS = { kinds: { mail: {}, keyed: { unique: 'key' } } } as const;
 const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => unknown, RegExp]>> = {
   'createQueue(url)': [
     () => createQueue(NOBODY as never, 'q', KINDS),
-    /^createQueue takes what postgres\(\) gives, but was given a text; write createQueue\(postgres\(url\), …\)$/,
+    /^createQueue takes the result of postgres\(\), but was given a text; write createQueue\(postgres\(url\), …\)$/,
   ],
-  'createActors(url)': [() => createActors(NOBODY as never, [T]), /^createActors takes what postgres\(\) gives/],
+  'createActors(url)': [() => createActors(NOBODY as never, [T]), /^createActors takes the result of postgres\(\)/],
   'createActors without a list': [
     (engine) => createActors(engine, T as never),
     /^createActors takes a list of types: createActors\(engine, \[Server\]\)/,
   ],
   'createCapture(url)': [
     () => createCapture(NOBODY as never, { entity: 'a', root: 'a' }),
-    /^createCapture takes what postgres\(\) gives/,
+    /^createCapture takes the result of postgres\(\)/,
   ],
   'createFiles(url)': [
     () => createFiles(NOBODY as never, { content: disk('objects') }),
-    /^createFiles takes what postgres\(\) gives, but was given a text; write createFiles\(postgres\(url\), …\)$/,
+    /^createFiles takes the result of postgres\(\), but was given a text; write createFiles\(postgres\(url\), …\)$/,
   ],
   'createLocks(url)': [
     () => createLocks(NOBODY as never),
-    /^createLocks takes what postgres\(\) or dynamodb\(\) gives, but was given a text; write createLocks\(postgres\(url\)\)$/,
+    /^createLocks takes the result of postgres\(\) or dynamodb\(\), but was given a text; write createLocks\(postgres\(url\)\)$/,
   ],
-  'createHttp(url)': [() => createHttp(NOBODY as never), /^createHttp takes what postgres\(\) gives/],
+  'createHttp(url)': [() => createHttp(NOBODY as never), /^createHttp takes the result of postgres\(\)/],
   'createHttp(pool)': [
     () => createHttp({ connect: () => {} } as never),
-    /^createHttp takes what postgres\(\) gives, but was given an object \{connect\}$/,
+    /^createHttp takes the result of postgres\(\), but was given an object \{connect\}$/,
   ],
   'createQueueAdmin(undefined)': [
     () => createQueueAdmin(undefined as never),
-    /^createQueueAdmin takes what postgres\(\) gives, but was given undefined$/,
+    /^createQueueAdmin takes the result of postgres\(\), but was given undefined$/,
   ],
   'createActorAdmin(url)': [() => createActorAdmin(NOBODY as never), /^createActorAdmin takes/],
   'createCaptureAdmin(url)': [() => createCaptureAdmin(NOBODY as never), /^createCaptureAdmin takes/],
@@ -65,11 +65,11 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
   ],
   'engine.query(text)': [
     (engine) => engine.query('select 1' as never),
-    /^query\(\) takes what statement\(\) gives: query\(statement\('invoice.pay', 'update …'\), values\), but was given "select 1"/,
+    /^query\(\) takes the result of statement\(\): query\(statement\('invoice.pay', 'update …'\), values\), but was given "select 1"/,
   ],
   'engine.query()': [
     (engine) => engine.query(undefined as never),
-    /^query\(\) takes what statement\(\) gives.*but was given undefined/,
+    /^query\(\) takes the result of statement\(\).*but was given undefined/,
   ],
   'engine.query of a statement that is refused': [
     (engine) => engine.query(statement('invoice.pay', 'selct 1')),
@@ -89,7 +89,7 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
   ],
   'postgres of an empty variable': [
     () => postgres(''),
-    /^option "url" for postgres is an empty text; is the variable set that it comes from\?$/,
+    /^option "url" for postgres is an empty text; check that its environment variable is set$/,
   ],
   'postgres(url) with a port that is none': [
     () => postgres('postgres://app:secret@localhost:99999/app'),
@@ -101,7 +101,7 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
   ],
   'tx.query(text)': [
     (engine) => engine.transaction((tx) => tx.query('select 1' as never)),
-    /^query\(\) takes what statement\(\) gives/,
+    /^query\(\) takes the result of statement\(\)/,
   ],
   'statement(text)': [() => statement('select 1', undefined as never), /^statement\(\) takes a name and a text of SQL/],
   'enqueue({ kind, payload })': [
@@ -144,11 +144,11 @@ const MISTAKES: Readonly<Record<string, readonly [(engine: PostgresEngine) => un
   ],
   'actors.create by a name': [
     (engine) => createActors(engine, [T]).create('t' as never, {}),
-    /^create\(\) takes what actor\(\) gave, not its name: create\(Server, …\), but was given "t"; createActors was given t$/,
+    /^create\(\) takes an actor type that actor\(\) returned, not its name: create\(Server, …\), but was given "t"; createActors was given t$/,
   ],
   'actors.find by a name': [
     (engine) => createActors(engine, [T]).find('t' as never, 'k'),
-    /^find\(\) takes what actor/,
+    /^find\(\) takes an actor type that actor/,
   ],
   'a projection built by a text': [
     (engine) =>

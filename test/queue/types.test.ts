@@ -54,7 +54,7 @@ test('wrong values in place of an engine, a name or handlers are refused, and th
   const wrong = (value: unknown): never => value as never;
   const kinds = { send: {} };
   for (const given of [undefined, null, { query: () => [] }]) {
-    expect(() => createQueue(wrong(given), 'a', { kinds })).toThrow(/takes what postgres\(\) gives, but was given/);
+    expect(() => createQueue(wrong(given), 'a', { kinds })).toThrow(/takes the result of postgres\(\), but was given/);
   }
   expect(() => postgres(wrong(null))).toThrow(InvalidInput);
   for (const name of ['', 'ü'.repeat(51), 'a\0', '\ud800']) {

@@ -97,7 +97,7 @@ export class CaptureAdmin {
     const lines = state.lines.filter(({ guarantee, name }) => guarantee === 'latest' && (into ?? name) === name);
     if (lines.length === 0) {
       const what = into === undefined ? 'no projection' : `no projection "${into}"`;
-      throw new NotFound(`the capture "${entity}" has ${what} that could be filled anew`);
+      throw new NotFound(`the capture "${entity}" has ${what} that can be filled again`);
     }
     const { schema, name: table } = rootOf(definition);
     for (const { id: line } of lines)

@@ -76,7 +76,7 @@ export class CopyTable implements Destination {
       if (await this.#deliver(draw, made, keys)) return this.#delivered(tx);
       await this.#look(tx, draw);
     }
-    throw new WentBack('the owner of the copy changes all the time: two servers take it for theirs');
+    throw new WentBack('the owner of the copy keeps changing: two servers treat the copy as their own');
   }
 
   async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {

@@ -42,7 +42,7 @@ export class ProjectionWorker implements AsyncDisposable {
     const options = { what: 'the projection', signal: this.#stop.signal, onError: () => {} };
     this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
-    const failures = new FailureLog(engine.options.logger, 'a projection could not go on');
+    const failures = new FailureLog(engine.options.logger, 'a projection failed');
     this.#loops = Array.from({ length: settings.concurrency }, (_, index) => {
       const pass: Pass = { after: '0', since: 0, done: 0, restMs: FIRST_REST_MS };
       return startLoop({

@@ -99,7 +99,7 @@ export async function isTableThere(caller: RequestSender, name: string): Promise
   const wanted = JSON.stringify(tableOf(name)['KeySchema']);
   if (JSON.stringify(found['KeySchema']) === wanted) return true;
   throw new SchemaMismatch(
-    `table "${name}" has other keys than pk and sk of type S; give Pawl a table of its own, by another name`,
+    `table "${name}" does not have the keys pk and sk of type S; give Pawl a table of its own, by another name`,
   );
 }
 

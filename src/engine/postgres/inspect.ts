@@ -121,7 +121,7 @@ export async function inspectServer(engine: PostgresEngine): Promise<ServerFacts
   return engine.session(async (session) => {
     const connectMs = performance.now() - startedAt;
     const [row] = await session.query<ServerRow>(SERVER);
-    if (row === undefined) throw new Error('the server answered no row where one always comes');
+    if (row === undefined) throw new Error('the server returned no row, although this statement always returns one');
     const { roundTripMs, clockAheadMs } = await compareClocks(session);
     return {
       version: row.version,

@@ -69,5 +69,5 @@ function openEngine(source?: string | PoolLike, options: PostgresOptions = {}): 
 export function requireEngine(what: string, engine: PostgresEngine): void {
   if (isObject(engine) && engine['kind'] === 'postgres' && typeof engine['transaction'] === 'function') return;
   const given = typeof engine === 'string' ? `a text; write ${what}(postgres(url), …)` : show(engine);
-  throw new InvalidInput(`${what} takes what postgres() gives, but was given ${given}`, { field: 'engine' });
+  throw new InvalidInput(`${what} takes the result of postgres(), but was given ${given}`, { field: 'engine' });
 }

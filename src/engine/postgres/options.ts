@@ -67,7 +67,7 @@ export function resolveOptions(options: PostgresOptions): ResolvedOptions {
  */
 export function requireUrl(url: string): void {
   if (url === '') {
-    throw new InvalidInput('option "url" for postgres is an empty text; is the variable set that it comes from?', {
+    throw new InvalidInput('option "url" for postgres is an empty text; check that its environment variable is set', {
       field: 'url',
     });
   }

@@ -141,7 +141,7 @@ function adoptPool(pool: PoolLike, options: ResolvedOptions): Source {
   if (pool.listenerCount('error') === 0) {
     options.logger.warn(
       {},
-      'the pool has no "error" listener but that of this engine: once that is stopped, a restart of the database would end ' +
+      'the pool has no "error" listener except that of this engine: after the engine is stopped, a restart of the database would end ' +
         'this process; add pool.on("error", …)',
     );
   }

@@ -36,7 +36,7 @@ export function statement(
 ): Statement {
   if (typeof name !== 'string' || typeof text !== 'string' || name === '') {
     throw new InvalidInput(
-      "statement() takes a name and a text of SQL: statement('invoice.pay', 'update …'); the name stands in logs and pg_stat_activity",
+      "statement() takes a name and a text of SQL: statement('invoice.pay', 'update …'); logs and pg_stat_activity show the name",
       { field: typeof name !== 'string' || name === '' ? 'name' : 'text' },
     );
   }

@@ -23,7 +23,8 @@ export function diskFailure(error: unknown): unknown {
   if (code === 'ENOENT')
     return new CorruptObject(`there is no such file: ${error.message}`, { ...cause, damage: 'missing' });
   if (code === 'EEXIST') return new Conflict(`there is such a file already: ${error.message}`, cause);
-  if (PASSING.has(code)) return new StoreUnavailable(`the disk store cannot now: ${error.message}`, cause);
+  if (PASSING.has(code))
+    return new StoreUnavailable(`the disk store failed, but a later call may succeed: ${error.message}`, cause);
   return new StoreRefused(`the disk store refused: ${error.message}`, cause);
 }
 

@@ -247,7 +247,7 @@ export class HotFiles {
 
 function gone(): never {
   throw new CorruptObject(
-    'the hot copy is gone; it was removed each time right after it was made; give it more room (maxBytes)',
+    'the hot copy is gone: it was removed each time right after it was written; give the hot copies more room (maxBytes)',
     { damage: 'missing' },
   );
 }

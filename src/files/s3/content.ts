@@ -71,7 +71,7 @@ export class S3Content implements Content {
     }));
     const isMore = page['IsTruncated'] === true;
     if (isMore && from !== undefined && (all.at(-1)?.name ?? '') <= from) {
-      throw new StoreRefused(`${this.where} does not know StartAfter: its list begins anew`);
+      throw new StoreRefused(`${this.where} does not support StartAfter: its list starts from the beginning again`);
     }
     // Web consoles make an empty object for the folder itself.
     return { entries: all.filter(({ name }) => name !== ''), next: isMore ? all.at(-1)?.name : undefined };
@@ -119,7 +119,7 @@ export class S3Content implements Content {
       await withRetries(signal, () => put({}));
       const kept = await this.#api.send('GetObject', at, { signal });
       if (!(await bodyOf(kept['Body'], signal)).equals(Body)) {
-        throw new StoreRefused(`${this.where} keeps other bytes than it is given; it cannot be used`);
+        throw new StoreRefused(`${this.where} stores other bytes than it receives; it cannot be used`);
       }
       return {
         ifNoneMatch: await isRefused(put({ IfNoneMatch: '*' })),

@@ -156,7 +156,7 @@ export class Upload implements AsyncDisposable {
 export function conflict(id: string, expected: number, actual: number): VersionConflict {
   const there = actual === 0 ? 'there is no such document' : `there is version ${actual}`;
   const wanted = expected === 0 ? 'no document' : `version ${expected}`;
-  const message = `"${id}" was expected to have ${wanted}, but ${there}; read the document again and decide anew`;
+  const message = `"${id}" was expected to have ${wanted}, but ${there}; read the document and decide again`;
   return new VersionConflict(message, { id, expected, actual });
 }
 

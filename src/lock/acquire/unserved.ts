@@ -43,7 +43,7 @@ export function deadlock(names: readonly string[], cycle: readonly DeadlockStep[
   });
   return new Deadlock(
     `waiting for ${describe(names)} would never end, as its holders wait for this request: it would wait for ` +
-      `${steps.join(', which waits for ')}, which is kept here meanwhile; take all the locks as one set, ` +
+      `${steps.join(', which waits for ')}, which this process holds meanwhile; acquire all the locks as one set, ` +
       'or always in the same order',
     { cycle },
   );

@@ -134,7 +134,7 @@ export class PostgresLockStore implements LockStore {
   }
 
   checks(): never {
-    throw new NotSupported('on Postgres guard() takes the transaction that it is to hold in: await lock.guard(tx)');
+    throw new NotSupported('on Postgres guard() takes the transaction that it must protect: await lock.guard(tx)');
   }
 
   async break(space: string, name: string, reason: string): Promise<readonly BrokenHolder[]> {

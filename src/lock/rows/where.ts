@@ -151,7 +151,11 @@ export function compare(
   const operands: unknown[] = isList && Array.isArray(operand) ? operand : [operand];
   const values = operands.map((value) => lookUpValue(column, value, place, lookups));
   if (op !== 'in' && op !== 'not' && values.includes(null)) {
-    throw refusal(place, operand, "no null, which nothing compares with; write null itself, or 'not: null'");
+    throw refusal(
+      place,
+      operand,
+      "no null, because no comparison with null is true; write null itself, or 'not: null'",
+    );
   }
   return { column, op, values };
 }

@@ -102,7 +102,7 @@ describe('a turn by hand', () => {
       expect(String(error)).toMatch(message);
     }
     expect(() => actor('ü'.repeat(100), { initial: 'a', states: {} } as never)).toThrow(/1 to 100 bytes/);
-    expect(() => createActors({} as never, [Door])).toThrow(/takes what postgres\(\) gives/);
+    expect(() => createActors({} as never, [Door])).toThrow(/takes the result of postgres\(\)/);
     expect(() => createActors(scene.engine, Door as never)).toThrow(/takes a list of types/);
     expect(await scene.one('select count(*)::int from pawl.actor_inbox')).toBe(0);
     expect(await actors.pages()).toEqual([]);

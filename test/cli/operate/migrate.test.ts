@@ -73,7 +73,7 @@ test('--schema, PAWL_SCHEMA and the config file name another schema, in this ord
   expect(await state(['--config', config], {})).toBe('current');
   expect(await state(['--config', config], { PAWL_SCHEMA: 'pawl' })).toBe('behind');
   const refused = await warmPawl(['migrate', '--schema', 'public'], { url });
-  expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('others may create') });
+  expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('other roles may create') });
 });
 
 test('status is 1 when a person has changed the schema, and says what mends it; doctor does, too', async () => {

@@ -93,5 +93,5 @@ test('a plain text instead of a statement is refused with what to do', async () 
   onTestFinished(() => engine.stop());
   const text = 'select 1' as never;
   await expect(engine.query(text)).rejects.toBeInstanceOf(InvalidInput);
-  await expect(engine.transaction((tx) => tx.query(text))).rejects.toThrow(/takes what statement\(\) gives/);
+  await expect(engine.transaction((tx) => tx.query(text))).rejects.toThrow(/takes the result of statement\(\)/);
 });

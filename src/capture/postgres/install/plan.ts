@@ -288,13 +288,13 @@ function compareStrays(wanted: DesiredState, state: InstalledState): Difference[
     ...triggers.map(({ schema, table, name }) => ({
       kind: 'trigger',
       object: `${showTable({ schema, name: table })}: ${name}`,
-      problem: 'the table is not captured, or not any more',
+      problem: 'the table is not captured, or no longer captured',
       sql: [`drop trigger if exists ${id(name)} on ${id(schema, table)}`],
     })),
     ...functions.map(({ name }) => ({
       kind: 'function',
       object: `${own}.${name}`,
-      problem: 'it is not needed any more',
+      problem: 'it is no longer needed',
       sql: [`drop function ${own}.${name}() cascade`],
     })),
   ];

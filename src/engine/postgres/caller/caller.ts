@@ -65,7 +65,7 @@ export async function callInTransaction(
 }
 
 const ACCEPTED =
-  'pass what the transaction callback of one of these gives you: Pawl (engine.transaction), pg Client, postgres.js, ' +
+  'pass the transaction that the callback of one of these receives: Pawl (engine.transaction), pg Client, postgres.js, ' +
   'kysely, drizzle, knex, prisma, typeorm, mikro-orm';
 
 function toHolder(tx: unknown): object {

@@ -76,7 +76,7 @@ export async function keptCluster(data: string, machinery: Machinery): Promise<C
   const password = await readFile(join(dataDir, PASSWORD_FILE), 'utf8').catch(() => '');
   if (password !== '') return { dataDir, password };
   throw new InvalidInput(
-    `data folder "${dataDir}" was not made by Pawl, or its first start was interrupted: remove it if it is worth nothing, ` +
+    `data folder "${dataDir}" was not made by Pawl, or its first start was interrupted: remove it if you do not need its data, ` +
       'else start a Postgres of your own on it and give its URL',
     { field: 'data' },
   );
@@ -109,7 +109,7 @@ async function initialise(dataDir: string, machinery: Machinery, extra: string[]
     });
   } catch (error) {
     throw new ConnectionFailed(
-      `initdb could not make the data folder "${dataDir}"; mend what it says, or name another folder: ${messageOf(error)}`,
+      `initdb could not create the data folder "${dataDir}"; solve the problem that it reports, or name another folder: ${messageOf(error)}`,
       {
         cause: error,
       },
@@ -196,8 +196,9 @@ async function servesFolder(pid: number, dataDir: string): Promise<boolean> {
 }
 
 function notEntered(dataDir: string, account: Account | undefined): InvalidInput {
-  const who = account === undefined ? 'you' : `account "${account.name}", as which Postgres runs since it refuses root`;
-  return new InvalidInput(`data folder "${dataDir}" cannot be entered by ${who}; name a folder that can be`, {
+  const who =
+    account === undefined ? 'you' : `account "${account.name}", which runs Postgres because Postgres refuses root,`;
+  return new InvalidInput(`${who} cannot enter the data folder "${dataDir}"; name another folder`, {
     field: 'data',
   });
 }

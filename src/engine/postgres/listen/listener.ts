@@ -141,7 +141,7 @@ export class Listener {
     const isRenewal = this.#failures > 0;
     this.#failures = 0;
     if (isRenewal) {
-      this.#given.logger.info({}, 'listening again; looking for what was missed');
+      this.#given.logger.info({}, 'listening again; polling, because notifications may have been missed');
       for (const subscriber of this.#subscribers) {
         this.#guard(() => subscriber.onReconnect?.());
       }

@@ -28,7 +28,8 @@ export const schemaName: Check<SchemaName> = custom(
 function whyRefused(name: string): string | undefined {
   if (name.startsWith('pg_')) return 'Postgres keeps names that begin with pg_ for itself; give another name';
   if (name === 'information_schema') return 'it is the catalog of the SQL standard; give another name';
-  if (name === 'public') return "in public others may create, and the schema is to be Pawl's alone; give another name";
+  if (name === 'public')
+    return 'other roles may create objects in public, and Pawl needs a schema of its own; give another name';
   return isReserved(name) ? 'it is a key word of SQL; give another name' : undefined;
 }
 

@@ -22,7 +22,7 @@ export function judge(server: string, address = ''): ServerKind {
   const other = OTHERS.find(({ sign }) => sign.test(server) || sign.test(address));
   if (other === undefined) return { citus: / citus (\S+)$/.exec(server)?.[1] };
   throw new NotSupported(
-    `this is ${other.name}, and Pawl works with Postgres alone: ${other.reason}. Use Postgres 14 to 18; locks can be on DynamoDB, too`,
+    `this is ${other.name}, and Pawl works only with Postgres: ${other.reason}. Use Postgres 14 to 18; locks can be on DynamoDB, too`,
   );
 }
 
@@ -30,7 +30,7 @@ const OTHERS: readonly { readonly name: string; readonly sign: RegExp; readonly 
   {
     name: 'CockroachDB',
     sign: /^CockroachDB\b/,
-    reason: 'its advisory locks exclude no session from anything, and it has no LISTEN and NOTIFY',
+    reason: 'its advisory locks do not exclude other sessions, and it has no LISTEN and NOTIFY',
   },
   {
     name: 'YugabyteDB',

@@ -93,7 +93,7 @@ export class Session {
   ): Promise<Row[]> {
     if (typeof statement?.text !== 'string') {
       throw new InvalidInput(
-        "query() takes what statement() gives: query(statement('invoice.pay', 'update …'), values), but was given " +
+        "query() takes the result of statement(): query(statement('invoice.pay', 'update …'), values), but was given " +
           `${show(statement)}; plain SQL goes through tx.client.query(text), or a pool of your own`,
         { field: 'statement' },
       );
@@ -253,8 +253,8 @@ function nameIn(text: string): string | undefined {
 function unanswered(text: string, ms: number): string {
   const name = nameIn(text) ?? text.slice(0, 40);
   return (
-    `the database has not answered "${name}" within ${formatDuration(ms)}; the connection is taken for dead and was ` +
-    'closed, so the outcome is unknown'
+    `the database has not answered "${name}" within ${formatDuration(ms)}, so the connection was closed; ` +
+    'the outcome is unknown'
   );
 }
 
@@ -282,7 +282,7 @@ function inTime(client: Promise<ClientLike>, ms: number, onDeadline: () => void)
     let isLate = false;
     const cancel = deadline(ms, () => {
       isLate = true;
-      const why = 'it does not answer, or the work of this process holds every connection of the pool';
+      const why = 'the database does not answer, or this process uses every connection of the pool';
       reject(new ConnectionFailed(`no connection to the database was free within ${formatDuration(ms)}: ${why}`));
       onDeadline();
     });

@@ -194,7 +194,7 @@ async function commit(session: Session, tx: Transaction, answer: AnswerOptions):
   // If a statement of the transaction failed, COMMIT answers ROLLBACK, and no error at all.
   if (results[0]?.command === 'ROLLBACK') {
     if (tx.firstFailure !== undefined) throw failure(tx.firstFailure);
-    throw new Conflict('nothing was committed: a statement inside the transaction failed and its error was swallowed');
+    throw new Conflict('nothing was committed: a statement inside the transaction failed, and its error was caught');
   }
 }
 

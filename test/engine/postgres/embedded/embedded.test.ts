@@ -284,7 +284,7 @@ test.runIf(isRoot)('a data folder below a private one is refused with the accoun
   const home = await folder('home');
   await chmod(home, 0o700);
   await expect(startEmbedded({ data: join(home, 'data') })).rejects.toThrow(
-    /cannot be entered by account "\w+", as which Postgres runs since it refuses root; name a folder that can be$/,
+    /^account "\w+", which runs Postgres because Postgres refuses root, cannot enter the data folder ".+"; name another folder$/,
   );
 });
 

@@ -220,7 +220,7 @@ describe('two schemas in one database', () => {
 });
 
 test.for([
-  ['public', /others may create/],
+  ['public', /other roles may create/],
   ['pg_jobs', /Postgres keeps/],
   ['information_schema', /catalog|15/],
   ['select', /key word/],
