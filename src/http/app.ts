@@ -101,7 +101,7 @@ export class HttpApp {
     const advice = 'hand it on: pawl(request, { remoteAddress }), nextHandlers(pawl, { addressOf })';
     this.#services.engine.options.logger.warn(
       {},
-      `http: requests come without an address, so all strangers share one limit; ${advice}`,
+      `http: requests come without an address, so all unknown callers share one limit; ${advice}`,
     );
   }
 
@@ -302,7 +302,7 @@ export class HttpApp {
     if (isOfValue(error)) logger.warn({ err: error, requestId }, 'http: the database refused a value');
     if (status === 500) logger.error({ err: error, requestId }, 'http: a request failed');
     else if (status > 501 && body.error.code !== 'busy')
-      logger.warn({ ...body.error }, 'http: the database was too slow, or away');
+      logger.warn({ ...body.error }, 'http: the database was too slow, or not reachable');
     return Response.json(body, { status, headers });
   }
 }
@@ -312,7 +312,7 @@ function refuseUndecodable(url: URL): void {
   try {
     decodeURIComponent(url.pathname);
   } catch (cause) {
-    throw new InvalidInput('the path holds what cannot be decoded: a "%" in a name is written %25', { cause });
+    throw new InvalidInput('the path cannot be decoded: write a "%" in a name as %25', { cause });
   }
 }
 

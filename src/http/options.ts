@@ -217,10 +217,10 @@ const grantShape = {
   permissions: optional(permissions),
 };
 
-const hash = custom('what hashPassword() gives', (value: unknown, place: OptionPath) => {
+const hash = custom('the result of hashPassword()', (value: unknown, place: OptionPath) => {
   if (typeof value !== 'string' || !isPasswordHash(value)) {
     // The value may be the password itself, which no message should repeat.
-    const words = 'what hashPassword() gives, not the password itself; the value is not shown';
+    const words = 'the result of hashPassword(), not the password itself; the value is not shown';
     throw new InvalidInput(`${place.field} must be ${words}`, { field: place.field });
   }
   return value;

@@ -43,7 +43,7 @@ function oneOrMany<T>(
   isOurs: (value: unknown) => value is T,
   nameOf?: (one: T) => string,
 ): Check<readonly T[]> {
-  const words = `what ${maker}() made, or a list of such`;
+  const words = `the result of ${maker}(), or a list of such results`;
   return custom<readonly T[]>(
     words,
     (value, place) => {

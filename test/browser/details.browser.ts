@@ -79,7 +79,7 @@ describe('a queue', () => {
     await until('the last one is due', () => Date.now() > soon.getTime());
     expect(ids).toHaveLength(3);
     const { page, context } = await stage.visit(at('queues/due'));
-    await page.getByText('no worker of it is running').first().waitFor();
+    await page.getByText('it has no running worker').first().waitFor();
     const text = await page.locator('main').innerText();
     expect(text).not.toContain('none is ready');
     expect(text).not.toMatch(/scheduled for later: due now/);

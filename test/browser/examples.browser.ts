@@ -52,7 +52,7 @@ test('pawl dev shows on every page what its examples do, and its buttons make ac
     await page.getByRole('button', { name }).click();
     await page.getByText(answer).first().waitFor();
   };
-  await press('Hold this lock', /the lock "printer" is held, and others wait for it/);
+  await press('Hold this lock', /the lock "printer" is held, and other clients wait for it/);
   await shows(page, new URL('locks', base), ['printer', 'has scanner, waits']);
   await press('Release the lock', /the lock is released/);
   await press('Kill a worker', /back end \d+ is killed; another one starts/);

@@ -152,7 +152,7 @@ test('a payload that its schema refuses is said to be so below its field, and wi
 
 test('what is known already can be put aside, in this browser, and brought back', async () => {
   const { page, context } = await on('');
-  const item = page.locator('.attention li', { hasText: 'no worker of it runs' });
+  const item = page.locator('.attention li', { hasText: 'it has no running worker' });
   await item.waitFor();
   await item.locator('summary').press('Enter');
   await item.getByRole('button', { name: 'For 8 hours' }).press('Enter');

@@ -127,7 +127,7 @@ function Actions({ of: { queue, name, pausedAt } }: { readonly of: Schedule }): 
   const end = async (): Promise<void> => {
     const answer = await confirm({
       title: `End schedule ${name}`,
-      text: 'What it has enqueued stays. A program that declares it at its start makes it anew.',
+      text: 'The jobs that it has enqueued stay. A program that declares it creates it again at its start.',
       verb: 'End it',
       isDanger: true,
       typed: name,

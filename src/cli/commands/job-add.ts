@@ -33,7 +33,7 @@ export function addJobAdd(job: Command): void {
     .command('add <queue> <kind> [payload]')
     .description('add a job; the payload is JSON, "-" reads it from stdin')
     .option('--key <key>', 'jobs of one key run one after another')
-    .option('--group <group>', 'at most so many jobs of it run at a time as the queue declares')
+    .option('--group <group>', 'the queue declares how many jobs of one group run at a time')
     .option('--priority <n>', 'lower runs first', wholeNumber(-32_768, 32_767))
     .option('--run-at <time>', 'the earliest time: ISO 8601, or a delay such as 10m', timeArgument)
     .option('--expires-at <time>', 'cancel it unless it has begun by then: ISO 8601, or 10m from now', timeArgument)

@@ -30,7 +30,7 @@ export class LockAccident implements DevControl {
   async run(): Promise<string> {
     if (this.isOn()) {
       await this.#release();
-      return 'the lock is released: those who waited had it one after another';
+      return 'the lock is released: its waiters got it one after another';
     }
     this.#waiting = new AbortController();
     this.#held = await this.#locks.acquire('printer', { wait: '5s', lease: '30s' });
@@ -42,7 +42,7 @@ export class LockAccident implements DevControl {
       });
     });
     this.#use('scanner', () => Promise.resolve());
-    return 'the lock "printer" is held, and others wait for it';
+    return 'the lock "printer" is held, and other clients wait for it';
   }
 
   async stop(): Promise<void> {

@@ -72,7 +72,7 @@ function checkServer(facts: ServerFacts): Finding[] {
     facts.hasPooler
       ? warn(
           'pooler',
-          'a pooler or proxy stands before the database',
+          'a pooler or proxy is in front of the database',
           'give directUrl in the config file for LISTEN, and prepare: false if it keeps no prepared statements',
         )
       : ok('pooler', 'none seen'),
@@ -144,7 +144,7 @@ function checkQueues({ lostWorkers, strandedKeys, blockedKeys, unattended, pause
     holding.length > 0
       ? fail('workers', `lost, and no process takes over: ${lost}`, start)
       : lostWorkers.length > 0
-        ? warn('workers', `lost, with nothing in hand: ${lost}`, 'nothing: the next worker clears this away')
+        ? warn('workers', `lost, without jobs: ${lost}`, 'nothing: the next worker removes them')
         : ok('workers', 'none is lost'),
     strandedKeys.length > 0
       ? fail(
@@ -159,7 +159,7 @@ function checkQueues({ lostWorkers, strandedKeys, blockedKeys, unattended, pause
           `behind jobs in error: ${blockedKeys.map(({ queue, key, job }) => `${queue}/${key} by job ${job}`).join(', ')}`,
           `pawl job retry ${blockedKeys[0]?.job}, or skip it: pawl job skip ${blockedKeys[0]?.job}`,
         )
-      : ok('blocked keys', 'no key stands still behind a job in error'),
+      : ok('blocked keys', 'no key is blocked by a job in error'),
     unattended.length > 0
       ? warn('queues', `jobs wait, but no worker runs: ${unattended.join(', ')}`, start)
       : ok('queues', 'no jobs wait without a worker'),

@@ -23,7 +23,11 @@ export function checkPath(path: readonly PathSchema[]): Finding {
   const fix = open
     .map(({ name, creators }) => `revoke create on schema ${name} from ${creators.join(', ')};`)
     .join(' ');
-  return warn('search path', `others may create functions that statements without schemas may call, ${who}`, fix);
+  return warn(
+    'search path',
+    `other roles may create functions that a statement may call if it names no schema: ${who}`,
+    fix,
+  );
 }
 
 function showRole(name: string): string {

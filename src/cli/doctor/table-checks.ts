@@ -12,7 +12,7 @@ const MOST_APART_MS = 60_000;
 export async function examineTable(engine: DynamoEngine, flags: DynamoFlags): Promise<Finding[]> {
   if (!(await engine.isMigrated()))
     return [fail('schema', `there is no table "${engine.table}"`, migrateCommand(flags))];
-  const findings = [ok('schema', `the table "${engine.table}" is there, with its time to live`)];
+  const findings = [ok('schema', `the table "${engine.table}" exists, with its time to live`)];
   const apartMs = Math.round(Date.now() - (await engine.serviceTime({ timeoutMs: 10_000 })));
   const clocks = `this machine's clock and that of the service are ${Math.abs(apartMs)} ms apart`;
   findings.push(
@@ -36,6 +36,6 @@ function ofQueue(name: string, stats: QueueStats, flags: DynamoFlags): Finding {
   const check = `queue ${name}`;
   const counts = `${ready} ready, ${delayed} delayed, ${inProgress} in progress; ${workers} workers with ${slots} slots`;
   if (paused) return warn(check, `it is paused: ${counts}`, ['pawl queue resume', name, ...flagsOf(flags)].join(' '));
-  if (workers === 0 && ready > 0) return warn(check, `no worker of it is running: ${counts}`, 'start one: pawl worker');
+  if (workers === 0 && ready > 0) return warn(check, `it has no running worker: ${counts}`, 'start one: pawl worker');
   return ok(check, counts);
 }

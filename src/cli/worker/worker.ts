@@ -39,7 +39,7 @@ interface WorkerFlags extends DynamoFlags, TakenFlags {
 export function addWorker(program: Command): void {
   const command = program
     .command('worker')
-    .description('run the workers of a config file until SIGTERM or Ctrl-C; a second signal does not wait')
+    .description('run the workers of a config file until SIGTERM or Ctrl-C; a second signal ends it at once')
     .addOption(durationOption('--stop-timeout <duration>', 'how long running jobs may take to end', '30s'))
     .option('--connections <n>', 'connections to the database', wholeNumber(2, 10_000), 20)
     .option('--kinds <names>', 'take jobs of these kinds only, e.g. send,bill', kindsArgument)
@@ -88,7 +88,10 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
   try {
     if (flags.health !== undefined) await startHealth(cli, flags.health, workers, logger);
     await Promise.race([told, Promise.all(workers.map(([, worker]) => worker.started)).then(() => told)]);
-    logger.info({}, 'stopping: running jobs may end, the others are given back; a second signal does not wait');
+    logger.info(
+      {},
+      'stopping: running jobs may end, other jobs are given back; a second signal ends the process at once',
+    );
   } finally {
     await stopAll();
   }
@@ -187,7 +190,7 @@ interface Entries {
 async function readEntries(cli: Cli, flags: WorkerFlags, logger: Logger): Promise<Entries> {
   const config = await loadConfig(cli.globals.config);
   if (config === undefined) {
-    throw new Failure('a worker needs a config file that says what to run', {
+    throw new Failure('a worker needs a config file that names the workers to run', {
       exit: EXIT.usage,
       next: 'add --config FILE; docs/cli.md shows one',
     });

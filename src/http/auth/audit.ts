@@ -91,7 +91,7 @@ export class Audit {
   /** The action is done, and its caller must get the answer, even if the second half of the row cannot be written. */
   async #end(id: string, status: number, error: string | undefined): Promise<void> {
     await this.#store.end(id, status, error).catch((cause: unknown) => {
-      this.#logger.error({ err: cause, audit: id }, 'http: the outcome of an action could not be written down');
+      this.#logger.error({ err: cause, audit: id }, 'http: the outcome of an action could not be recorded');
     });
   }
 

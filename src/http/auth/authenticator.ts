@@ -105,7 +105,7 @@ export class Authenticator {
   async #logInByToken(token: string, request: Request): Promise<LoggedIn> {
     const known = this.#tokenOf(token);
     if (known !== undefined) return this.#begin(known, request);
-    if (this.#jwt === undefined) throw unauthorized('this token is not known here');
+    if (this.#jwt === undefined) throw unauthorized('this server does not know this token');
     const { who, role } = await this.#fromJwt(token, this.#jwt);
     const login = { by: 'jwt', name: who.name, role } as const;
     return { who, cookie: this.#sessions.issue(login, this.#provider, request, who.until) };
@@ -122,7 +122,7 @@ export class Authenticator {
     if (who !== undefined) return who;
     if (by !== 'authorize') {
       throw unauthorized(
-        'the name of this caller cannot be kept: it must have 1 to 100 characters, and none of control',
+        'the name of this caller cannot be stored: it must have 1 to 100 characters, and no control characters',
       );
     }
     const wanted = 'an object with a name of 1 to 100 characters, and either a role or permissions';
@@ -166,16 +166,16 @@ export class Authenticator {
   #advice(hasToken: boolean): string {
     const { password, token } = this.ways;
     const { authorize, dangerouslyTrustLoopback: loopback } = this.#auth ?? {};
-    if (!this.isOpen) return 'no caller is let in: give createHttp({ auth }) tokens, users, jwt or authorize';
+    if (!this.isOpen) return 'no caller can log in: give createHttp({ auth }) tokens, users, jwt or authorize';
     const ways = [
       ...(password ? ['log in'] : []),
-      ...(token ? ['show a token, Authorization: Bearer …'] : []),
+      ...(token ? ['send a token (Authorization: Bearer …)'] : []),
       ...(authorize === undefined
         ? []
         : [`send what auth.authorize of this server reads, such as its app's session cookie`]),
-      ...(loopback === undefined ? [] : ['ask from the machine of the server, without a token or a proxy']),
+      ...(loopback === undefined ? [] : ["send the request from the server's machine, without a token or a proxy"]),
     ];
-    return `${hasToken ? 'this token is not known here' : 'it is not known who asks'}; ${ways.join(', or ')}`;
+    return `${hasToken ? 'this server does not know this token' : 'the caller is unknown'}; ${ways.join(', or ')}`;
   }
 }
 

@@ -162,7 +162,7 @@ function guarded<T extends object>(target: T, needed: PermissionTable, who: Prin
     get: (of, name) => {
       const [rule, method]: [unknown, unknown] = [Reflect.get(needed, name), Reflect.get(of, name)];
       if (rule === undefined || typeof method !== 'function')
-        throw new TypeError(`nothing says who may ${String(name)}`);
+        throw new TypeError(`no permission is declared for ${String(name)}`);
       return (...args: unknown[]): unknown => {
         const wanted: unknown = typeof rule === 'function' ? rule(...args) : rule;
         for (const permission of [wanted].flat()) needs(who, permission as Permission);

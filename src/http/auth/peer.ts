@@ -66,7 +66,10 @@ export function refuseOtherSites(request: Request, by: Principal['by'] | undefin
         : isSameHost(origin, request)
       : site === 'same-origin' || (site === 'none' && origin === null);
   if (!isOwn)
-    throw new HttpRefusal('cross_site', 'this request comes from another site, or a browser that does not say so');
+    throw new HttpRefusal(
+      'cross_site',
+      'another site sent this request, or the browser does not say which site sent it',
+    );
 }
 
 function isSameHost(origin: string, request: Request): boolean {

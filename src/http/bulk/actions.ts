@@ -47,7 +47,7 @@ export class BulkActions {
       name: 'http.bulk',
       unref: true,
       run: () => this.#turn(),
-      onError: (error) => logger.warn({ err: error }, 'http: bulk actions could not be looked for'),
+      onError: (error) => logger.warn({ err: error }, 'http: open bulk actions could not be read'),
       backoff: { kind: 'exponential', min: 1000, max: 60_000, factor: 2, jitter: 0.5 },
     });
   }

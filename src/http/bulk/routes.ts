@@ -107,7 +107,7 @@ export const bulkRoutes: readonly AnyRoute[] = [
     path: '/bulk/{id}/results',
     id: 'listBulkResults',
     tag: 'jobs',
-    summary: 'What became of each job that had its turn, in the order in which they were found.',
+    summary: 'The outcome of each job that was processed, in the order in which the jobs were found.',
     permission: 'view',
     params: bulk,
     query: { outcome: maybe(choice(['done', 'refused'])), limit, after },
@@ -124,7 +124,7 @@ export const bulkRoutes: readonly AnyRoute[] = [
     path: '/bulk/{id}/stop',
     id: 'stopBulk',
     tag: 'jobs',
-    summary: 'Ends a bulk action; what it has done stays done.',
+    summary: 'Ends a bulk action; the changes that it has made remain.',
     permission: 'job:bulk',
     params: bulk,
     answers: 'Bulk',
@@ -173,6 +173,6 @@ function searchWithoutWords(query: string): string {
   try {
     return JSON.stringify(filtersOf(parseQuery(query)));
   } catch {
-    return 'a search that cannot be understood';
+    return 'an invalid search';
   }
 }

@@ -56,14 +56,15 @@ export class BulkRun {
     const { store, logger } = this.#parts;
     const { holder } = this.#lease;
     try {
-      if (takes > TAKES) return await store.end(id, holder, 'failed', `taken up ${TAKES} times, it came no further`);
+      if (takes > TAKES)
+        return await store.end(id, holder, 'failed', `it was started ${TAKES} times in a row without progress`);
       const found = await this.#collect();
       const isThrough = found !== 'stopped' && (await this.#change(found));
       await store.end(id, holder, isThrough ? 'done' : 'stopped', null);
     } catch (error) {
       await this.#leave(error).catch((cause: unknown) => {
         // The lease ends on its own.
-        logger.warn({ err: cause, bulk: id }, 'http: a bulk action could not be given up');
+        logger.warn({ err: cause, bulk: id }, 'http: a bulk action could not be released; its lease ends by itself');
       });
     }
   }

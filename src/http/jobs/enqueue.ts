@@ -37,19 +37,17 @@ type AfterFailure = (typeof AFTER_FAILURE)[number];
 type JobFields = { readonly [N in keyof JobBody]: Field<JobBody[N]> };
 
 const waiting = {
-  wait: maybe(duration({ min: 0, max: '30s', about: 'for one job: until it is settled, at most so long' })),
+  wait: maybe(duration({ min: 0, max: '30s', about: 'for one job: how long to wait, at most, until it is settled' })),
 };
 
 export const jobFields: JobFields = {
   kind: text({ max: 100 }),
   payload: anything('any JSON'),
   key: maybe(text({ about: 'jobs of one key run one after another; at most 1,000 bytes' })),
-  group: maybe(text({ max: 100, about: 'at most so many jobs of it run at a time as the queue declares' })),
+  group: maybe(text({ max: 100, about: 'the queue declares how many jobs of one group run at a time' })),
   priority: integer({ min: -32_768, max: 32_767, default: 0, about: 'lower runs first' }),
   runAt: maybe(time('not before')),
-  delay: maybe(
-    duration({ min: 0, max: '3650d', about: 'not before so long from now, such as "10m"; instead of runAt' }),
-  ),
+  delay: maybe(duration({ min: 0, max: '3650d', about: 'a delay from now, such as "10m"; instead of runAt' })),
   attempts: maybe(integer({ min: 1, max: 1000, about: 'in place of those of its kind' })),
   timeout: maybe(duration({ min: 1, max: '3650d', about: 'for one attempt, in place of that of its kind' })),
   backoff: anything(
@@ -60,10 +58,10 @@ export const jobFields: JobFields = {
   tags: maybe(listOf(text({ max: 100 }), { max: 20 }, 'words to find it by')),
   meta: anything('an object of at most 16 KiB for handlers and people'),
   unique: anything(
-    'one of a rule at a time: true, false, or {by, while, per, replace}; default: what its kind declares',
+    'allows one job of a rule at a time: true, false, or {by, while, per, replace}; default: what its kind declares',
   ),
   after: anything('ids of jobs, and {"batch": id}, that have to end before: a list'),
-  afterError: maybe(choice(AFTER_FAILURE, 'what becomes of it if one of those ended in error; default: error')),
+  afterError: maybe(choice(AFTER_FAILURE, 'what happens to this job if one of those ended in error; default: error')),
   afterCancel: maybe(choice(AFTER_FAILURE, 'the same if one was cancelled; default: cancel')),
 };
 

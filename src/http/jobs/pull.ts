@@ -68,7 +68,7 @@ export const pullRoutes: readonly AnyRoute[] = [
     id: 'releaseJob',
     tag: 'jobs',
     summary:
-      'Gives a claimed unit back, uncharged: it is ready again at once, or ends as cancelled where somebody has cancelled it. 409 lease_lost: as for complete.',
+      'Gives a claimed unit back, uncharged: it is ready again at once, or ends as cancelled if it was cancelled meanwhile. 409 lease_lost: as for complete.',
     permission: 'job:work',
     body: handle,
     answers: 'UnitSettled',

@@ -64,7 +64,7 @@ export const jobRoutes: readonly AnyRoute[] = [
       'One job: where it is, why it does not run, and every move it made; with wait as soon as it is settled, or when that time is over. Numbers beyond 2^53 are exact in its /payload alone.',
     permission: 'view',
     params: job,
-    query: { wait: maybe(duration({ min: 0, max: '30s', about: 'until it is settled, at most so long' })) },
+    query: { wait: maybe(duration({ min: 0, max: '30s', about: 'how long to wait, at most, until it is settled' })) },
     answers: 'JobDetail',
     run: async ({ params, query: { wait }, who, request, services }) => {
       const { queues, store, bounded, jobs, table } = services;

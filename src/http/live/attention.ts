@@ -101,7 +101,7 @@ function ofQueues({ queues }: LiveSnapshot): Item[] {
       unattended,
       ({ name }): Item => ({
         level: 'error',
-        text: `jobs of queue "${name}" wait, but no worker of it runs`,
+        text: `jobs of queue "${name}" wait, but it has no running worker`,
         advice: 'start one',
         look: queuePage(name),
       }),
@@ -125,7 +125,7 @@ function ofHealth({ lostWorkers, strandedKeys, blockedKeys }: Awaited<ReturnType
       lostWorkers,
       ({ process, queue, jobs }): Item => ({
         level: jobs > 0 ? 'error' : 'warning',
-        text: `worker ${process} of queue "${queue}" is lost${jobs > 0 ? `, with ${jobs} jobs in hand` : ''}`,
+        text: `worker ${process} of queue "${queue}" is lost${jobs > 0 ? `, with ${jobs} jobs in progress` : ''}`,
         look: 'workers',
       }),
       (more) => ({ level: 'warning', text: `${more} more workers are lost`, look: 'workers' }),
@@ -173,7 +173,7 @@ function ofServer({ oldestTransactionMs, connections, maxConnections, wraparound
   if (wraparound > 1_500_000_000) {
     items.push({
       level: 'error',
-      text: 'the database comes near the end of its transaction ids',
+      text: 'the database is close to the end of its transaction ids',
       advice: 'vacuum it',
       look: 'admin',
     });

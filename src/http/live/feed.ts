@@ -56,7 +56,7 @@ export class Feeds {
     const reader = new Reader(feed, isWanted, send);
     const leave = feed.join(reader.tell);
     void reader.begin(lastId).catch((error: unknown) => {
-      this.#logger.warn({ err: error }, 'http: what a stream had missed could not be read');
+      this.#logger.warn({ err: error }, 'http: the missed events of a stream could not be read');
       send({ event: 'trouble', data: JSON.stringify({ message: 'the database does not answer' }) });
     });
     return () => {
@@ -152,7 +152,7 @@ class Feed {
       this.#remember(events);
       if (fresh.length > 0) for (const tell of this.#readers) tell(fresh);
     } catch (error) {
-      this.#logger.warn({ err: error }, 'http: what happened could not be read');
+      this.#logger.warn({ err: error }, 'http: new events could not be read');
     }
     // A slow statement is sent less often.
     this.#lookIn(Math.max(LOOK_MS, (performance.now() - begun) * 4));
@@ -208,7 +208,7 @@ class Reader {
     const from = Math.max(at, Date.now() - MOST_BEHIND_MS);
     const { events, isAll } = await this.#feed.since(from - OVERLAP_MS);
     if (!isAll || from > at) {
-      this.#send({ event: 'gap', data: JSON.stringify({ message: 'something was missed: see GET history' }) });
+      this.#send({ event: 'gap', data: JSON.stringify({ message: 'some events were missed: see GET history' }) });
     }
     this.#pass(events.filter((event) => idOf(event) !== lastId));
   }

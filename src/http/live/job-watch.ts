@@ -41,7 +41,9 @@ export class JobWatch {
   watch(id: string, listener: Listener): () => void {
     const listeners = this.#watched.get(id) ?? new Set();
     if (this.#watched.size >= MOST && listeners.size === 0) {
-      throw new HttpRefusal('rate_limited', `${MOST} jobs are waited for here already`, { 'retry-after': '5' });
+      throw new HttpRefusal('rate_limited', `this server already waits for ${MOST} jobs, which is its limit`, {
+        'retry-after': '5',
+      });
     }
     this.#watched.set(id, listeners);
     listeners.add(listener);
@@ -96,7 +98,7 @@ export class JobWatch {
       for (const id of ids) for (const tell of this.#watched.get(id) ?? []) tell(standings.get(id));
     } catch (error) {
       // Callers continue to wait until their own time is over.
-      this.#logger.warn({ err: error }, 'http: the jobs that are waited for could not be looked at');
+      this.#logger.warn({ err: error }, 'http: the statuses of awaited jobs could not be read');
     }
     this.#isLooking = false;
     this.#lookIn(Math.max(LOOK_MS, (performance.now() - begun) * REST));

@@ -48,7 +48,7 @@ export class Streams {
   add(watcher: Watcher, end: () => void): () => void {
     const { perCaller, most } = this.#limits;
     if (this.#open.size >= most)
-      throw new HttpRefusal('busy', `${most} streams are open, which is all there may be here`, {
+      throw new HttpRefusal('busy', `${most} streams are open, which is the limit of this server`, {
         'retry-after': '10',
       });
     const { name, by, until = Infinity } = watcher.who;

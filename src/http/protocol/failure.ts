@@ -92,12 +92,12 @@ export function failureOf(error: unknown, requestId: string): Failure {
     return { status, body: { error: { code, message, requestId } }, headers };
   }
   if (isOfValue(error)) {
-    const message = `a value of this request is none that the database takes: ${error.message}`;
+    const message = `the database refuses a value of this request: ${error.message}`;
     return { status: 400, body: { error: { code: 'invalid_input', message, requestId } }, headers: {} };
   }
   const status = error instanceof PawlError ? (OF_LIBRARY[error.code] ?? 500) : 500;
   if (!(error instanceof PawlError) || status === 500) {
-    const message = `something went wrong on the server; its log has more under request ${requestId}`;
+    const message = `the server failed; its log has more under request ${requestId}`;
     return { status: 500, body: { error: { code: 'internal', message, requestId } }, headers: {} };
   }
   const { code, message } = error;

@@ -31,22 +31,23 @@ const RULES: readonly Rule[] = [
     code: 'no_worker',
     level: 'error',
     holds: ({ workers, ready, parked, delayed }) => workers === 0 && ready + parked + delayed > 0,
-    text: () => 'no worker of it is running',
-    advice: 'start one, or look at the log of the last one',
+    text: () => 'it has no running worker',
+    advice: 'start one, or read the log of the last one',
   },
   {
     code: 'part_paused',
     level: 'warning',
     holds: ({ pausedParts }) => pausedParts.length > 0,
-    text: ({ pausedParts }) => `paused are ${pausedParts.map(namePart).join('; ')}`,
-    advice: 'resume what may go on',
+    text: ({ pausedParts }) =>
+      `${pausedParts.length === 1 ? 'this part is' : 'these parts are'} paused: ${pausedParts.map(namePart).join('; ')}`,
+    advice: 'resume the parts that may continue',
   },
   {
     code: 'keys_blocked',
     level: 'error',
     holds: ({ blockedKeys }) => blockedKeys > 0,
     text: ({ blockedKeys }) =>
-      `${blockedKeys} ${blockedKeys === 1 ? 'key stands' : 'keys stand'} still behind a job that ended in error`,
+      `${blockedKeys} ${blockedKeys === 1 ? 'key is blocked by a job that' : 'keys are blocked by jobs that'} ended in error`,
     advice: 'retry or skip these jobs',
   },
   {
@@ -61,7 +62,7 @@ const RULES: readonly Rule[] = [
     level: 'warning',
     holds: ({ ready, parked }) => ready === 0 && parked > 0,
     text: ({ parked }) => `${parked} jobs wait behind other jobs of their keys or groups, and none is ready`,
-    advice: 'look at what runs, or fails, at the head of these keys',
+    advice: 'check the jobs that run, or fail, at the head of these keys and groups',
   },
   {
     code: 'scheduled_later',
@@ -75,7 +76,7 @@ const RULES: readonly Rule[] = [
     holds: ({ workers, pausedAt, ready, completePerMinute, oldestReadyMs }) =>
       workers > 0 && pausedAt === null && ready > 0 && completePerMinute === 0 && (oldestReadyMs ?? 0) > STUCK_MS,
     text: () => 'jobs are ready, workers live, and nothing was completed for a minute',
-    advice: 'look at what is in progress: handlers may hang',
+    advice: 'check the jobs in progress: handlers may hang',
   },
   {
     code: 'errors',

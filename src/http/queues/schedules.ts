@@ -85,7 +85,7 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     id: 'setSchedule',
     tag: 'schedules',
     summary:
-      'Sets a schedule, new or in place of the one of this name, as a whole: what is left out is as its default. With the same pattern and zone it keeps its next tick, and a paused one stays paused, so asking again changes nothing. 409: it is of the set that a program declares. A program that declares a schedule of this name alone writes over it at its next start.',
+      'Sets a schedule, new or in place of the one of this name, as a whole: an option that is left out gets its default. With the same pattern and zone it keeps its next tick, and a paused one stays paused, so the same request again changes nothing. 409: it is of the set that a program declares. A program that declares a schedule of this name alone writes over it at its next start.',
     permission: 'schedule:write',
     params: schedule,
     body: {
@@ -94,7 +94,7 @@ export const scheduleRoutes: readonly AnyRoute[] = [
       kind: text({ max: 100 }),
       payload: anything('any JSON; its numbers as JavaScript has them'),
       key: maybe(text({ about: 'the key of its jobs; at most 1,000 bytes' })),
-      group: maybe(text({ max: 100, about: 'at most so many jobs of it run at a time as the queue declares' })),
+      group: maybe(text({ max: 100, about: 'the queue declares how many jobs of one group run at a time' })),
       priority: integer({ min: -32_768, max: 32_767, default: 0, about: 'lower runs first' }),
       missed: anything('ticks that no worker saw: "skip", "last" (default), "all", or {"all": "1d"}'),
       overlap: choice(['queue', 'skip'], 'what a tick does while a job of the schedule is outstanding', 'queue'),
@@ -114,7 +114,8 @@ export const scheduleRoutes: readonly AnyRoute[] = [
     path: '/schedules/{queue}/{name}',
     id: 'deleteSchedule',
     tag: 'schedules',
-    summary: 'Ends a schedule; what it has enqueued stays. A program that declares it at its start makes it anew.',
+    summary:
+      'Ends a schedule; the jobs that it has enqueued stay. A program that declares it creates it again at its start.',
     permission: 'schedule:write',
     params: schedule,
     answers: 'Done',

@@ -9,7 +9,7 @@ export const workerRoutes: readonly AnyRoute[] = [
     id: 'releaseWorker',
     tag: 'workers',
     summary:
-      'Gives back the jobs of a worker of a queue that is dead, without waiting for the end of its lease; they are charged like those of any lost worker. One that lives anyway is told so, and nothing that it settles afterwards is written.',
+      'Gives back the jobs of a worker of a queue that is dead, without waiting for the end of its lease; they are charged like those of any lost worker. A worker that lives anyway learns it, and none of its later settlements is written.',
     permission: 'worker:release',
     params: { worker: id('the id of a worker of a queue') },
     answers: 'WorkerReleased',

@@ -136,7 +136,7 @@ export class Redaction {
   #tell(error: unknown): void {
     if (performance.now() - this.#toldAt < TELL_MS) return;
     this.#toldAt = performance.now();
-    this.#logger.warn({ err: error }, 'http: a function of redact failed, so that what it was given is not shown');
+    this.#logger.warn({ err: error }, 'http: a function of redact failed, so the value that it got is hidden');
   }
 }
 

@@ -79,7 +79,8 @@ export const actorChanges: readonly AnyRoute[] = [
     path: '/actors/{id}/retry',
     id: 'retryActor',
     tag: 'actors',
-    summary: 'Has its next turn begin now, in whatever process takes its type; false when one runs, or it is final.',
+    summary:
+      'Makes its next turn begin now, in any process that runs its type; false if a turn runs, or the actor is final.',
     permission: 'actor:signal',
     params: actor,
     answers: 'Retried',

@@ -14,7 +14,7 @@ export const historyRoutes: readonly AnyRoute[] = [
     path: '/history',
     id: 'listHistory',
     tag: 'history',
-    summary: 'What happened in all parts, newest first: jobs, locks, actors, pages, and what people did.',
+    summary: 'Events of all parts, newest first: jobs, locks, actors, pages, and what people did.',
     permission: 'view',
     query: {
       since: maybe(time('default: a day before until')),

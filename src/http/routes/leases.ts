@@ -20,7 +20,7 @@ export const leaseRoutes: readonly AnyRoute[] = [
     id: 'acquireLock',
     tag: 'locks',
     summary:
-      'Takes a lock, or waits for it, in one queue with all who want it. You renew it yourself: it ends with its lease unless you do. The token fences: pass it to what you write to, and let that refuse a smaller one. The handle is for renewing and releasing; keep it to yourself. 409 lock_timeout: it was not granted in time.',
+      'Acquires a lock, or waits for it in one queue with all other waiters. You renew it yourself: without renewals it ends with its lease. The token fences: pass it to each store that you write to, and let the store refuse a smaller one. The handle is for renewing and releasing; keep it secret. 409 lock_timeout: it was not granted in time.',
     permission: 'lock:hold',
     body: {
       ...which,

@@ -22,7 +22,7 @@ export const lockRoutes: readonly AnyRoute[] = [
     query: {
       namespace: anyNamespace,
       name: maybe(text({ max: 255, about: 'a part of the name' })),
-      contended: flag('only those that somebody waits for'),
+      contended: flag('only locks with waiters'),
       limit,
       after,
     },

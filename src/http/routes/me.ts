@@ -28,7 +28,7 @@ export const visitorRoutes: readonly AnyRoute[] = [
     path: '/me',
     id: 'me',
     tag: 'access',
-    summary: 'Who you are here, and what you may do.',
+    summary: 'The name and the permissions of the caller, and what this server serves.',
     permission: 'view',
     answers: 'Me',
     run: ({ who, services: { settings, table } }) => ({

@@ -26,7 +26,7 @@ export const overviewRoutes: readonly AnyRoute[] = [
     path: '/attention',
     id: 'attention',
     tag: 'live',
-    summary: 'What needs somebody now, the worst first.',
+    summary: 'The problems that need a person now, the worst first.',
     permission: 'view',
     answers: 'Attention',
     sharedMs: 5000,

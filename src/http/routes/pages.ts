@@ -74,7 +74,7 @@ export const pageRoutes: readonly AnyRoute[] = [
     path: '/pages/{id}/ack',
     id: 'ackPage',
     tag: 'pages',
-    summary: 'Says that somebody is looking at it.',
+    summary: 'Acknowledges a page: says that a person works on it.',
     permission: 'page:ack',
     params: page,
     answers: 'Done',

@@ -126,15 +126,18 @@ describe('a refusal says what the caller can do', () => {
   ] as const;
   const tokens = [{ name: 'ci', token: TOKEN, role: 'admin' }] as const;
   const BY_RULE = `send what auth.authorize of this server reads, such as its app's session cookie`;
-  const BY_TOKEN = 'show a token, Authorization: Bearer …';
-  const NOBODY = 'it is not known who asks; ';
+  const BY_TOKEN = 'send a token (Authorization: Bearer …)';
+  const NOBODY = 'the caller is unknown; ';
 
   test.for([
     [{ authorize }, `${NOBODY}${BY_RULE}`],
     [{ tokens }, `${NOBODY}${BY_TOKEN}`],
     [{ users }, `${NOBODY}log in`],
     [{ users, tokens, authorize }, `${NOBODY}log in, or ${BY_TOKEN}, or ${BY_RULE}`],
-    [{ dangerouslyTrustLoopback: 'viewer' }, `${NOBODY}ask from the machine of the server, without a token or a proxy`],
+    [
+      { dangerouslyTrustLoopback: 'viewer' },
+      `${NOBODY}send the request from the server's machine, without a token or a proxy`,
+    ],
   ] satisfies [AuthOptions, string][])('%j', async ([auth, message]) => {
     const { body } = await house.open({ auth }).ask(ME, { from: '203.0.113.9' });
     expect(body.error?.message).toBe(message);
@@ -142,7 +145,7 @@ describe('a refusal says what the caller can do', () => {
 
   test('where the token is wrong, too', async () => {
     const { body } = await house.open({ auth: { authorize } }).ask(ME, { headers: bearer('not-this-one-012345') });
-    expect(body.error?.message).toBe(`this token is not known here; ${BY_RULE}`);
+    expect(body.error?.message).toBe(`this server does not know this token; ${BY_RULE}`);
   });
 
   test('and a token that no header can carry is refused before', () => {

@@ -242,7 +242,7 @@ test('a key that is blocked needs attention until its job is skipped', async () 
   expect(await attention()).toContain(text);
   const diagnosis = await get(`/queues/${encodeURIComponent(queue.name)}/diagnosis`);
   expect(diagnosis.body['findings']).toContainEqual(
-    expect.objectContaining({ code: 'keys_blocked', text: '1 key stands still behind a job that ended in error' }),
+    expect.objectContaining({ code: 'keys_blocked', text: '1 key is blocked by a job that ended in error' }),
   );
   expect((await post(`/jobs/${id}/skip`)).body).toEqual({ id, status: 'error' });
   expect(refusal(await post(`/jobs/${id}/skip`)).slice(0, 2)).toEqual([409, 'conflict']);

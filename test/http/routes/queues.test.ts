@@ -53,7 +53,7 @@ describe('with more queues than are shown one by one', () => {
   test('errors and queues without a worker are noticed in all queues', async () => {
     const texts = (await api('/attention')).body.items?.map(({ text }) => text);
     expect(texts).toContain('3 jobs of queue "zz-payments" ended in error');
-    expect(texts).toContain('jobs of queue "zz-payments" wait, but no worker of it runs');
+    expect(texts).toContain('jobs of queue "zz-payments" wait, but it has no running worker');
     const { text } = await visitor.ask('/metrics');
     expect(text).toContain('pawl_queue_jobs{queue="zz-payments",place="error"} 3\n');
     expect(text).toMatch(/^pawl_queue_oldest_ready_seconds\{queue="zz-payments"\} /m);
@@ -133,7 +133,7 @@ test('a part of a queue is paused and resumed by what names it, and the diagnosi
   expect((await api('/queues/q133')).body).toMatchObject({ pausedAt: null, stats: { pausedParts: [part] } });
   expect((await api('/queues?q=q133')).body).toMatchObject({ items: [{ pausedParts: [part] }] });
   expect((await api('/queues/q133/diagnosis')).body['findings']).toContainEqual(
-    expect.objectContaining({ code: 'part_paused', text: 'paused are kind "one", tag "acme"' }),
+    expect.objectContaining({ code: 'part_paused', text: 'this part is paused: kind "one", tag "acme"' }),
   );
   expect((await turn('pause', { kind: 'two' })).status).toBe(404);
   await turn('resume', { kind: 'one', tag: 'acme' });

@@ -21,7 +21,7 @@ export function addQueueRemove(queue: Command): void {
   const command = queue
     .command('remove <queue>')
     .description('remove a queue that no program uses any more, with its jobs and their history')
-    .option('--force', 'also while it is in use: cancels what waits, takes what runs away');
+    .option('--force', 'also while it is in use: cancels waiting jobs, and takes running jobs from their workers');
   examples(command, ['pawl queue remove old-emails --dry-run', 'pawl queue remove old-emails --force --yes']);
   command.action((name: string, { force = false }: { force?: boolean }, self: Command) =>
     run(self, (cli) => removeOne(cli, name, force), { writes: true, queue: name }),

@@ -34,7 +34,7 @@ export function addScheduleSet(schedule: Command): void {
     )
     .option('--timezone <name>', 'an IANA name, such as Europe/Berlin; default: UTC')
     .option('--key <key>', 'the key of its jobs')
-    .option('--group <group>', 'at most so many jobs of it run at a time as the queue declares')
+    .option('--group <group>', 'the queue declares how many jobs of one group run at a time')
     .option('--priority <n>', 'lower runs first', wholeNumber(-32_768, 32_767))
     .option(
       '--missed <what>',
