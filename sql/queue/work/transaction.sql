@@ -37,7 +37,9 @@ begin
           or not exists (select 1 from pawl.queue_group_note n where n.shard = p_shard and n.queue = p_queue))
         and (p_unblocked or d.rate_limit is null or not pawl.queue_is_rate_due(p_queue, p_shard, v_now, d.rate_per))
     ), gone as (
-      delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.n = 1
+      -- Nothing is deleted if the row was charged an attempt after this statement had begun: the lock is then on a row that is too new for it. The
+      -- statement claims nothing then, and the long way does. Before, the job was claimed and stayed ready.
+      delete from pawl.queue_ready r using mine m where r.ctid = m.tid and m.n = 1 returning r.id
     )
     select format('{"runs":[{"claim":%s,"first":%s,"n":1,"kind":%s,"attempt":%s,"origin":%s,"payloads":[%s]}],"keys":[],'
       '"processes":{"%s":"%s"},"seen":1,"last":{"priority":%s,"id":%s},"claimedAt":%s}',
@@ -46,7 +48,8 @@ begin
     into v_answer, v_n
     from mine m cross join lateral (
       select j.* from pawl.queue_job j where j.shard = p_shard and j.id = m.id limit 1) j
-    cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c;
+    cross join lateral (select nextval('pawl.queue_claim_id') as id offset 0) c
+    where m.n > 1 or exists (select 1 from gone);
     if v_n > 1 then
       raise exception using errcode = 'PW000';
     end if;
