@@ -188,7 +188,11 @@ class Sampler {
       try {
         const found = client === undefined ? [] : await this.#withoutErased(await breaches(client));
         if (found.length > 0)
-          this.#found.push({ rule: 'every job is in one place', about: found[0] ?? '', story: found });
+          this.#found.push({
+            rule: 'every job is in one place',
+            about: found[0] ?? '',
+            story: [...found, ...(client === undefined ? [] : await rowsOf(client, found))],
+          });
         client?.release();
       } catch {
         // The server restarts; the next check follows.
@@ -209,4 +213,29 @@ class Sampler {
       (breach) => !erased.has(/^complete holds job (\d+), which was never enqueued$/.exec(breach)?.[1]),
     );
   }
+}
+
+const PLACES = ['job', 'ready', 'delayed', 'parked', 'grouped', 'running', 'transition', 'dead', 'receipt'];
+
+/** The rows of the jobs, and of the keys, that breaches name, each with the time of the commit that wrote it. */
+async function rowsOf(client: pg.PoolClient, breaches: readonly string[]): Promise<string[]> {
+  const ids = breaches.flatMap((breach) => /\bjob (\d+)/.exec(breach)?.[1] ?? []);
+  const keys = breaches.flatMap((breach) => /\bkey (\S+)/.exec(breach)?.[1] ?? []);
+  const found: string[] = [];
+  for (const place of PLACES) {
+    const isOfJob = place === 'running' || place === 'receipt' ? 't.ids @> j.id' : 't.id = j.id';
+    const { rows } = await client.query<{ line: string }>(
+      `select concat('${place} ', pg_xact_commit_timestamp(t.xmin), ' ', left(row_to_json(t)::text, 600)) as line
+       from pawl.queue_job j join pawl.queue_${place} t on ${isOfJob}
+       where j.id = any ($1) or j.key = any ($2) order by j.id, pg_xact_commit_timestamp(t.xmin)`,
+      [ids, keys],
+    );
+    found.push(...rows.map(({ line }) => line));
+  }
+  const { rows } = await client.query<{ line: string }>(
+    `select concat('key ', pg_xact_commit_timestamp(k.xmin), ' ', row_to_json(k)) as line
+     from pawl.queue_key k where k.key = any ($1) or k.key in (select j.key from pawl.queue_job j where j.id = any ($2))`,
+    [keys, ids],
+  );
+  return [...found, ...rows.map(({ line }) => line)];
 }

@@ -38,6 +38,10 @@ const MOVES: Readonly<Record<string, Charge>> = {
   'cancelled: expired': 'yes',
 };
 
+/** After so many losses in a row a job ends in error, whatever attempts it has left; with a key, at its next claim. */
+export const LOST_FOR_GOOD = 5;
+const LOSSES: readonly string[] = ['worker lost', 'lost with another'];
+
 /** Reasons of an end after which no attempt is left. */
 const SPENT: readonly string[] = ['attempts exhausted', 'failed'];
 
@@ -52,6 +56,7 @@ function checkJob(job: Job, seen: Observation): Violation[] {
   let status = 'new';
   let least = 0;
   let most = 0;
+  let losses = 0;
   for (const move of moves) {
     // A claim leaves no row of its own.
     const from = move.from === 'in-progress' ? 'new' : move.from;
@@ -65,7 +70,9 @@ function checkJob(job: Job, seen: Observation): Violation[] {
     // If a job is new again by hand, its attempts are counted from 0.
     if (FINAL.includes(move.from) && move.to === 'new') [least, most] = [0, 0];
     if (move.from !== 'in-progress') continue;
-    if (move.attempt < least + 1 || move.attempt > most + 1) found.add('an attempt is counted once');
+    const isGivenUp = losses >= LOST_FOR_GOOD && move.to === 'error' && move.reason === 'worker lost';
+    if (move.attempt < least + 1 || (move.attempt > most + 1 && !isGivenUp)) found.add('an attempt is counted once');
+    losses = LOSSES.includes(move.reason) ? losses + 1 : 0;
     least = charge === 'yes' ? move.attempt : move.attempt - 1;
     most = charge === 'no' ? move.attempt - 1 : move.attempt;
   }

@@ -28,7 +28,10 @@ export class Observation {
     this.history = history;
     this.#jobs = new Map(history.jobs.map((job) => [job.id, job]));
     // One transaction may charge a job several times, once for each dead worker that it finds.
-    const moves = history.moves.toSorted((a, b) => a.committedAt - b.committedAt || a.attempt - b.attempt);
+    // It gives back the claims of each first, some uncharged, and charges what their transactions ran then.
+    const moves = history.moves.toSorted(
+      (a, b) => a.committedAt - b.committedAt || a.attempt - b.attempt || Number(isCharged(a)) - Number(isCharged(b)),
+    );
     this.#moves = groupBy(moves, ({ job }) => [job]);
     this.#movesOf = groupBy(moves, ({ process }) => (process === null ? [] : [process]));
     const runs = history.runs.toSorted((a, b) => a.begunAt - b.begunAt);
@@ -105,8 +108,10 @@ export class Observation {
 
   /** The spans in which a job did not wait: it was claimed, or had ended. They are the longest possible ones. */
   busy(job: Job): Span[] {
-    const work = this.moves(job.id).flatMap(({ claimedAt, committedAt }) =>
-      claimedAt === null ? [] : [{ from: claimedAt, to: committedAt }],
+    const moves = this.moves(job.id);
+    // The rescue of a lost transaction does not know when it began: after the move before it.
+    const work = moves.flatMap(({ from, claimedAt, committedAt }, at) =>
+      from === 'in-progress' ? [{ from: claimedAt ?? moves[at - 1]?.committedAt ?? -Infinity, to: committedAt }] : [],
     );
     // A lost, uncharged transaction has no move. Its end is unknown, but is before the next start of the job.
     const runs = this.runs(job.id);
@@ -149,10 +154,11 @@ export class Observation {
     }
     for (const move of this.history.moves) {
       if (!of.has(move.job)) continue;
-      const { from, to, reason, attempt, process } = move;
+      const { from, to, reason, attempt, process, claimedAt } = move;
+      const since = claimedAt === null ? '' : `, claimed ${((claimedAt - move.committedAt) / 1000).toFixed(4)}`;
       lines.push({
         at: move.committedAt,
-        text: `job ${move.job} is moved from ${from} to ${to}: ${reason}, attempt ${attempt} (${tail(process)}, xid ${move.xid})`,
+        text: `job ${move.job} is moved from ${from} to ${to}: ${reason}, attempt ${attempt} (${tail(process)}, xid ${move.xid}${since})`,
       });
     }
     for (const effect of this.history.effects) {
@@ -165,6 +171,10 @@ export class Observation {
     const first = Math.min(...this.history.jobs.slice(0, 1).map(({ committedAt }) => committedAt));
     return lines.toSorted((a, b) => a.at - b.at).map(({ at, text }) => `${((at - first) / 1000).toFixed(4)} ${text}`);
   }
+}
+
+function isCharged({ reason }: Move): boolean {
+  return reason !== 'lost with another';
 }
 
 function tail(process: string | null): string {

@@ -2,6 +2,7 @@ import { Draw } from '../../../support/random.ts';
 import { APART, ATTEMPTS, type KindName, PER_TENANT } from '../declaration.ts';
 import type { Effect, Job, Move, QueueHistory, Request, Run } from '../history.ts';
 import type { Hold } from '../plan.ts';
+import { LOST_FOR_GOOD } from './check-moves.ts';
 import { HAND_BUGS, withHands } from './legal/by-hand.ts';
 import { GROUP_BUGS, withGroups } from './legal/groups.ts';
 import { STOP_BUGS, withStops } from './legal/stops.ts';
@@ -49,6 +50,8 @@ type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
 interface SimJob extends Writable<Job> {
   spent: number;
+  /** How often in a row it was lost with its worker. */
+  losses: number;
   isHeld: boolean;
 }
 
@@ -252,7 +255,7 @@ class Simulator {
     const isDelayed = this.#draw.chance(0.05);
     const onError = n % 5 === 0 ? 'own' : null;
     const job = { id: String(n), n, kind, key, onError, isDelayed, createdAt: 0, committedAt: 0, status: 'new' };
-    return { ...job, spent: 0, isHeld: false };
+    return { ...job, spent: 0, losses: 0, isHeld: false };
   }
 
   #cancel(): void {
@@ -505,6 +508,8 @@ class Simulator {
       const isOver = job.spent >= LIMITS[job.kind] && job.key === null;
       const move = { attempt: job.spent, process: null, claimedAt: null, xid };
       this.#move(job, isOver ? 'error' : 'new', 'worker lost', move);
+      // It has no attempt left then, and ends with its next claim.
+      if (job.key !== null && job.losses >= LOST_FOR_GOOD) job.spent = Math.max(job.spent, LIMITS[job.kind]);
     }
     // A table has no order.
     this.#moves.push(...this.#moves.splice(before).toReversed());
@@ -541,6 +546,7 @@ class Simulator {
   #move(job: SimJob, to: string, reason: string, of: Pick<Move, 'attempt' | 'process' | 'claimedAt' | 'xid'>): void {
     job.isHeld = false;
     job.status = to;
+    job.losses = reason === 'worker lost' ? job.losses + 1 : 0;
     const now = this.#now;
     this.#moves.push({ job: job.id, from: 'in-progress', to, reason, at: now, committedAt: now, ...of });
   }
