@@ -18,6 +18,7 @@ import {
   triggerName,
   triggerShape,
   triggerText,
+  withoutRelations,
 } from './trigger.ts';
 
 /** A line as it should be. */
@@ -152,7 +153,7 @@ function compareSource(wanted: DesiredState, source: Source, state: InstalledSta
   const columns = [source.column, ...(source.history?.columns.map(({ name }) => name) ?? [])];
   const gone = columns.filter((column) => !own.columns.includes(column));
   if (gone.length > 0) return [missing(source, `it has no column ${gone.join(', ')} any more`)];
-  const readers = readersOf(wanted, source);
+  const readers = readersOf(wanted, source, own.oid);
   const { entity } = wanted.definition;
   return operationsOf(source, readers).flatMap((operation) => {
     const compareOn = (relation: RelationRow): Difference[] =>
@@ -178,13 +179,14 @@ function missing(source: Source, problem: string): Difference {
   };
 }
 
-export function readersOf({ id: capture, lines, schema }: DesiredState, source: Source): Readers {
+function readersOf({ id: capture, lines, schema }: DesiredState, source: Source, relation = ''): Readers {
   const latest = lines.filter(({ guarantee }) => guarantee === 'latest').map((line) => line.id);
   return {
     schema,
     latest,
     capture,
     changes: source.history !== undefined || lines.some(({ guarantee }) => guarantee === 'ordered'),
+    relation,
   };
 }
 
@@ -197,7 +199,8 @@ function compareFunction(
   const name = functionName(entity, source, operation);
   const row = state.functions.find((candidate) => candidate.name === name);
   const owner = ownerOf(state.schema);
-  const problem = row === undefined ? 'it is missing' : wrongFunction(row, owner, source, { operation, readers });
+  const problem =
+    row === undefined ? 'it is missing' : wrongFunction(row, owner, source, { operation, readers, state });
   if (problem === undefined) return [];
   const { schema } = readers;
   const owned = [
@@ -222,9 +225,12 @@ function wrongFunction(
   row: FunctionRow,
   owner: string,
   source: Source,
-  { operation, readers }: { operation: Operation; readers: Readers },
+  { operation, readers, state }: { operation: Operation; readers: Readers; state: InstalledState },
 ): string | undefined {
-  if (row.body !== functionBody(source, operation, readers)) return 'it differs from the declaration';
+  const isRestored = state.capture?.tables !== undefined && state.capture.tables?.database !== state.tables.database;
+  const comparable = isRestored ? withoutRelations : (body: string): string => body;
+  if (comparable(row.body) !== comparable(functionBody(source, operation, readers)))
+    return 'it differs from the declaration';
   if (!row.definer) return 'it runs as the role that writes, instead of as its owner';
   const pinned = settings(source, operation, readers).map(([name, value]) => `${name}=${value}`);
   // With quote_all_identifiers, the catalog shows the path in quotes.

@@ -71,6 +71,7 @@ export interface TriggerRow {
 export interface RelationRow {
   /** The number of the source. */
   readonly source: number;
+  readonly oid: string;
   readonly schema: string;
   readonly name: string;
   readonly is_leaf_of_source: boolean;
@@ -129,7 +130,7 @@ where t.tgname ~ ('^pawl_capture_' || $1::text || '_(insert|update|move|delete|t
 const RELATIONS = statement(
   'capture.state_relations',
   `
-select s.number::int as source, n.nspname::text as schema, c.relname::text as name, r.leaf as is_leaf_of_source,
+select s.number::int as source, c.oid::text as oid, n.nspname::text as schema, c.relname::text as name, r.leaf as is_leaf_of_source,
   array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as columns
 from unnest($1::int[], $2::text[]) s (number, name)
 cross join lateral (

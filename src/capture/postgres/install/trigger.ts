@@ -41,6 +41,8 @@ export interface Readers {
   readonly capture: number;
   /** Whether single changes are kept: for a history, or for a line that reads them in order. */
   readonly changes: boolean;
+  /** The oid of the source's table. */
+  readonly relation: string;
 }
 
 export function functionName(entity: string, source: Source, operation: Operation): string {
@@ -194,7 +196,7 @@ function noteDirty(source: Source, operation: Operation, readers: Readers): stri
     const before = noteRow(number, 'old', column, readers);
     if (operation === 'delete') return before;
     return `${noteRow(number, 'new', column, readers)}
-  if ${exact(source, `old.${column}`)} is distinct from ${exact(source, `new.${column}`)} then
+  if ${exact(source, `old.${column}`)} is distinct from ${exact(source, `new.${column}`)} and ${replanned(readers)} then
   ${before}
   end if;`;
   }
@@ -243,9 +245,24 @@ function exact({ type }: Source, value: string): string {
   return ['smallint', 'integer', 'bigint', 'uuid'].includes(type) ? value : `${value}::text collate pg_catalog."C"`;
 }
 
-function noteRow(number: number, row: 'old' | 'new', column: string, { latest, schema }: Readers): string {
+function noteRow(number: number, row: 'old' | 'new', column: string, readers: Readers): string {
+  const { latest, schema } = readers;
   return `  insert into ${schema}.capture_dirty (line, source, key)
-  select l, ${number}, ${row}.${column}::text from ${lines(latest)} l where ${row}.${column} is not null;`;
+  select l, ${number}, ${row}.${column}::text from ${lines(latest)} l where ${row}.${column} is not null and ${replanned(readers)};`;
+}
+
+/**
+ * A condition that is always true, in each query that reads columns of `new` or `old`. A session keeps the plan of such a query
+ * with the types of the columns, and the query fails when a type is changed later. Postgres discards a plan that names a table
+ * when that table changes. A number needs no table of that name, so a renamed table does no harm.
+ */
+function replanned({ relation }: Readers): string {
+  return `'${relation}'::pg_catalog.regclass is not null`;
+}
+
+/** The body without the numbers of tables, which are others in a database that was restored from a dump. */
+export function withoutRelations(body: string): string {
+  return body.replaceAll(/'\d+'::pg_catalog\.regclass/g, '');
 }
 
 function refuseGone(columns: readonly string[], readers: Readers): string {
@@ -266,7 +283,8 @@ function lines(numbers: readonly number[]): string {
   return `unnest('{${numbers.join()}}'::smallint[])`;
 }
 
-function noteChange(source: Source, operation: Operation, { capture, schema }: Readers): string {
+function noteChange(source: Source, operation: Operation, readers: Readers): string {
+  const { capture, schema } = readers;
   const fixed = `${capture}, ${source.number}, ${literal(operation)}`;
   if (operation === 'truncate') {
     return `  insert into ${schema}.capture_change (capture, source, op) values (${fixed});`;
@@ -282,7 +300,7 @@ function noteChange(source: Source, operation: Operation, { capture, schema }: R
       : 'null';
   const after = operation !== 'delete' && rows !== 'keys' ? image(source, 'new') : 'null';
   return `  insert into ${schema}.capture_change (capture, source, op, key, old_key, before, after)
-  values (${fixed}, ${key}, ${oldKey}, ${before}, ${after});`;
+  select ${fixed}, ${key}, ${oldKey}, ${before}, ${after} where ${replanned(readers)};`;
 }
 
 /** A value longer than this is cut: a value of 1 GB, written out as text, would not fit. */

@@ -1,0 +1,85 @@
+import pg from 'pg';
+import { expect, onTestFinished, test } from 'vitest';
+import { type Capture, createCapture, type Projection, sql } from '../../src/capture/index.ts';
+import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { freshDatabase } from '../support/database.ts';
+
+// What triggers must bear: columns of any kind, whose types change under them, in sessions that stay open.
+
+interface World {
+  readonly engine: PostgresEngine;
+  readonly query: <Row = Record<string, unknown>>(text: string) => Promise<Row[]>;
+  /** Another session. */
+  readonly elsewhere: (text: string) => Promise<void>;
+  /** The number of the server's version. */
+  readonly server: number;
+}
+
+async function openWorld(setup: string): Promise<World> {
+  const database = await freshDatabase();
+  const engine = postgres(database.url, { max: 4 });
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  onTestFinished(async () => {
+    await client.end();
+    await engine.stop();
+    await database.drop();
+  });
+  await client.query(setup);
+  return {
+    engine,
+    query: async <Row>(text: string): Promise<Row[]> => (await client.query(text)).rows as Row[],
+    elsewhere: async (text) => {
+      const other = new pg.Client({ connectionString: database.url });
+      await other.connect();
+      await other.query(text).finally(() => other.end());
+    },
+    server: Number((await client.query('show server_version_num')).rows[0].server_version_num),
+  };
+}
+
+function projectIds(capture: Capture): Projection {
+  return capture.project({
+    into: 'projected',
+    columns: { word: 'text' },
+    build: sql`select id, word from root where id = any ($1::bigint[])`,
+  });
+}
+
+test('a session that stays open goes on writing after another one has changed the type of a column with a history', async () => {
+  const { engine, query, elsewhere } = await openWorld(
+    `create table root (id bigint primary key, n int); insert into root values (1, 1)`,
+  );
+  const capture = createCapture(engine, {
+    entity: 'root',
+    root: 'root',
+    history: { root: { rows: 'both', columns: ['n'] } },
+  });
+  await capture.apply();
+  await query('update root set n = 2');
+  await elsewhere('alter table root alter column n type bigint');
+  await query('update root set n = 5000000000');
+  await elsewhere('alter table root rename to other');
+  await query('update other set n = 4');
+  const history = await capture.history({});
+  expect(history.map(({ after }) => after?.['n'])).toEqual(['4', '5000000000', '2']);
+});
+
+test('a session that stays open goes on writing after the type of a key in a partitioned table has changed', async () => {
+  const { engine, query, elsewhere } = await openWorld(`
+    create table root (id bigint primary key, word text);
+    create table part (id int primary key, root_id int) partition by range (id);
+    create table part_1 partition of part for values from (0) to (100);
+    insert into root values (1, 'a'), (2, 'b');
+    insert into part values (1, 1)`);
+  const capture = createCapture(engine, { entity: 'root', root: 'root', via: { part: 'root_id' } });
+  projectIds(capture);
+  await capture.apply();
+  await query('update part set root_id = 2');
+  await elsewhere('alter table part alter column root_id type bigint');
+  await query('update part set root_id = 1');
+  expect(await query('select key from pawl.capture_dirty order by id')).toEqual(
+    ['2', '1', '1', '2'].map((key) => ({ key })),
+  );
+});
+
