@@ -83,3 +83,24 @@ test('a session that stays open goes on writing after the type of a key in a par
   );
 });
 
+test('a link that is longer than an index takes makes no write fail, and the history finds it', async () => {
+  const { engine, query } = await openWorld(
+    `create table root (id bigint primary key, word text); create table note (id int primary key, ref text)`,
+  );
+  const keys = sql`select r.id from root r join changed c on c.ref = r.word`;
+  const capture = createCapture(engine, {
+    entity: 'root',
+    root: 'root',
+    via: { note: { column: 'ref', keys } },
+    history: { note: 'keys' },
+  });
+  await capture.apply();
+  const long = `(select string_agg(md5(i::text), '') from generate_series(1, 400) i)`;
+  await query(`insert into note select 1, ${long}`);
+  await query(`update note set ref = ref || 'x'`);
+  const [ref] = await query<{ ref: string }>('select ref from note');
+  expect((await capture.history({ table: 'note', key: ref?.ref ?? '' })).map(({ op }) => op)).toEqual(['update']);
+  const before = ref?.ref.slice(0, -1) ?? '';
+  expect((await capture.history({ table: 'note', key: before })).map(({ op }) => op)).toEqual(['update', 'insert']);
+});
+

@@ -89,8 +89,9 @@ create table pawl.capture_change (
   db_user  name not null default session_user
 ) partition by range (at);
 alter sequence pawl.capture_change_id_seq owned by pawl.capture_change.id;
-create index capture_change_key on pawl.capture_change (capture, key, id);
-create index capture_change_old_key on pawl.capture_change (capture, old_key, id) where old_key is not null;
+-- A link may be longer than an index takes: then a writer would fail.
+create index capture_change_key on pawl.capture_change (capture, left(key, 200), id);
+create index capture_change_old_key on pawl.capture_change (capture, left(old_key, 200), id) where old_key is not null;
 create index capture_change_xid on pawl.capture_change (capture, xid, id);
 
 -- Rows of months that have no partition: a writer must never fail because no worker made one.
