@@ -104,3 +104,37 @@ test('a link that is longer than an index takes makes no write fail, and the his
   expect((await capture.history({ table: 'note', key: before })).map(({ op }) => op)).toEqual(['update', 'insert']);
 });
 
+test('a change by a statement on a table from which the captured one inherits is captured', async () => {
+  const { engine, query } = await openWorld(`
+    create table base (id bigint, word text);
+    create table root (primary key (id)) inherits (base);
+    insert into root values (1, 'a'), (2, 'b')`);
+  const capture = createCapture(engine, { entity: 'root', root: 'root' });
+  projectIds(capture);
+  await capture.apply();
+  await query(`update base set word = 'c' where id = 1`);
+  await query('delete from base where id = 2');
+  expect(await query('select key from pawl.capture_dirty order by id')).toEqual([{ key: '1' }, { key: '2' }]);
+});
+
+test('a virtual generated column, which no trigger sees, is refused as a key and in a history', async ({ skip }) => {
+  const { engine, query, server } = await openWorld('create table root (id bigint primary key, word text)');
+  skip(server < 180_000, 'Postgres 18 has them');
+  await query(
+    'create table note (id int primary key, ref text, low text generated always as (lower(ref)) virtual, word text)',
+  );
+  const asKey = createCapture(engine, {
+    entity: 'key',
+    root: 'root',
+    via: { note: { column: 'low', to: 'root.word' } },
+  });
+  await expect(asKey.apply()).rejects.toThrow(/note.low is a virtual generated column.*STORED/);
+  const inHistory = createCapture(engine, {
+    entity: 'history',
+    root: 'root',
+    via: { note: { column: 'ref', to: 'root.word' } },
+    history: { note: { rows: 'both', columns: ['low'] } },
+  });
+  await expect(inHistory.apply()).rejects.toThrow(/note.low is a virtual generated column.*STORED/);
+  await query(`insert into note (id, ref) values (1, 'A')`);
+});

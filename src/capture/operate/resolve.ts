@@ -10,6 +10,7 @@ import {
   requireColumn,
   requireKey,
   requireSource,
+  requireStored,
   type Table,
   tryLink,
 } from '../postgres/catalog.ts';
@@ -73,7 +74,7 @@ async function resolveSource(
     type: column.type,
     operators: column.operators,
     query,
-    rowLevel: table.kind === 'p' || table.is_partition || table.subscribed,
+    rowLevel: table.kind === 'p' || table.has_parent || table.subscribed,
     history: resolveHistory(source, table),
   };
 }
@@ -152,7 +153,7 @@ function resolveHistory({ history, table: name }: DeclaredSource, table: Table):
   if (history === undefined) return undefined;
   const field = `history.${name}`;
   const columns = history.columns.map((column) => {
-    const { long } = requireColumn(table, column, field);
+    const { long } = requireStored(table, column, field);
     return { name: column, long };
   });
   return { rows: history.rows, columns };

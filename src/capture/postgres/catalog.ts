@@ -11,7 +11,8 @@ export interface Table {
   readonly kind: string;
   readonly persistence: string;
   readonly owned: boolean;
-  readonly is_partition: boolean;
+  /** A partition, or a table that inherits from another one: a statement that names the parent changes its rows, too. */
+  readonly has_parent: boolean;
   readonly has_children: boolean;
   readonly subscribed: boolean;
   readonly primary_key: readonly string[];
@@ -25,6 +26,8 @@ export interface Column {
   readonly base: string;
   readonly required: boolean;
   readonly generated: boolean;
+  /** True for a generated column that is computed when it is read (Postgres 18): triggers do not see its value. */
+  readonly virtual: boolean;
   /** True for a type of variable length. */
   readonly long: boolean;
   readonly operators: OperatorSchema;
@@ -34,7 +37,7 @@ const TABLE = statement(
   'capture.table',
   `
 select c.oid::text as oid, n.nspname as schema, c.relname as name, c.relkind::text as kind, c.relpersistence::text as persistence,
-  pg_has_role(c.relowner, 'usage') as owned, c.relispartition as is_partition,
+  pg_has_role(c.relowner, 'usage') as owned, exists (select from pg_inherits i where i.inhrelid = c.oid) as has_parent,
   exists (select from pg_inherits i where i.inhparent = c.oid) as has_children,
   exists (select from pg_subscription_rel s where s.srrelid = c.oid) as subscribed,
   array(select a.attname::text from pg_index i cross join lateral pg_catalog.unnest(i.indkey) with ordinality k (num, ord)
@@ -42,7 +45,7 @@ select c.oid::text as oid, n.nspname as schema, c.relname as name, c.relkind::te
   coalesce((select pg_catalog.json_agg(pg_catalog.json_build_object('name', a.attname, 'type', case when t.typnamespace = 'pg_catalog'::regnamespace::oid and t.typname <> 'char'
         then replace(format_type(a.atttypid, a.atttypmod), '"', '') else format_type(a.atttypid, a.atttypmod) end,
       'base', case when t.typtype = 'e' then 'enum' else replace(format_type(coalesce(nullif(t.typbasetype, 0::oid), a.atttypid), null::int), '"', '') end,
-      'required', a.attnotnull, 'generated', a.attgenerated <> '', 'long', t.typlen < 0, 'operators', ${OPERATOR_SCHEMA}) order by a.attnum)
+      'required', a.attnotnull, 'generated', a.attgenerated <> '', 'virtual', a.attgenerated = 'v', 'long', t.typlen < 0, 'operators', ${OPERATOR_SCHEMA}) order by a.attnum)
     from pg_attribute a join pg_type t on t.oid = a.atttypid
     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped), '[]') as columns
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -124,10 +127,20 @@ const KEY_TYPES = ['smallint', 'integer', 'bigint', 'uuid', 'text', 'character v
 
 /** Finds a column whose values stay the same when they are written as text and read again. @throws InvalidInput */
 export function requireKey(table: Table, column: string, field: string): Column {
-  const found = requireColumn(table, column, field);
+  const found = requireStored(table, column, field);
   if (KEY_TYPES.includes(found.base)) return found;
   throw new InvalidInput(
     `${table.name}.${column} is of type ${found.type}, which cannot be a key; it may be ${KEY_TYPES.join(', ')}`,
+    { field },
+  );
+}
+
+/** Finds a column whose value triggers see. @throws InvalidInput */
+export function requireStored(table: Table, column: string, field: string): Column {
+  const found = requireColumn(table, column, field);
+  if (!found.virtual) return found;
+  throw new InvalidInput(
+    `${table.name}.${column} is a virtual generated column, whose value no trigger sees; make it STORED`,
     { field },
   );
 }
