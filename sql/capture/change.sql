@@ -11,6 +11,9 @@ declare
   v_line pawl.capture_line;
 begin
   select l.* into v_line from pawl.capture_line l where l.id = p_line;
+  if not found then
+    raise exception 'there is no line % any more: its capture was detached', p_line using errcode = 'PW002';
+  end if;
   if pawl.capture_is_foreign(v_line) then
     raise exception 'the log of "%" comes from another database: it was restored from a dump, copied or upgraded, and its transaction numbers are not valid here; run rebase(), which loses nothing', v_line.name
       using errcode = 'PW003';

@@ -23,8 +23,8 @@ export interface CapturedChange {
   readonly dbUser: string;
 }
 
-export function toChange(row: ChangeRow, { sources }: Definition): CapturedChange {
-  const source = sources.find(({ number }) => number === row.source);
+export function toChange(row: ChangeRow, { sources, former = [] }: Definition): CapturedChange {
+  const source = [...sources, ...former].find(({ number }) => number === row.source);
   const { source: _number, ...rest } = row;
   return { ...rest, at: new Date(row.at), table: source === undefined ? '?' : showTable(source) };
 }

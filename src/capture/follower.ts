@@ -16,6 +16,8 @@ import type { Definition } from './declare/source.ts';
 import type { Installer } from './operate/installer.ts';
 import { ChangeStore, type Delivery } from './postgres/change.ts';
 import { advancePlace, agreeOnPlace, openPlace } from './postgres/copy.ts';
+import type { InstalledLine } from './postgres/install/state.ts';
+import { Outdated } from './postgres/outdated.ts';
 import { startLogPartitions } from './work/log-partitions.ts';
 
 /**
@@ -108,7 +110,7 @@ export class Follower {
   readonly #installer: Installer;
   readonly #handler: ChangeHandler;
   readonly #to: PostgresEngine | undefined;
-  readonly #opened: Lazy<FollowerRuntime> = new Lazy(() => this.#find());
+  #opened: Lazy<FollowerRuntime> = new Lazy(() => this.#find());
 
   /** @internal */
   constructor(engine: PostgresEngine, installer: Installer, options: FollowOptions) {
@@ -157,17 +159,34 @@ export class Follower {
    * @throws Conflict  the log belongs to another database: see `rebase()`
    */
   async next({ batch = 1000, timeoutMs = 30_000 }: { batch?: number; timeoutMs?: number } = {}): Promise<number> {
-    const { store, definition } = await this.#opened.get();
+    const runtime = await this.#opened.get();
+    const delivered = await this.#deliver(runtime, batch, timeoutMs).catch(async (error: unknown) => {
+      if (!(error instanceof Outdated)) throw error;
+      if ((await this.#opened.get().catch(() => undefined)) === runtime) this.#opened = new Lazy(() => this.#require());
+      return this.#deliver(await this.#opened.get(), batch, timeoutMs, true);
+    });
+    if (delivered !== undefined && delivered > 0) this.events.emit('delivered', { changes: delivered });
+    return delivered ?? 0;
+  }
+
+  /** @param isAgain  the declaration was just read */
+  #deliver(
+    { store, definition }: FollowerRuntime,
+    batch: number,
+    timeoutMs: number,
+    isAgain = false,
+  ): Promise<number | undefined> {
     const to = this.#to;
-    const delivered = await store.next(batch, timeoutMs, async (rows, tx) => {
+    const numbers = new Set([...definition.sources, ...(definition.former ?? [])].map(({ number }) => number));
+    return store.next(batch, timeoutMs, async (rows, tx) => {
+      // A table that was added to the declaration meanwhile.
+      if (!isAgain && rows.some(({ source }) => !numbers.has(source))) throw new Outdated();
       const changes = rows.map((row) => toChange(row, definition));
       if (to === undefined) await this.#handle(this.#engine, changes, tx);
       else await this.#hand(to, await store.delivery(tx), changes, timeoutMs);
       if (to !== undefined) await store.delivered(tx);
       if (faults.armed) await faults.reach('capture.after_handler');
     });
-    if (delivered !== undefined && delivered > 0) this.events.emit('delivered', { changes: delivered });
-    return delivered ?? 0;
   }
 
   /**
@@ -210,7 +229,15 @@ export class Follower {
   }
 
   async #find(): Promise<FollowerRuntime> {
-    const found = (await this.#installer.find(this.name)) ?? (await this.#installer.install(this.name));
+    return this.#open((await this.#installer.find(this.name)) ?? (await this.#installer.install(this.name)));
+  }
+
+  /** Does not install what was detached. */
+  async #require(): Promise<FollowerRuntime> {
+    return this.#open(await this.#installer.require(this.name));
+  }
+
+  async #open(found: InstalledLine): Promise<FollowerRuntime> {
     await this.#engine.server(); // sets `spansNodes`
     return { ...found, store: new ChangeStore(this.#engine, found.line) };
   }

@@ -49,12 +49,13 @@ export async function searchHistory(
   options: HistoryOptions,
 ): Promise<CapturedChange[]> {
   const { table, ...given } = checkOptions('history', options, shape);
-  const source = table === undefined ? undefined : definition.sources.find((one) => showTable(one) === table);
+  const { sources, former = [] } = definition;
+  const source = table === undefined ? undefined : [...sources, ...former].find((one) => showTable(one) === table);
   if (table !== undefined && source === undefined) {
-    const names = definition.sources.map(showTable).join(', ');
+    const names = sources.map(showTable).join(', ');
     throw new InvalidInput(`the table "${table}" is not captured; there are ${names}`, { field: 'table' });
   }
-  const direct = definition.sources.filter((one) => linkNumber(one) === 0).map(({ number }) => number);
+  const direct = sources.filter((one) => linkNumber(one) === 0 || one.holdsKeys).map(({ number }) => number);
   const rows = await readHistory(engine, capture, {
     ...given,
     source: source?.number,

@@ -11,11 +11,12 @@ import {
   readProjectOptions,
   readRunOptions,
 } from './declare/options.ts';
-import { type Definition, rootOf, type Source } from './declare/source.ts';
+import { rootOf, type Source } from './declare/source.ts';
 import type { Installer } from './operate/installer.ts';
 import { type ReconcileResult, reconcile } from './operate/reconcile.ts';
 import { copyStatements } from './postgres/copy.ts';
 import { takeOver } from './postgres/epoch.ts';
+import type { InstalledLine } from './postgres/install/state.ts';
 import { CaptureStore } from './postgres/store.ts';
 import { type Progress, SweepStore } from './postgres/sweep.ts';
 import { TargetStatements } from './postgres/target/statements.ts';
@@ -57,7 +58,7 @@ export class Projection {
   readonly #engine: PostgresEngine;
   readonly #installer: Installer;
   readonly #options: ProjectionSettings;
-  readonly #opened: Lazy<ProjectionRuntime> = new Lazy(() => this.#open());
+  #opened: Lazy<ProjectionRuntime> = new Lazy(async () => this.#open(await this.#find()));
   #searcher: Searcher | undefined;
 
   /** @internal */
@@ -85,7 +86,7 @@ export class Projection {
    */
   run(options: RunOptions = {}): ProjectionWorker {
     const settings = readRunOptions('run', options);
-    return new ProjectionWorker(this.#engine, () => this.open(), this.events, settings);
+    return new ProjectionWorker(this.#engine, this, this.events, settings);
   }
 
   /**
@@ -97,7 +98,7 @@ export class Projection {
       ...pageShape,
       again: bool({ default: false }),
     });
-    const { sweeps, sweep } = await this.open();
+    const { sweeps, sweep } = await this.#openCurrent();
     await this.#engine.transaction((tx) => sweeps.start(tx, again));
     for (let lostRaces = 0; ; ) {
       signal?.throwIfAborted();
@@ -123,7 +124,7 @@ export class Projection {
    */
   async reconcile(options: ReconcileOptions = {}): Promise<ReconcileResult> {
     const settings = checkOptions('reconcile', options, { ...pageShape, repair: bool({ default: true }) });
-    return reconcile(this.#engine, await this.open(), settings);
+    return reconcile(this.#engine, await this.#openCurrent(), settings);
   }
 
   /**
@@ -152,13 +153,13 @@ export class Projection {
     }
     const found = await this.#find();
     await takeOver(this.#engine, to, found.line);
-    const { sweeps } = await this.open();
+    const { sweeps } = await this.#openCurrent();
     await this.#engine.transaction((tx) => sweeps.start(tx, true));
   }
 
   /** Waits until every change that was committed before this call is in the table, or has failed. A worker has to run. */
   async settled({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    const { store, sweeps } = await this.open();
+    const { store, sweeps } = await this.#openCurrent();
     // A link that is followed adds keys to the log behind the first mark, and a changed table starts a sweep: hence a second
     // round.
     for (let round = 0; round < 2; round += 1) {
@@ -175,15 +176,31 @@ export class Projection {
     return this.#opened.get();
   }
 
-  async #find(): Promise<{ capture: number; line: number; definition: Definition }> {
+  /**
+   * Called when the capture was applied with another declaration, or detached, since `old` was opened. What was detached is not
+   * installed by this.
+   * @internal
+   */
+  async reopen(old: ProjectionRuntime): Promise<void> {
+    if ((await this.#opened.get().catch(() => undefined)) !== old) return;
+    this.#opened = new Lazy(async () => this.#open(await this.#installer.require(this.name)));
+  }
+
+  async #openCurrent(): Promise<ProjectionRuntime> {
+    const runtime = await this.open();
+    if (await runtime.store.isCurrent()) return runtime;
+    await this.reopen(runtime);
+    return this.open();
+  }
+
+  async #find(): Promise<InstalledLine> {
     return (await this.#installer.find(this.name)) ?? this.#installer.install(this.name);
   }
 
-  async #open(): Promise<ProjectionRuntime> {
-    const found = await this.#find();
+  async #open(found: InstalledLine): Promise<ProjectionRuntime> {
     const root = rootOf(found.definition);
     const target = await openTarget(this.#options.to ?? this.#engine, this.#options);
-    const store = new CaptureStore(this.#engine, found.line, found.definition);
+    const store = new CaptureStore(this.#engine, found);
     const destination = this.#destination(found.line, target, root);
     const sweeps = new SweepStore(this.#engine, found.line, root, destination);
     const onFailed = (failed: FailedEntity): void => this.events.emit('failed', failed);

@@ -14,6 +14,8 @@ export interface Source {
    * A query that turns values of `column` into keys; it reads the relation `changed`. Undefined when the values are the keys.
    */
   readonly query: string | undefined;
+  /** True: there is a query although the column holds keys, because the key of an entity may be written in another way there. */
+  readonly holdsKeys?: true;
   /** True: the triggers run once for each row, since some statements on the rows do not name this table. */
   readonly rowLevel: boolean;
   readonly history: History | undefined;
@@ -29,6 +31,8 @@ export interface History {
 export interface Definition {
   readonly entity: string;
   readonly sources: readonly Source[];
+  /** Tables that were captured earlier, since the log still names them. Without a number 0. */
+  readonly former?: readonly Pick<Source, 'number' | 'schema' | 'name'>[];
   /** How long changes are kept; undefined means for ever. SQL functions read it, too. */
   readonly keepMs?: number | undefined;
 }

@@ -1,13 +1,20 @@
 import { Conflict, InvalidInput, NotFound, NotSupported } from '../../base/errors.ts';
 import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts';
 import { type CaptureOptions, type Declaration, type Difference, declare } from '../declare/definition.ts';
+import { keepNumbers, waysOf } from '../declare/numbers.ts';
 import type { Definition } from '../declare/source.ts';
 import type { Reader } from '../postgres/catalog.ts';
 import { requireCopies } from '../postgres/copy.ts';
 import { detach, gate, mend, remark } from '../postgres/install/apply.ts';
-import { compare, type Line, markMissed, same } from '../postgres/install/plan.ts';
+import { compare, type Line, markAll, markMissed, same } from '../postgres/install/plan.ts';
 import { compareRowSecurity } from '../postgres/install/row-security.ts';
-import { type InstalledState, nextId, readInstalled, readState } from '../postgres/install/state.ts';
+import {
+  type InstalledLine,
+  type InstalledState,
+  nextId,
+  readInstalled,
+  readState,
+} from '../postgres/install/state.ts';
 import { ownerOf } from '../postgres/install/trigger.ts';
 import { makeMonths } from '../postgres/log-partitions.ts';
 import { resolve } from './resolve.ts';
@@ -64,13 +71,13 @@ export class Installer {
   }
 
   async apply(): Promise<Difference[]> {
-    const definition = await resolve(this.#engine, this.#declared);
+    const resolved = await resolve(this.#engine, this.#declared);
     // This comes first: if a table elsewhere cannot be made, no change must be written to the log for it.
-    const made = await this.#mendElsewhere(definition);
+    const made = await this.#mendElsewhere(resolved);
     await makeMonths(this.#engine);
     return this.#engine.transaction(async (tx) => {
       const mended: Difference[] = [...made];
-      let { differences, state } = await this.#compare(tx, definition);
+      let { differences, state, definition } = await this.#compare(tx, resolved);
       refuseHopeless(differences);
       if (differences.length === 0) return mended;
       refuseRole(state);
@@ -78,7 +85,7 @@ export class Installer {
       // Compares again, now that no transaction writes. Partitions get copies of a trigger only after the trigger was made, so
       // this may take a few rounds.
       for (let round = 0; round < 4; round += 1) {
-        ({ differences, state } = await this.#compare(tx, definition));
+        ({ differences, state, definition } = await this.#compare(tx, resolved));
         refuseHopeless(differences);
         if (differences.length === 0) return mended;
         const missed = round === 0 ? await this.#missed(tx, definition, state) : [];
@@ -107,13 +114,13 @@ export class Installer {
    * The numbers of the capture and of a line, if they are installed, and the declaration from which the triggers were made.
    * This call reads no catalog and no captured table: a worker that reads only the log needs no rights on them.
    */
-  async find(name: string): Promise<{ capture: number; line: number; definition: Definition } | undefined> {
+  async find(name: string): Promise<InstalledLine | undefined> {
     const installed = await readInstalled(this.#engine, this.#declared.entity, name);
     return installed === undefined || installed.line === null ? undefined : { ...installed, line: installed.line };
   }
 
   /** Installs a line that was declared after `apply()`. */
-  async install(name: string): Promise<{ capture: number; line: number; definition: Definition }> {
+  async install(name: string): Promise<InstalledLine> {
     await this.apply();
     return this.require(name);
   }
@@ -126,7 +133,7 @@ export class Installer {
   }
 
   /** @throws NotFound when the capture is not installed */
-  async require(name: string): Promise<{ capture: number; line: number; definition: Definition }> {
+  async require(name: string): Promise<InstalledLine> {
     const found = await this.find(name);
     if (found !== undefined) return found;
     throw this.#notInstalled();
@@ -142,12 +149,13 @@ export class Installer {
   }
 
   /**
-   * Statements that make projections go through all entities again, if the installed triggers may have missed changes. They
-   * compare with the installed declaration.
+   * Statements that make projections go through all entities again, if the installed triggers may have missed changes, or if the
+   * keys that they wrote have another meaning now. They compare with the installed declaration.
    */
   async #missed(db: Reader, definition: Definition, state: InstalledState): Promise<string[]> {
     const installed = state.capture?.definition;
     if (installed === undefined) return [];
+    if (!same(waysOf(installed), waysOf(definition))) return markAll(state);
     return markMissed(same(installed, definition) ? state : await readState(db, installed));
   }
 
@@ -179,7 +187,8 @@ export class Installer {
     db: PostgresEngine | Transaction,
     known?: Definition,
   ): Promise<{ differences: Difference[]; definition: Definition; state: InstalledState }> {
-    const definition = known ?? (await resolve(db, this.#declared));
+    const installed = await readInstalled(db, this.#declared.entity);
+    const definition = keepNumbers(known ?? (await resolve(db, this.#declared)), installed?.definition);
     const state = await readState(db, definition);
     // Lines of other programs that use the same capture stay.
     const others = state.lines.filter((row) => !this.#lines.some(({ name }) => name === row.name));

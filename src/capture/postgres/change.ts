@@ -1,6 +1,8 @@
+import { NotFound } from '../../base/errors.ts';
 import { only, type PostgresEngine, statement, type Transaction } from '../../engine/postgres/index.ts';
 import { answerDeadlineMs } from '../deadlines.ts';
 import type { Reader } from './catalog.ts';
+import { Outdated } from './outdated.ts';
 
 /** A change as the database returns it. */
 export interface ChangeRow {
@@ -61,6 +63,7 @@ export class ChangeStore {
   /**
    * Calls `fn` with the next changes, and acknowledges them in the same transaction.
    * @returns how many; undefined while another process has the line
+   * @throws Outdated  the line is gone
    */
   async next(
     limit: number,
@@ -68,7 +71,9 @@ export class ChangeStore {
     fn: (rows: readonly ChangeRow[], tx: Transaction) => Promise<void>,
   ): Promise<number | undefined> {
     const deadlineMs = answerDeadlineMs(timeoutMs);
-    await this.#engine.query(OPEN_BATCH, [this.#line], { deadlineMs });
+    await this.#engine.query(OPEN_BATCH, [this.#line], { deadlineMs }).catch((error: unknown) => {
+      throw error instanceof NotFound ? new Outdated() : error;
+    });
     return this.#engine.transaction(
       async (tx) => {
         const [taken] = await tx.query<{ mine: boolean; changes: ChangeRow[] | null }>(TAKE, [

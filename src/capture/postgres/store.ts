@@ -1,14 +1,16 @@
 import { toStorable } from '../../base/storable.ts';
 import {
   instant,
+  only,
   type PostgresEngine,
   type Statement,
   statement,
   type Transaction,
   VERBATIM,
 } from '../../engine/postgres/index.ts';
-import type { Definition } from '../declare/source.ts';
 import { followText } from './catalog.ts';
+import type { InstalledLine } from './install/state.ts';
+import { Outdated } from './outdated.ts';
 
 /** The keys and links that one claim took. */
 export interface ClaimedKeys {
@@ -60,14 +62,21 @@ const HAS_LINKS = `
   (exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source < 0)
     or exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source > 0))`;
 
+/** Of the declaration that a line has now; null if the line is gone. */
+const VERSION = `
+  (select extract(epoch from d.applied_at)::text from pawl.capture_line l join pawl.capture_definition d on d.id = l.capture
+    where l.id = $1::smallint)`;
+
 const LOOK = statement(
   'capture.look',
   `
 select ${HAS_LINKS} as links,
   exists (select from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0) as keys,
   exists (select from pawl.capture_retry r where r.line = $1::smallint and r.run_at <= clock_timestamp()) as retries,
-  exists (select from pawl.capture_sweep s where s.line = $1::smallint and s.phase <> 'done') as sweep`,
+  exists (select from pawl.capture_sweep s where s.line = $1::smallint and s.phase <> 'done') as sweep, ${VERSION} as version`,
 );
+
+const GET_VERSION = statement('capture.version', `select ${VERSION} as version`);
 
 const NEWEST = statement(
   'capture.newest',
@@ -106,6 +115,8 @@ export interface WaitingWork {
   readonly keys: boolean;
   readonly retries: boolean;
   readonly sweep: boolean;
+  /** False: the capture was applied with another declaration, or detached, since this store was made. */
+  readonly isCurrent: boolean;
 }
 
 const LOCK_KEYS = statement(
@@ -125,12 +136,14 @@ const LINKS_AT_ONCE = 500;
 export class CaptureStore {
   readonly #engine: PostgresEngine;
   readonly #line: number;
+  readonly #version: string;
   /** For each link, the query that turns its values into keys. */
   readonly #follow: ReadonlyMap<number, Statement>;
 
-  constructor(engine: PostgresEngine, line: number, { sources }: Definition) {
+  constructor(engine: PostgresEngine, { line, version, definition: { sources } }: InstalledLine) {
     this.#engine = engine;
     this.#line = line;
+    this.#version = version;
     this.#follow = new Map(
       sources.flatMap(({ number, column, type, query }) =>
         query === undefined
@@ -156,8 +169,15 @@ export class CaptureStore {
 
   /** The kinds of work that are waiting. One round trip; an idle worker mostly makes no other. */
   async look(deadlineMs: number): Promise<WaitingWork> {
-    const [look] = await this.#engine.query<WaitingWork>(LOOK, [this.#line], { deadlineMs });
-    return look ?? { links: false, keys: false, retries: false, sweep: false };
+    type Look = Omit<WaitingWork, 'isCurrent'> & { readonly version: string | null };
+    const { version, ...there } = only(await this.#engine.query<Look>(LOOK, [this.#line], { deadlineMs }));
+    return { ...there, isCurrent: version === this.#version };
+  }
+
+  /** False: the capture was applied with another declaration, or detached, since this store was made. */
+  async isCurrent(db: Pick<Transaction, 'query'> = this.#engine): Promise<boolean> {
+    const [row] = await db.query<{ version: string | null }>(GET_VERSION, [this.#line]);
+    return row?.version === this.#version;
   }
 
   /** A mark behind everything that is committed now. */
@@ -213,6 +233,7 @@ export class CaptureStore {
    * dirty by themselves.
    * @param onWhole  called if everything in a table has changed
    * @returns whether there was a link
+   * @throws Outdated  the links may lead elsewhere now
    */
   async follow(onWhole: (tx: Transaction) => Promise<void>, deadlineMs: number): Promise<boolean> {
     return this.transaction(async (tx) => {
@@ -221,6 +242,7 @@ export class CaptureStore {
         LINKS_AT_ONCE,
         deadlineMs,
       ]);
+      if (links.length > 0 && !(await this.isCurrent(tx))) throw new Outdated();
       if (links.some(({ source }) => !this.#follow.has(source))) await onWhole(tx);
       for (const [source, query] of this.#follow) {
         const keys = links.filter((link) => link.source === source).map(({ key }) => key);

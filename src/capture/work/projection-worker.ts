@@ -6,6 +6,7 @@ import { startWithRetries } from '../../base/work/start-up.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { answerDeadlineMs, STOP_MS } from '../deadlines.ts';
 import type { RunSettings } from '../declare/options.ts';
+import { Outdated } from '../postgres/outdated.ts';
 import { startLogPartitions } from './log-partitions.ts';
 import type { ProjectionEvents, ProjectionRuntime } from './runtime.ts';
 
@@ -13,6 +14,13 @@ import type { ProjectionEvents, ProjectionRuntime } from './runtime.ts';
 const FIRST_REST_MS = 5;
 /** A pass lasts no longer than this. A change that is committed late with a lower id waits for the next pass. */
 const PASS_MS = 100;
+
+/** A projection that a worker keeps up to date. */
+interface OpenProjection {
+  open(): Promise<ProjectionRuntime>;
+  /** Called when the capture was applied with another declaration, or detached, since `old` was opened. */
+  reopen(old: ProjectionRuntime): Promise<void>;
+}
 
 /** The loops of one process that keep a projection up to date. */
 export class ProjectionWorker implements AsyncDisposable {
@@ -23,7 +31,7 @@ export class ProjectionWorker implements AsyncDisposable {
   readonly started: Promise<void>;
   readonly #loops: readonly Loop[];
   readonly #keeper: Loop;
-  readonly #open: () => Promise<ProjectionRuntime>;
+  readonly #projection: OpenProjection;
   readonly #events: Events<ProjectionEvents>;
   readonly #settings: RunSettings;
   readonly #stop = new AbortController();
@@ -31,11 +39,12 @@ export class ProjectionWorker implements AsyncDisposable {
   /** @internal */
   constructor(
     engine: PostgresEngine,
-    open: () => Promise<ProjectionRuntime>,
+    projection: OpenProjection,
     events: Events<ProjectionEvents>,
     settings: RunSettings,
   ) {
-    this.#open = open;
+    this.#projection = projection;
+    const open = (): Promise<ProjectionRuntime> => projection.open();
     this.#events = events;
     this.#settings = settings;
     // The loops make the same call, and report its errors.
@@ -82,11 +91,21 @@ export class ProjectionWorker implements AsyncDisposable {
 
   /** One turn: links, a batch, one entity that had failed, one page of a back-fill. @returns how long to rest */
   async #turn(pass: Pass, signal: AbortSignal, index: number): Promise<number> {
-    const { store, sweeps, sweep, projector } = await this.#open();
+    const runtime = await this.#projection.open();
+    const { store, sweeps, sweep, projector } = runtime;
     if (signal.aborted) return 0;
     const deadlineMs = answerDeadlineMs(this.#settings.timeoutMs);
     const there = await store.look(deadlineMs);
-    let isBusy = there.links && (await store.follow((tx) => sweeps.start(tx, true), deadlineMs));
+    if (!there.isCurrent) {
+      await this.#projection.reopen(runtime);
+      return 0;
+    }
+    // The next turn finds that the declaration has changed, too, and opens the projection anew.
+    const isOutdated = (error: unknown): true => {
+      if (error instanceof Outdated) return true;
+      throw error;
+    };
+    let isBusy = there.links && (await store.follow((tx) => sweeps.start(tx, true), deadlineMs).catch(isOutdated));
     if (there.keys || isBusy) isBusy = (await this.#batch(pass, projector)) || isBusy;
     if (index === 0 && there.retries) isBusy = (await projector.retry(this.#settings)) || isBusy;
     if (index === 0 && there.sweep)

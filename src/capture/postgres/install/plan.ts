@@ -61,9 +61,13 @@ function compareTriggers(wanted: DesiredState, state: InstalledState): Differenc
 export function markMissed(state: InstalledState): string[] {
   const { capture, lines } = state;
   if (capture === undefined) return [];
-  const schema = state.schema.name;
-  const holes = compareTriggers({ ...capture, lines, schema }, state);
-  if (!holes.some(({ sql }) => sql.length > 0)) return [];
+  const holes = compareTriggers({ ...capture, lines, schema: state.schema.name }, state);
+  return holes.some(({ sql }) => sql.length > 0) ? markAll(state) : [];
+}
+
+/** Statements after which projections go through all entities again. */
+export function markAll({ capture, schema: { name: schema } }: InstalledState): string[] {
+  if (capture === undefined) return [];
   return [
     `insert into ${schema}.capture_dirty (line, source, key)
 select l.id, -1, '' from ${schema}.capture_line l where l.capture = ${capture.id} and l.guarantee = 'latest'`,

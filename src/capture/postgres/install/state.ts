@@ -163,24 +163,29 @@ export async function readState(db: Reader, { entity, sources }: Definition): Pr
 const INSTALLED = statement(
   'capture.installed',
   `
-select d.id as capture, d.definition, l.id as line
+select d.id as capture, d.definition, l.id as line, extract(epoch from d.applied_at)::text as version
 from pawl.capture_definition d left join pawl.capture_line l on l.capture = d.id and l.name = $2::text
 where d.entity = $1::text`,
 );
+
+/** A capture, and one of its lines. */
+export interface Installed {
+  readonly capture: number;
+  readonly definition: Definition;
+  readonly line: number | null;
+  /** Another one after each change of the declaration. */
+  readonly version: string;
+}
+
+/** A line that is installed. */
+export type InstalledLine = Installed & { readonly line: number };
 
 /**
  * The capture that is installed under these names. @returns undefined if there is no such capture; `line` is null if there is
  * no such line
  */
-export async function readInstalled(
-  db: Reader,
-  entity: string,
-  line?: string,
-): Promise<{ capture: number; definition: Definition; line: number | null } | undefined> {
-  const [row] = await db.query<{ capture: number; definition: Definition; line: number | null }>(INSTALLED, [
-    entity,
-    line ?? null,
-  ]);
+export async function readInstalled(db: Reader, entity: string, line?: string): Promise<Installed | undefined> {
+  const [row] = await db.query<Installed>(INSTALLED, [entity, line ?? null]);
   return row;
 }
 

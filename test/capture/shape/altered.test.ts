@@ -1,42 +1,8 @@
-import pg from 'pg';
-import { expect, onTestFinished, test } from 'vitest';
-import { type Capture, createCapture, type Projection, sql } from '../../src/capture/index.ts';
-import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
-import { freshDatabase } from '../support/database.ts';
+import { expect, test } from 'vitest';
+import { type Capture, createCapture, type Projection, sql } from '../../../src/capture/index.ts';
+import { openWorld } from './world.ts';
 
 // What triggers must bear: columns of any kind, whose types change under them, in sessions that stay open.
-
-interface World {
-  readonly engine: PostgresEngine;
-  readonly query: <Row = Record<string, unknown>>(text: string) => Promise<Row[]>;
-  /** Another session. */
-  readonly elsewhere: (text: string) => Promise<void>;
-  /** The number of the server's version. */
-  readonly server: number;
-}
-
-async function openWorld(setup: string): Promise<World> {
-  const database = await freshDatabase();
-  const engine = postgres(database.url, { max: 4 });
-  const client = new pg.Client({ connectionString: database.url });
-  await client.connect();
-  onTestFinished(async () => {
-    await client.end();
-    await engine.stop();
-    await database.drop();
-  });
-  await client.query(setup);
-  return {
-    engine,
-    query: async <Row>(text: string): Promise<Row[]> => (await client.query(text)).rows as Row[],
-    elsewhere: async (text) => {
-      const other = new pg.Client({ connectionString: database.url });
-      await other.connect();
-      await other.query(text).finally(() => other.end());
-    },
-    server: Number((await client.query('show server_version_num')).rows[0].server_version_num),
-  };
-}
 
 function projectIds(capture: Capture): Projection {
   return capture.project({
@@ -115,6 +81,28 @@ test('a change by a statement on a table from which the captured one inherits is
   await query(`update base set word = 'c' where id = 1`);
   await query('delete from base where id = 2');
   expect(await query('select key from pawl.capture_dirty order by id')).toEqual([{ key: '1' }, { key: '2' }]);
+});
+
+test('a captured table that gets a parent is told by verify, and apply mends it and what was missed', async () => {
+  const { engine, query } = await openWorld(`
+    create table base (id bigint, word text);
+    create table root (id bigint primary key, word text);
+    insert into root values (1, 'a')`);
+  const capture = createCapture(engine, { entity: 'root', root: 'root' });
+  const projection = projectIds(capture);
+  await capture.apply();
+  await projection.backfill();
+  await query('alter table root inherit base');
+  await query(`update base set word = 'missed'`);
+  expect(await capture.verify()).not.toEqual([]);
+  await capture.apply();
+  expect(await capture.verify()).toEqual([]);
+  await using _worker = projection.run();
+  await projection.settled();
+  expect(await query('select word from projected')).toEqual([{ word: 'missed' }]);
+  await query(`update base set word = 'seen'`);
+  await projection.settled();
+  expect(await query('select word from projected')).toEqual([{ word: 'seen' }]);
 });
 
 test('a virtual generated column, which no trigger sees, is refused as a key and in a history', async ({ skip }) => {
