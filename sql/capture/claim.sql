@@ -120,7 +120,8 @@ begin
 end $$;
 
 -- Takes away links and whole tables, oldest first: the caller puts the entities that they mean in their place, in the same transaction. The limit holds
--- for each source, so that no source waits until another one is empty.
+-- for each source, so that no source waits until another one is empty. Whole tables are taken all at once, and not while a sweep is under way: if each of
+-- them began it anew, the last entities would never be reached.
 create or replace function pawl.capture_take_links(p_line smallint, p_limit int) returns table (source smallint, key text)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -128,11 +129,14 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   v_source smallint := -1;
 begin
+  if exists (select from pawl.capture_sweep s where s.line = p_line and s.phase <> 'done') then
+    v_source := (select d.source from pawl.capture_dirty d where d.line = p_line and d.source > 0 order by d.source limit 1);
+  end if;
   while v_source is not null loop
     return query
     with mine as materialized (
       select d.ctid as tid from pawl.capture_dirty d
-      where d.line = p_line and d.source = v_source order by d.id limit p_limit for update skip locked
+      where d.line = p_line and d.source = v_source order by d.id limit case when v_source > 0 then p_limit end for update skip locked
     ), gone as (
       delete from pawl.capture_dirty d where d.ctid = any (array(select m.tid from mine m)) returning d.source, d.key
     )

@@ -1,3 +1,4 @@
+import { DatabaseError, StatementTimeout } from '../../base/errors.ts';
 import { toStorable } from '../../base/storable.ts';
 import {
   instant,
@@ -103,7 +104,7 @@ const among = (key: string): string => `(${key} in (select u.key from pg_catalog
 const DIRTY_AMONG = statement(
   'capture.dirty_among',
   `
-select ${HAS_LINKS} as unknown,
+select ${HAS_LINKS} or exists (select from pawl.capture_sweep s where s.line = $1::smallint and s.phase <> 'done') as unknown,
   array(
     select d.key from pawl.capture_dirty d where d.line = $1::smallint and d.source = 0 and ${among('d.key')}
     union select r.key from pawl.capture_retry r where r.line = $1::smallint and ${among('r.key')}) as keys`,
@@ -129,6 +130,9 @@ from pg_catalog.unnest($2::text[]) u (key)`,
 /** Rows that one claim reads per key that it may take: a hot key has many rows, and other workers hold some. */
 const ROWS_PER_KEY = 4;
 
+/** Errors that a value causes, or that fewer values would not cause: wrong data, a raised exception, too much, too slow. */
+const OF_VALUES = /^(21|22|23|54|P0)/;
+
 /** Beyond this many links a claim leaves the rest to the next one. */
 const LINKS_AT_ONCE = 500;
 
@@ -137,6 +141,8 @@ export class CaptureStore {
   readonly #engine: PostgresEngine;
   readonly #line: number;
   readonly #version: string;
+  /** Fewer after a failure, so that the links that cannot be followed are found. */
+  #linksAtOnce = LINKS_AT_ONCE;
   /** For each link, the query that turns its values into keys. */
   readonly #follow: ReadonlyMap<number, Statement>;
 
@@ -191,7 +197,7 @@ export class CaptureStore {
     return row?.yes ?? true;
   }
 
-  /** Which of the keys are dirty. While a link has not been followed, any key may be. */
+  /** Which of the keys are dirty. While a link has not been followed, or a sweep is under way, any key may be. */
   async dirtyAmong(tx: Transaction, keys: readonly string[]): Promise<ReadonlySet<string>> {
     const [row] = await tx.query<{ unknown: boolean; keys: string[] }>(DIRTY_AMONG, [this.#line, keys]);
     return new Set(row?.unknown === false ? row.keys : keys);
@@ -232,25 +238,56 @@ export class CaptureStore {
    * Replaces links by the keys to which they lead now, in a transaction of its own. Rows that a link will lead to later are
    * dirty by themselves.
    * @param onWhole  called if everything in a table has changed
+   * If the query fails for a value, that value counts as a change of everything: no link stops another one.
    * @returns whether there was a link
    * @throws Outdated  the links may lead elsewhere now
    */
   async follow(onWhole: (tx: Transaction) => Promise<void>, deadlineMs: number): Promise<boolean> {
+    const limit = this.#linksAtOnce;
+    let failing: number | undefined;
+    try {
+      const found = await this.#followSome(limit, onWhole, deadlineMs, async (tx, source, query, keys) => {
+        failing = source;
+        await tx.query(query, [keys, this.#line]);
+        failing = undefined;
+      });
+      this.#linksAtOnce = Math.min(limit * 2, LINKS_AT_ONCE);
+      return found;
+    } catch (error) {
+      if (failing === undefined || !isOfValues(error)) throw error;
+      this.#linksAtOnce = Math.ceil(limit / 2);
+      if (limit > 1) return true;
+      this.#engine.options.logger.warn(
+        { err: error, source: failing },
+        'the link of a changed row cannot be followed: every entity is projected once more',
+      );
+    }
+    return this.#followSome(1, onWhole, deadlineMs, async (tx, source, query, keys) => {
+      await (source === failing ? onWhole(tx) : tx.query(query, [keys, this.#line]));
+    });
+  }
+
+  #followSome(
+    limit: number,
+    onWhole: (tx: Transaction) => Promise<void>,
+    deadlineMs: number,
+    followOne: (tx: Transaction, source: number, query: Statement, keys: readonly string[]) => Promise<void>,
+  ): Promise<boolean> {
     return this.transaction(async (tx) => {
-      const links = await tx.query<{ source: number; key: string }>(TAKE_LINKS, [
-        this.#line,
-        LINKS_AT_ONCE,
-        deadlineMs,
-      ]);
+      const links = await tx.query<{ source: number; key: string }>(TAKE_LINKS, [this.#line, limit, deadlineMs]);
       if (links.length > 0 && !(await this.isCurrent(tx))) throw new Outdated();
       if (links.some(({ source }) => !this.#follow.has(source))) await onWhole(tx);
       for (const [source, query] of this.#follow) {
         const keys = links.filter((link) => link.source === source).map(({ key }) => key);
-        if (keys.length > 0) await tx.query(query, [keys, this.#line]);
+        if (keys.length > 0) await followOne(tx, source, query, keys);
       }
       return links.length > 0;
     }, deadlineMs);
   }
+}
+
+function isOfValues(error: unknown): boolean {
+  return error instanceof StatementTimeout || (error instanceof DatabaseError && OF_VALUES.test(error.sqlState ?? ''));
 }
 
 function markText(schema: string, query: string): string {

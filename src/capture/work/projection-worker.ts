@@ -100,16 +100,23 @@ export class ProjectionWorker implements AsyncDisposable {
       await this.#projection.reopen(runtime);
       return 0;
     }
-    // The next turn finds that the declaration has changed, too, and opens the projection anew.
-    const isOutdated = (error: unknown): true => {
-      if (error instanceof Outdated) return true;
-      throw error;
-    };
-    let isBusy = there.links && (await store.follow((tx) => sweeps.start(tx, true), deadlineMs).catch(isOutdated));
+    // If links cannot be followed, the entities that changed themselves are projected all the same.
+    let failure: { readonly error: unknown } | undefined;
+    const follow = (): Promise<boolean> =>
+      store
+        .follow((tx) => sweeps.start(tx, true), deadlineMs)
+        .catch((error: unknown) => {
+          // The next turn finds that, too, and opens the projection anew.
+          if (error instanceof Outdated) return true;
+          failure = { error };
+          return false;
+        });
+    let isBusy = there.links && (await follow());
     if (there.keys || isBusy) isBusy = (await this.#batch(pass, projector)) || isBusy;
     if (index === 0 && there.retries) isBusy = (await projector.retry(this.#settings)) || isBusy;
     if (index === 0 && there.sweep)
       isBusy = (await sweep.page(this.#settings.batch, deadlineMs)) !== undefined || isBusy;
+    if (failure !== undefined) throw failure.error;
     pass.restMs = isBusy ? FIRST_REST_MS : Math.min(pass.restMs * 2, this.#settings.pollMs);
     return isBusy ? 0 : pass.restMs;
   }
