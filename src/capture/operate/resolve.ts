@@ -66,6 +66,9 @@ async function resolveSource(
     source.keys ?? (source.to === undefined ? undefined : followColumn(source.to, column, `${field}.to`, all));
   if (query !== undefined) await tryQuery(db, { column: column.name, type: column.type, query, field, table });
   else if (!column.required && source.nulls !== 'ignore') await refuseNulls(db, table, column.name, field);
+  const [root] = all.tables;
+  const key = root === undefined ? undefined : requireKeyOf(root, all);
+  const holdsKeys = index > 0 && query === undefined && root !== undefined && key?.folds === true;
   return {
     number: index,
     schema: table.schema,
@@ -73,10 +76,16 @@ async function resolveSource(
     column: column.name,
     type: column.type,
     operators: column.operators,
-    query,
+    query: holdsKeys ? linkQuery(root, matches(column, key), key.name) : query,
+    ...(holdsKeys && { holdsKeys }),
     rowLevel: table.kind === 'p' || table.has_parent || table.subscribed,
     history: resolveHistory(source, table),
   };
+}
+
+/** The column with the key of the entity. */
+function requireKeyOf(root: Table, { declared }: DeclarationContext): Column {
+  return requireKey(root, declared.key ?? onlyKey(root, 'key'), 'root');
 }
 
 /**

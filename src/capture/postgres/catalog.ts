@@ -26,6 +26,8 @@ export interface Column {
   readonly base: string;
   readonly required: boolean;
   readonly generated: boolean;
+  /** True if one value has several texts: citext, and collations that take different texts for equal. */
+  readonly folds: boolean;
   /** True for a generated column that is computed when it is read (Postgres 18): triggers do not see its value. */
   readonly virtual: boolean;
   /** True for a type of variable length. */
@@ -45,7 +47,8 @@ select c.oid::text as oid, n.nspname as schema, c.relname as name, c.relkind::te
   coalesce((select pg_catalog.json_agg(pg_catalog.json_build_object('name', a.attname, 'type', case when t.typnamespace = 'pg_catalog'::regnamespace::oid and t.typname <> 'char'
         then replace(format_type(a.atttypid, a.atttypmod), '"', '') else format_type(a.atttypid, a.atttypmod) end,
       'base', case when t.typtype = 'e' then 'enum' else replace(format_type(coalesce(nullif(t.typbasetype, 0::oid), a.atttypid), null::int), '"', '') end,
-      'required', a.attnotnull, 'generated', a.attgenerated <> '', 'virtual', a.attgenerated = 'v', 'long', t.typlen < 0, 'operators', ${OPERATOR_SCHEMA}) order by a.attnum)
+      'required', a.attnotnull, 'generated', a.attgenerated <> '', 'virtual', a.attgenerated = 'v',
+      'folds', t.typname = 'citext' or exists (select from pg_collation l where l.oid = a.attcollation and not l.collisdeterministic), 'long', t.typlen < 0, 'operators', ${OPERATOR_SCHEMA}) order by a.attnum)
     from pg_attribute a join pg_type t on t.oid = a.atttypid
     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped), '[]') as columns
 from pg_class c join pg_namespace n on n.oid = c.relnamespace

@@ -62,6 +62,36 @@ test('if a link can never be followed, changes of entities are projected all the
   await until('the link is reported', () => Promise.resolve(worker.problem?.includes('way') === true));
 });
 
+test('a key that is written in another way in a linked table, as citext allows, leads to its entity', async () => {
+  const { engine, query } = await openWorld(`
+    create extension citext;
+    create table root (id citext primary key);
+    create table line (id int primary key, root citext references root, n int);
+    insert into root values ('Abc'), ('x');
+    insert into line values (1, 'ABC', 5)`);
+  const capture = createCapture(engine, {
+    entity: 'root',
+    root: 'root',
+    via: { line: 'root' },
+    history: { line: 'keys' },
+  });
+  const projection = capture.project({
+    into: 'projected',
+    columns: { n: 'int' },
+    build: sql`select r.id, (select l.n from line l where l.root = r.id) as n from root r where r.id = any ($1::citext[])`,
+  });
+  await capture.apply();
+  await projection.backfill();
+  await query('update line set n = 7');
+  await using _worker = projection.run();
+  await projection.settled();
+  expect(await query('select id, n from projected order by id')).toEqual([
+    { id: 'Abc', n: 7 },
+    { id: 'x', n: null },
+  ]);
+  expect((await capture.history({ key: 'ABC' })).map(({ table }) => table)).toEqual(['line']);
+});
+
 test('reconcile does not count what a sweep has not come to yet; a TRUNCATE next to the sweep does not begin it anew', async () => {
   const { engine, query } = await openWorld(`
     create table root (id bigint primary key);
