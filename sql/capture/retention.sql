@@ -44,6 +44,31 @@ begin
     dropped := v_month.name;
     return;
   end loop;
+  if pawl.capture_prune_rest(p_capture, p_keep) then
+    dropped := 'capture_change_rest';
+  end if;
+end $$;
+
+-- Months without a table of their own are in the rest. Deletes some of their changes that no capture keeps. Answers whether there were any.
+create or replace function pawl.capture_prune_rest(p_capture smallint, p_keep interval) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+  delete from pawl.capture_change_rest r
+  where r.ctid = any (array(
+    select c.ctid
+    from pawl.capture_change_rest c
+    join pawl.capture_definition d on d.id = c.capture
+    cross join lateral (
+      select case when d.id = p_capture then p_keep else (d.definition ->> 'keepMs')::float8 * interval '1 millisecond' end
+    ) k (keep)
+    where (date_trunc('month', c.at at time zone 'utc') + interval '1 month') at time zone 'utc' <= clock_timestamp() - k.keep
+      and not exists (
+        select from pawl.capture_line l
+        where l.guarantee = 'ordered' and l.capture = c.capture
+          and (pawl.capture_is_foreign(l) or not pg_visible_in_snapshot(c.xid, l.seen)))
+    limit 10000));
+  return found;
 end $$;
 
 -- Whether a capture or a line keeps a month. p_capture, p_keep: the time asked for this capture now, in place of what it declared.

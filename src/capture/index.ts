@@ -129,7 +129,7 @@ export class Capture {
    * that another capture keeps for longer. Workers do this by themselves for the declared `keep`; this call does it once,
    * now.
    * @param keep  default: as declared
-   * @returns the partitions that were dropped
+   * @returns the partitions that were dropped, and `capture_change_rest` if changes of months without a partition were deleted
    */
   async prune({ keep }: { readonly keep?: Duration } = {}): Promise<readonly string[]> {
     const { capture, definition } = await this.#installer.requireCapture();

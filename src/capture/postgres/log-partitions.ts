@@ -20,15 +20,15 @@ interface PruneRequest {
 
 /**
  * Makes the partitions of the months to come, and drops the months that no capture keeps, one after another, each in a
- * transaction of its own. @returns the partitions that were dropped
+ * transaction of its own. Deletes changes of such months from the partition that has the rest. @returns these partitions
  * @throws LockNotAvailable  transactions that read or write the log never leave 20 ms between them
  */
 export async function maintainLogPartitions(engine: PostgresEngine, asked?: PruneRequest): Promise<readonly string[]> {
   const dropped: string[] = [];
   for (;;) {
     const step = await keep(engine, [asked?.capture ?? null, asked?.keepMs ?? null, true]);
-    if (step.dropped !== null) dropped.push(step.dropped);
-    else if (step.made === null) return dropped;
+    if (step.dropped === null && step.made === null) return dropped;
+    if (step.dropped !== null && !dropped.includes(step.dropped)) dropped.push(step.dropped);
   }
 }
 
