@@ -14,6 +14,7 @@ import {
   nextId,
   readInstalled,
   readState,
+  seeNextId,
 } from '../postgres/install/state.ts';
 import { ownerOf } from '../postgres/install/trigger.ts';
 import { makeMonths } from '../postgres/log-partitions.ts';
@@ -40,6 +41,8 @@ export class Installer {
   readonly #engine: PostgresEngine;
   readonly #declared: Declaration;
   readonly #lines: LineDeclaration[] = [];
+  /** Numbers that this process has drawn, and that are not installed yet: a failed `apply()` is tried again with the same. */
+  readonly #numbers = new Map<string, number>();
 
   constructor(engine: PostgresEngine, options: CaptureOptions) {
     this.#engine = engine;
@@ -75,7 +78,7 @@ export class Installer {
     // This comes first: if a table elsewhere cannot be made, no change must be written to the log for it.
     const made = await this.#mendElsewhere(resolved);
     await makeMonths(this.#engine);
-    return this.#engine.transaction(async (tx) => {
+    const mended = await this.#engine.transaction(async (tx) => {
       const mended: Difference[] = [...made];
       let { differences, state, definition } = await this.#compare(tx, resolved);
       refuseHopeless(differences);
@@ -96,11 +99,13 @@ export class Installer {
         `the capture "${definition.entity}" still differs from its declaration after every repair; run verify() to see where`,
       );
     });
+    this.#numbers.clear();
+    return mended;
   }
 
   async verify(): Promise<readonly Difference[]> {
     try {
-      const { differences, definition } = await this.#compare(this.#engine);
+      const { differences, definition } = await this.#compare(this.#engine, undefined, false);
       const hidden = await compareRowSecurity(this.#engine, definition);
       return [...differences, ...hidden, ...(await this.#compareElsewhere(definition))];
     } catch (error) {
@@ -145,6 +150,7 @@ export class Installer {
   }
 
   detach(): Promise<void> {
+    this.#numbers.clear();
     return detach(this.#engine, this.#declared.entity);
   }
 
@@ -167,6 +173,20 @@ export class Installer {
     return found;
   }
 
+  async #number(
+    db: Reader,
+    table: 'capture_definition' | 'capture_line',
+    name: string,
+    draws: boolean,
+  ): Promise<number> {
+    const key = `${table} ${name}`;
+    const drawn = this.#numbers.get(key);
+    if (drawn !== undefined || !draws) return drawn ?? seeNextId(db, table);
+    const number = await nextId(db, table);
+    this.#numbers.set(key, number);
+    return number;
+  }
+
   /** Repairs the tables of copies, each in its database. */
   async #mendElsewhere(definition: Definition): Promise<Difference[]> {
     const mended: Difference[] = [];
@@ -186,6 +206,7 @@ export class Installer {
   async #compare(
     db: PostgresEngine | Transaction,
     known?: Definition,
+    draws = true,
   ): Promise<{ differences: Difference[]; definition: Definition; state: InstalledState }> {
     const installed = await readInstalled(db, this.#declared.entity);
     const definition = keepNumbers(known ?? (await resolve(db, this.#declared)), installed?.definition);
@@ -200,9 +221,14 @@ export class Installer {
           `"${name}" is installed with the guarantee '${row.guarantee}'; give the new one another name`,
         );
       }
-      lines.push({ id: row?.id ?? (await nextId(db, 'capture_line')), name, guarantee, definition: options });
+      lines.push({
+        id: row?.id ?? (await this.#number(db, 'capture_line', name, draws)),
+        name,
+        guarantee,
+        definition: options,
+      });
     }
-    const id = state.capture?.id ?? (await nextId(db, 'capture_definition'));
+    const id = state.capture?.id ?? (await this.#number(db, 'capture_definition', '', draws));
     const sorted = lines.toSorted((a, b) => a.id - b.id);
     const differences = compare({ id, definition, lines: sorted, schema: db.schema.name }, state);
     for (const line of this.#lines) {

@@ -130,3 +130,15 @@ test('a follower that runs while the capture is detached says so, and goes on af
   await one.follower.next();
   expect(keys).toEqual(['10', '20']);
 });
+
+test('to compare a declaration with the database uses no number up, and neither does an apply that fails again and again', async () => {
+  const { engine, query } = await openWorld(TABLES);
+  const { capture } = declare(engine, { via: CUSTOMER });
+  await query("select setval('pawl.capture_line_id_seq', 32765), setval('pawl.capture_definition_id_seq', 32765)");
+  for (let check = 0; check < 4; check += 1) expect(await capture.verify()).not.toEqual([]);
+  await query('create table projected (id bigint)');
+  for (let attempt = 0; attempt < 4; attempt += 1) await expect(capture.apply()).rejects.toThrow(/needs a primary key/);
+  await query('drop table projected');
+  await capture.apply();
+  expect(await capture.verify()).toEqual([]);
+});

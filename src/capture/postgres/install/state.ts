@@ -194,6 +194,16 @@ const NEXT = statement(
   'select pg_catalog.nextval(pg_get_serial_sequence($1::text, $2::text)::regclass)::int as id',
 );
 
+const NEXT_SEEN = statement(
+  'capture.next_id_seen',
+  'select coalesce(pg_catalog.pg_sequence_last_value(pg_get_serial_sequence($1::text, $2::text)::regclass), 0)::int + 1 as id',
+);
+
+/** The number that the next {@link nextId} may give. The sequence ends at 32,767, so a mere comparison takes no number. */
+export async function seeNextId(db: Reader, table: 'capture_definition' | 'capture_line'): Promise<number> {
+  return only(await db.query<{ id: number }>(NEXT_SEEN, [`${db.schema.name}.${table}`, 'id'])).id;
+}
+
 /** A number from the table's sequence, which no other session gets. */
 export async function nextId(db: Reader, table: 'capture_definition' | 'capture_line'): Promise<number> {
   const [row] = await db.query<{ id: number }>(NEXT, [`${db.schema.name}.${table}`, 'id']);
