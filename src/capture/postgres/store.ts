@@ -28,6 +28,8 @@ export interface ClaimedKeys {
 export interface ClaimOptions {
   readonly after: string;
   readonly limit: number;
+  /** Rows are read as for so many keys, also when `limit` is lower: a part of a batch sees the same rows as the whole. */
+  readonly batch: number;
   readonly timeoutMs: number;
   readonly only?: readonly string[] | undefined;
 }
@@ -203,8 +205,8 @@ export class CaptureStore {
     return new Set(row?.unknown === false ? row.keys : keys);
   }
 
-  async claim(tx: Transaction, { after, limit, timeoutMs, only }: ClaimOptions): Promise<ClaimedKeys> {
-    const rows = limit * ROWS_PER_KEY;
+  async claim(tx: Transaction, { after, limit, batch, timeoutMs, only }: ClaimOptions): Promise<ClaimedKeys> {
+    const rows = batch * ROWS_PER_KEY;
     const [claim] = await tx.query<ClaimedKeys>(CLAIM, [this.#line, after, rows, limit, timeoutMs, only ?? null]);
     return claim ?? { isEnd: true, last: after, ids: [], keys: [], oldest: null };
   }

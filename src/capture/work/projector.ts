@@ -57,6 +57,7 @@ export class Projector {
         claim = await store.claim(tx, {
           after,
           limit: only?.length ?? settings.batch,
+          batch: settings.batch,
           timeoutMs: settings.timeoutMs,
           only,
         });
@@ -92,10 +93,15 @@ export class Projector {
     return { isEnd: false, last: after, done, lagMs: 0 };
   }
 
-  async #setAside(after: string, { timeoutMs, backoff }: BatchSettings, key: string, error: unknown): Promise<void> {
+  async #setAside(
+    after: string,
+    { batch, timeoutMs, backoff }: BatchSettings,
+    key: string,
+    error: unknown,
+  ): Promise<void> {
     const { store, onFailed } = this.#parts;
     const attempt = await store.transaction(async (tx) => {
-      const { ids, keys } = await store.claim(tx, { after, limit: 1, timeoutMs, only: [key] });
+      const { ids, keys } = await store.claim(tx, { after, limit: 1, batch, timeoutMs, only: [key] });
       return keys.length === 0 ? undefined : store.fail(tx, key, ids, delay(backoff, 1, Math.random()), wordsOf(error));
     }, answerDeadlineMs(timeoutMs));
     if (attempt !== undefined) onFailed({ key, attempt, error });

@@ -137,3 +137,28 @@ test('reconcile does not count what a sweep has not come to yet; a TRUNCATE next
   await projection.settled();
   expect(await query('select from projected where n > 0')).toEqual([]);
 });
+
+test('an entity that cannot be projected is set aside at once, however many changes of another one come before its own', async () => {
+  const { engine, query } = await openWorld(
+    `create table root (id bigint primary key, n int); insert into root select i, 1 from generate_series(1, 9) i`,
+  );
+  const capture = createCapture(engine, { entity: 'root', root: 'root' });
+  let calls = 0;
+  const projection = capture.project({
+    into: 'projected',
+    columns: { n: 'int' },
+    build: async (ids) => {
+      calls += 1;
+      if (ids.includes('7')) throw new Error('not this one');
+      return ids.map((id) => ({ id, n: 2 }));
+    },
+  });
+  await capture.apply();
+  await query('do $$ begin for i in 1..300 loop update root set n = i where id = 1; end loop; end $$');
+  await query('update root set n = 2 where id in (7, 8)');
+  await using _worker = projection.run({ batch: 100 });
+  await projection.settled();
+  expect(await query('select id::int from projected order by id')).toEqual([{ id: 1 }, { id: 8 }]);
+  expect(await query('select key from pawl.capture_retry')).toEqual([{ key: '7' }]);
+  expect(calls).toBeLessThan(8);
+});
