@@ -149,11 +149,16 @@ export interface CopyStatements {
 }
 
 export function copyStatements(
-  { schema, name, key, keyType, keyOperators }: Target,
+  { schema, name, key, keyType, keyOperators, columns }: Target,
   root: Source,
   query: string | undefined,
 ): CopyStatements {
   const place = `${schema}.${name}`;
+  // As text, each type reads what it has written. Postgres has JSON of its own for some types, such as hstore, which they do not
+  // read, and arrays lose their bounds in it. A text in a column of JSON would become a JSON string.
+  const values = columns.map(
+    (column) => `m.${id(column.name)}${/^jsonb?$/.test(column.base) ? '' : '::text'} as ${id(column.name)}`,
+  );
   return {
     make: statement(
       `capture.make ${place}`,
@@ -161,9 +166,9 @@ export function copyStatements(
 with made as materialized (
 ${query ?? `select null::text as ${id(key)} where $1::text[] is null`}
 )
-select coalesce(pg_catalog.json_agg(pg_catalog.to_json(m)), '[]')::text as json, coalesce(pg_catalog.array_agg(m.${id(key)}::text), '{}') as found,
+select coalesce(pg_catalog.json_agg(pg_catalog.to_json(row_of_texts)), '[]')::text as json, coalesce(pg_catalog.array_agg(row_of_texts.${id(key)}), '{}') as found,
   pg_catalog.pg_current_wal_insert_lsn()::text as position
-from made m where m.${id(key)}::text = any ($1::text[])`,
+from (select ${values.join(', ')} from made m where m.${id(key)}::text = any ($1::text[])) row_of_texts`,
       VERBATIM,
     ),
     page: statement(

@@ -35,7 +35,7 @@ export class SearchStatements {
   readonly #on: string;
   readonly #key: string;
   readonly #order: string;
-  readonly #orderColumn: Omit<TargetColumn, 'name'>;
+  readonly #orderColumn: Pick<TargetColumn, 'type' | 'operators'>;
 
   constructor(target: Target, options: TargetOptions) {
     this.#target = target;

@@ -26,7 +26,7 @@ export interface Target {
   readonly columns: readonly TargetColumn[];
 }
 
-export type TargetColumn = Pick<Column, 'name' | 'type' | 'operators'>;
+export type TargetColumn = Pick<Column, 'name' | 'type' | 'base' | 'operators'>;
 
 /**
  * Compares the target with its declaration. Repairs only differences whose repair changes no data: missing tables, columns and
@@ -126,7 +126,7 @@ export async function openTarget(db: Reader, options: TargetOptions): Promise<Ta
   const named = Object.keys(options.columns);
   const columns = table.columns
     .filter(({ name, generated }) => !generated && (named.length === 0 || name === key || named.includes(name)))
-    .map(({ name, type, operators }) => ({ name, type, operators }));
+    .map(({ name, type, base, operators }) => ({ name, type, base, operators }));
   const { type: keyType, operators: keyOperators } = requireColumn(table, key, 'into');
   const tenant = tenantInKey(options);
   const isDistributed = options.distribute !== undefined;
