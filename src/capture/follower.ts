@@ -17,7 +17,7 @@ import type { Installer } from './operate/installer.ts';
 import { ChangeStore, type Delivery } from './postgres/change.ts';
 import { advancePlace, agreeOnPlace, openPlace } from './postgres/copy.ts';
 import type { InstalledLine } from './postgres/install/state.ts';
-import { Outdated } from './postgres/outdated.ts';
+import { StaleDeclaration } from './postgres/stale-declaration.ts';
 import { startLogPartitions } from './work/log-partitions.ts';
 
 /**
@@ -161,7 +161,7 @@ export class Follower {
   async next({ batch = 1000, timeoutMs = 30_000 }: { batch?: number; timeoutMs?: number } = {}): Promise<number> {
     const runtime = await this.#opened.get();
     const delivered = await this.#deliver(runtime, batch, timeoutMs).catch(async (error: unknown) => {
-      if (!(error instanceof Outdated)) throw error;
+      if (!(error instanceof StaleDeclaration)) throw error;
       if ((await this.#opened.get().catch(() => undefined)) === runtime) this.#opened = new Lazy(() => this.#require());
       return this.#deliver(await this.#opened.get(), batch, timeoutMs, true);
     });
@@ -180,7 +180,7 @@ export class Follower {
     const numbers = new Set([...definition.sources, ...(definition.former ?? [])].map(({ number }) => number));
     return store.next(batch, timeoutMs, async (rows, tx) => {
       // A table that was added to the declaration meanwhile.
-      if (!isAgain && rows.some(({ source }) => !numbers.has(source))) throw new Outdated();
+      if (!isAgain && rows.some(({ source }) => !numbers.has(source))) throw new StaleDeclaration();
       const changes = rows.map((row) => toChange(row, definition));
       if (to === undefined) await this.#handle(this.#engine, changes, tx);
       else await this.#hand(to, await store.delivery(tx), changes, timeoutMs);

@@ -2,7 +2,7 @@ import { NotFound } from '../../base/errors.ts';
 import { only, type PostgresEngine, statement, type Transaction } from '../../engine/postgres/index.ts';
 import { answerDeadlineMs } from '../deadlines.ts';
 import type { Reader } from './catalog.ts';
-import { Outdated } from './outdated.ts';
+import { StaleDeclaration } from './stale-declaration.ts';
 
 /** A change as the database returns it. */
 export interface ChangeRow {
@@ -63,7 +63,7 @@ export class ChangeStore {
   /**
    * Calls `fn` with the next changes, and acknowledges them in the same transaction.
    * @returns how many; undefined while another process has the line
-   * @throws Outdated  the line is gone
+   * @throws StaleDeclaration  the line is gone
    */
   async next(
     limit: number,
@@ -72,7 +72,7 @@ export class ChangeStore {
   ): Promise<number | undefined> {
     const deadlineMs = answerDeadlineMs(timeoutMs);
     await this.#engine.query(OPEN_BATCH, [this.#line], { deadlineMs }).catch((error: unknown) => {
-      throw error instanceof NotFound ? new Outdated() : error;
+      throw error instanceof NotFound ? new StaleDeclaration() : error;
     });
     return this.#engine.transaction(
       async (tx) => {

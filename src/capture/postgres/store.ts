@@ -11,7 +11,7 @@ import {
 } from '../../engine/postgres/index.ts';
 import { followText } from './catalog.ts';
 import type { InstalledLine } from './install/state.ts';
-import { Outdated } from './outdated.ts';
+import { StaleDeclaration } from './stale-declaration.ts';
 
 /** The keys and links that one claim took. */
 export interface ClaimedKeys {
@@ -242,7 +242,7 @@ export class CaptureStore {
    * @param onWhole  called if everything in a table has changed
    * If the query fails for a value, that value counts as a change of everything: no link stops another one.
    * @returns whether there was a link
-   * @throws Outdated  the links may lead elsewhere now
+   * @throws StaleDeclaration  the links may lead elsewhere now
    */
   async follow(onWhole: (tx: Transaction) => Promise<void>, deadlineMs: number): Promise<boolean> {
     const limit = this.#linksAtOnce;
@@ -277,7 +277,7 @@ export class CaptureStore {
   ): Promise<boolean> {
     return this.transaction(async (tx) => {
       const links = await tx.query<{ source: number; key: string }>(TAKE_LINKS, [this.#line, limit, deadlineMs]);
-      if (links.length > 0 && !(await this.isCurrent(tx))) throw new Outdated();
+      if (links.length > 0 && !(await this.isCurrent(tx))) throw new StaleDeclaration();
       if (links.some(({ source }) => !this.#follow.has(source))) await onWhole(tx);
       for (const [source, query] of this.#follow) {
         const keys = links.filter((link) => link.source === source).map(({ key }) => key);

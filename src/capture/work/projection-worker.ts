@@ -6,7 +6,7 @@ import { startWithRetries } from '../../base/work/start-up.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { answerDeadlineMs, STOP_MS } from '../deadlines.ts';
 import type { RunSettings } from '../declare/options.ts';
-import { Outdated } from '../postgres/outdated.ts';
+import { StaleDeclaration } from '../postgres/stale-declaration.ts';
 import { startLogPartitions } from './log-partitions.ts';
 import type { ProjectionEvents, ProjectionRuntime } from './runtime.ts';
 
@@ -100,14 +100,14 @@ export class ProjectionWorker implements AsyncDisposable {
       await this.#projection.reopen(runtime);
       return 0;
     }
-    // If links cannot be followed, the entities that changed themselves are projected all the same.
+    // If links cannot be followed, the entities that changed themselves are projected anyway.
     let failure: { readonly error: unknown } | undefined;
     const follow = (): Promise<boolean> =>
       store
         .follow((tx) => sweeps.start(tx, true), deadlineMs)
         .catch((error: unknown) => {
           // The next turn finds that, too, and opens the projection anew.
-          if (error instanceof Outdated) return true;
+          if (error instanceof StaleDeclaration) return true;
           failure = { error };
           return false;
         });

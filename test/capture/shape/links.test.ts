@@ -37,7 +37,7 @@ test('a link that cannot be followed stops no other change, and counts as a chan
   expect(worker.problem).toBeUndefined();
 });
 
-test('if a link can never be followed, changes of entities are projected all the same', async () => {
+test('if a link can never be followed, changes of entities are projected anyway', async () => {
   const { engine, query } = await openWorld(`
     create table root (id bigint primary key, word text);
     create table note (id int primary key);

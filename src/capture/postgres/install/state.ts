@@ -169,7 +169,7 @@ where d.entity = $1::text`,
 );
 
 /** A capture, and one of its lines. */
-export interface Installed {
+export interface InstalledRow {
   readonly capture: number;
   readonly definition: Definition;
   readonly line: number | null;
@@ -178,14 +178,14 @@ export interface Installed {
 }
 
 /** A line that is installed. */
-export type InstalledLine = Installed & { readonly line: number };
+export type InstalledLine = InstalledRow & { readonly line: number };
 
 /**
  * The capture that is installed under these names. @returns undefined if there is no such capture; `line` is null if there is
  * no such line
  */
-export async function readInstalled(db: Reader, entity: string, line?: string): Promise<Installed | undefined> {
-  const [row] = await db.query<Installed>(INSTALLED, [entity, line ?? null]);
+export async function readInstalled(db: Reader, entity: string, line?: string): Promise<InstalledRow | undefined> {
+  const [row] = await db.query<InstalledRow>(INSTALLED, [entity, line ?? null]);
   return row;
 }
 
