@@ -37,11 +37,11 @@ test('values of every kind arrive in another database as they are, and columns m
   const { engine, query } = await openWorld(
     `${types}; create table root (id bigint primary key, ${columns}); insert into root values (1, ${values}); insert into root values (2)`,
   );
-  const { url, drop } = await freshDatabase();
-  const to = postgres(url);
+  const other = await freshDatabase();
+  const to = postgres(other.url);
   onTestFinished(async () => {
     await to.stop();
-    await drop();
+    await other.drop();
   });
   await to.session((session) => session.run(types));
   const capture = createCapture(engine, { entity: 'root', root: 'root' });

@@ -30,7 +30,11 @@ export async function openWorld(setup: string): Promise<World> {
     elsewhere: async (text) => {
       const other = new pg.Client({ connectionString: database.url });
       await other.connect();
-      await other.query(text).finally(() => other.end());
+      try {
+        await other.query(text);
+      } finally {
+        await other.end();
+      }
     },
     server: Number((await client.query('show server_version_num')).rows[0].server_version_num),
   };
