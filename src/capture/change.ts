@@ -1,3 +1,4 @@
+import { loggedTables } from './declare/numbers.ts';
 import { type Definition, showTable } from './declare/source.ts';
 import type { ChangeRow } from './postgres/change.ts';
 
@@ -23,8 +24,8 @@ export interface CapturedChange {
   readonly dbUser: string;
 }
 
-export function toChange(row: ChangeRow, { sources, former = [] }: Definition): CapturedChange {
-  const source = [...sources, ...former].find(({ number }) => number === row.source);
+export function toChange(row: ChangeRow, definition: Definition): CapturedChange {
+  const source = loggedTables(definition).find(({ number }) => number === row.source);
   const { source: _number, ...rest } = row;
   return { ...rest, at: new Date(row.at), table: source === undefined ? '?' : showTable(source) };
 }

@@ -11,6 +11,7 @@ import { startWithRetries } from '../base/work/start-up.ts';
 import { BOTH, type PostgresEngine, type Transaction } from '../engine/postgres/index.ts';
 import { type CapturedChange, toChange } from './change.ts';
 import { answerDeadlineMs, STOP_MS } from './deadlines.ts';
+import { loggedTables } from './declare/numbers.ts';
 import { otherDatabase } from './declare/options.ts';
 import type { Definition } from './declare/source.ts';
 import type { Installer } from './operate/installer.ts';
@@ -177,7 +178,7 @@ export class Follower {
     isAgain = false,
   ): Promise<number | undefined> {
     const to = this.#to;
-    const numbers = new Set([...definition.sources, ...(definition.former ?? [])].map(({ number }) => number));
+    const numbers = new Set(loggedTables(definition).map(({ number }) => number));
     return store.next(batch, timeoutMs, async (rows, tx) => {
       // A table that was added to the declaration meanwhile.
       if (!isAgain && rows.some(({ source }) => !numbers.has(source))) throw new StaleDeclaration();

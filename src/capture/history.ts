@@ -3,6 +3,7 @@ import { checkOptions, custom, integer, optional, text } from '../base/options/o
 import { refusal } from '../base/options/refusal.ts';
 import type { PostgresEngine } from '../engine/postgres/index.ts';
 import { type CapturedChange, toChange } from './change.ts';
+import { loggedTables } from './declare/numbers.ts';
 import { type Definition, linkNumber, showTable } from './declare/source.ts';
 import { readHistory } from './postgres/change.ts';
 
@@ -49,8 +50,8 @@ export async function searchHistory(
   options: HistoryOptions,
 ): Promise<CapturedChange[]> {
   const { table, ...given } = checkOptions('history', options, shape);
-  const { sources, former = [] } = definition;
-  const source = table === undefined ? undefined : [...sources, ...former].find((one) => showTable(one) === table);
+  const { sources } = definition;
+  const source = table === undefined ? undefined : loggedTables(definition).find((one) => showTable(one) === table);
   if (table !== undefined && source === undefined) {
     const names = sources.map(showTable).join(', ');
     throw new InvalidInput(`the table "${table}" is not captured; there are ${names}`, { field: 'table' });

@@ -23,3 +23,11 @@ export function keepNumbers(definition: Definition, installed: Definition | unde
 export function waysOf({ sources }: Definition): readonly Omit<Source, 'history'>[] {
   return sources.map(({ history: _history, ...way }) => way).toSorted((a, b) => a.number - b.number);
 }
+
+/** The tables that the log may name: those of the declaration, and those that were captured earlier. */
+export function loggedTables({
+  sources,
+  former = [],
+}: Definition): readonly Pick<Source, 'number' | 'schema' | 'name'>[] {
+  return [...sources, ...former];
+}
