@@ -30,7 +30,7 @@ export class Observation {
     // One transaction may charge a job several times, once for each dead worker that it finds.
     // It gives back the claims of each first, some uncharged, and charges what their transactions ran then.
     const moves = history.moves.toSorted(
-      (a, b) => a.committedAt - b.committedAt || a.attempt - b.attempt || Number(isCharged(a)) - Number(isCharged(b)),
+      (a, b) => a.committedAt - b.committedAt || a.attempt - b.attempt || Number(mayCharge(a)) - Number(mayCharge(b)),
     );
     this.#moves = groupBy(moves, ({ job }) => [job]);
     this.#movesOf = groupBy(moves, ({ process }) => (process === null ? [] : [process]));
@@ -173,7 +173,7 @@ export class Observation {
   }
 }
 
-function isCharged({ reason }: Move): boolean {
+function mayCharge({ reason }: Move): boolean {
   return reason !== 'lost with another';
 }
 
