@@ -12,7 +12,7 @@ import { freshDatabase } from './support/database.ts';
 import { dynamoClient, sharedDynamo } from './support/dynamodb.ts';
 import { until } from './support/eventually.ts';
 import { type Fault, faultyClient } from './support/failing/dynamodb-faults.ts';
-import { wallClock, whileStepping } from './support/wall-clock.ts';
+import { wallClock, whileStepping } from './support/time/wall-clock.ts';
 
 /**
  * Whatever is done to the wall clock of a process, it waits as long as it was told to, and keeps what it has. What locks do is

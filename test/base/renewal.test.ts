@@ -4,7 +4,7 @@ import { type Renewal, type RenewalOptions, startRenewal } from '../../src/base/
 import { moment, now } from '../../src/base/time/clock.ts';
 import { ownTimers } from '../support/children/own-timers.ts';
 import { aborted } from '../support/eventually.ts';
-import { wallClock } from '../support/wall-clock.ts';
+import { wallClock } from '../support/time/wall-clock.ts';
 
 const LEASE_MS = 30_000;
 const what = 'lock "a"';

@@ -11,12 +11,12 @@ import {
   sql,
 } from '../../src/capture/index.ts';
 import { postgres } from '../../src/engine/postgres/index.ts';
-import { awakeMs } from '../support/awake.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 import { LONG } from '../support/long.ts';
 import { spawnChild } from '../support/process.ts';
 import { startProxy } from '../support/proxy.ts';
+import { awakeMs } from '../support/time/awake.ts';
 import { openCluster, projectDocs } from './citus/cluster.ts';
 import { build, EXPECTED, openScene, TARGET, VIA } from './scene.ts';
 

@@ -9,9 +9,9 @@ import {
   type Locks,
   type LocksOptions,
 } from '../../src/lock/index.ts';
-import { awakeMs } from '../support/awake.ts';
 import { until } from '../support/eventually.ts';
-import { wallClock, whileStepping } from '../support/wall-clock.ts';
+import { awakeMs } from '../support/time/awake.ts';
+import { wallClock, whileStepping } from '../support/time/wall-clock.ts';
 
 /** The stage of the promises: engines on one database, each like a process of its own. */
 export interface LockWorld {

@@ -1,8 +1,8 @@
 import { describe, expect } from 'vitest';
 import { ConnectionFailed, LockTimeout, Stopped } from '../../src/base/errors.ts';
 import { createLocks, type Lock, type LockEngine, type LockOptions, type Locks } from '../../src/lock/index.ts';
-import { awakeMs } from '../support/awake.ts';
 import { until } from '../support/eventually.ts';
+import { awakeMs } from '../support/time/awake.ts';
 import { atTestEnd, together } from '../support/together.ts';
 
 /** How a store answers: at once, later than a cancelled wait lasts, not at all, or with a refused connection. */

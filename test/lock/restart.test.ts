@@ -6,11 +6,11 @@ import { expect, onTestFinished, test } from 'vitest';
 import { type EmbeddedPostgres, startEmbedded } from '../../src/engine/postgres/embedded/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Lock, type Locks } from '../../src/lock/index.ts';
-import { awakeMs } from '../support/awake.ts';
 import { until } from '../support/eventually.ts';
 import { type Hold, violations } from '../support/history/history.ts';
 import { LONG, rarely } from '../support/long.ts';
 import { copied, lastingPort, migrateCopied } from '../support/servers/embedded.ts';
+import { awakeMs } from '../support/time/awake.ts';
 
 const CRASHES = LONG ? 4 : 1;
 const quiet = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };

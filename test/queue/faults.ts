@@ -2,12 +2,12 @@ import pg from 'pg';
 import { expect, onTestFinished } from 'vitest';
 import { type PostgresEngine, type PostgresOptions, postgres } from '../../src/engine/postgres/index.ts';
 import { createQueue, type Queue, type Worker, type WorkOptions } from '../../src/queue/index.ts';
-import { awakeMs } from '../support/awake.ts';
 import { freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 import { type Child, spawnChild } from '../support/process.ts';
 import { type Proxy, startProxy } from '../support/proxy.ts';
+import { awakeMs } from '../support/time/awake.ts';
 import { breaches, places } from './invariants.ts';
 import { SqlSession } from './sql-session.ts';
 

@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
-import { awakeMs } from '../../support/awake.ts';
 import { until } from '../../support/eventually.ts';
 import { type Child, spawnChild } from '../../support/process.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 import { type ActorScene, openScene, type SceneOptions } from '../scene.ts';
 import { walker } from './walker.ts';
 

@@ -6,7 +6,7 @@ import { world } from '../../../src/testing/index.ts';
 import { PostgresWorld } from '../../../src/testing/postgres.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
-import { wallClock } from '../../support/wall-clock.ts';
+import { wallClock } from '../../support/time/wall-clock.ts';
 import { type ActorScene, openScene } from '../scene.ts';
 
 type Body = (a: Turn<LooseFields, 'go', 'after'>) => Outcome<'after'> | Promise<Outcome<'after'>>;

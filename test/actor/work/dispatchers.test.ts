@@ -3,8 +3,8 @@ import { type AnyActorDefinition, actor, createActors, type Dispatcher } from '.
 import { probe } from '../../../src/base/probe.ts';
 import { postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { gate, seeBehindAwaits } from '../../queue/contract/fixture.ts';
-import { awakeMs } from '../../support/awake.ts';
 import { until } from '../../support/eventually.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 import { openScene } from '../scene.ts';
 
 /** Lease 1 s, a rescue every 0.6 s at most, a back-off of 20 ms, a poll of 0.1 s; the rest is for a busy machine. */

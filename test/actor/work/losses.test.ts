@@ -8,7 +8,7 @@ import { ConnectionFailed, LeaseLost, Stopped, TimedOut } from '../../../src/bas
 import { faults } from '../../../src/base/fault.ts';
 import { probe } from '../../../src/base/probe.ts';
 import { aborted, until } from '../../support/eventually.ts';
-import { wallClock } from '../../support/wall-clock.ts';
+import { wallClock } from '../../support/time/wall-clock.ts';
 import { type ActorScene, openScene } from '../scene.ts';
 
 type Body = (a: Turn<LooseFields, string, 'after'>) => unknown;

@@ -1,10 +1,10 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { actor, createActors, type Dispatcher } from '../../../src/actor/index.ts';
 import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
-import { awakeMs } from '../../support/awake.ts';
 import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 import { startProxy } from '../../support/proxy.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 import { openScene } from '../scene.ts';
 
 test.each([

@@ -3,7 +3,7 @@ import os from 'node:os';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { after, moment, now, ownedFor, sleep, waitedFor, within } from '../../../src/base/time/clock.ts';
 import { ownTimers } from '../../support/children/own-timers.ts';
-import { wallClock } from '../../support/wall-clock.ts';
+import { wallClock } from '../../support/time/wall-clock.ts';
 
 const MONTH_MS = 30 * 86_400_000;
 

@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ConnectionFailed } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { awakeMs } from '../../support/awake.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 import { type Proxy, startProxy } from '../../support/proxy.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 
 const ONE = statement('test.one', 'select 1 as one');
 const SLEEP = statement('test.sleep', 'select pg_sleep($1::float8)');

@@ -3,10 +3,10 @@ import { type DynamoDBClient, GetItemCommand, TransactWriteItemsCommand } from '
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { createLocks, type Locks } from '../../../src/lock/index.ts';
-import { awakeMs } from '../../support/awake.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { until } from '../../support/eventually.ts';
 import { type Proxy, startProxy } from '../../support/proxy.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 import { atTestEnd, together } from '../../support/together.ts';
 import type { PartySettings } from '../ground.ts';
 import { type Party, startParty } from '../party.ts';

@@ -15,11 +15,11 @@ import { granted } from '../../../src/lock/dynamodb/head.ts';
 import { readHead, rewrite } from '../../../src/lock/dynamodb/items/head.ts';
 import { lockKey, waiterOf } from '../../../src/lock/dynamodb/items/key.ts';
 import { createLocks, type Lock, type Locks } from '../../../src/lock/index.ts';
-import { awakeMs } from '../../support/awake.ts';
 import { dynamoClient, type SharedDynamo, sharedDynamo } from '../../support/dynamodb.ts';
 import { until } from '../../support/eventually.ts';
 import { type Fault, faultyClient, type Request } from '../../support/failing/dynamodb-faults.ts';
 import { LONG } from '../../support/long.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 import { atTestEnd, together } from '../../support/together.ts';
 
 const TABLE = 'hazards';

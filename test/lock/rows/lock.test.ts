@@ -5,9 +5,9 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, LockNotAvailable, TimedOut } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement, type Transaction } from '../../../src/engine/postgres/index.ts';
 import { type LockRowsOptions, lockRows, type RowId } from '../../../src/lock/rows/lock.ts';
-import { awakeMs } from '../../support/awake.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 
 let database: FreshDatabase;
 let engine: PostgresEngine;

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { InvalidInput, LeaseLost, NotSupported, TimedOut } from '../../../src/base/errors.ts';
 import { discard, snooze, type UnitBatch, type Worker } from '../../../src/queue/index.ts';
-import { awakeMs } from '../../support/awake.ts';
 import { aborted, eventually } from '../../support/eventually.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 import { DOUBLING, type Fixture, gate, type Lacks, start } from './fixture.ts';
 
 const jobs = (n: number): { kind: 'send'; payload: number }[] =>

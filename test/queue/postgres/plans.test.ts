@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ClaimAnswer } from '../../../src/queue/store.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { LONG } from '../../support/long.ts';
+import { pagesRead } from '../../support/pages.ts';
 import { type NewJob, type QueueRow, SqlSession } from '../sql-session.ts';
 
 const MANY = LONG ? 1_000_000 : 20_000;
@@ -18,11 +19,6 @@ const TABLES = [
   'queue_receipt',
   'queue_receipt_one',
 ];
-
-interface Plan {
-  readonly 'Shared Hit Blocks': number;
-  readonly 'Shared Read Blocks': number;
-}
 
 let database: FreshDatabase;
 let session: SqlSession;
@@ -75,17 +71,7 @@ async function fill(...what: Parameters<typeof filling>): Promise<void> {
 const NONE = 'null';
 const OWN = `'k' || id`;
 
-/** Pages that one call reads, including all statements inside it; the least of several calls, each rolled back. */
-async function pages(call: string): Promise<number> {
-  let least = Infinity;
-  for (let n = 0; n < 4; n += 1) {
-    await session.begin();
-    const [plan] = await session.one<{ Plan: Plan }[]>(`explain (analyze, buffers, format json) ${call}`);
-    await session.client.query('rollback');
-    if (plan !== undefined) least = Math.min(least, plan.Plan['Shared Hit Blocks'] + plan.Plan['Shared Read Blocks']);
-  }
-  return least;
-}
+const pages = (call: string): Promise<number> => pagesRead(session.client, call);
 
 function claim({ queue, worker }: { queue: number; worker: number }, limit: number): Promise<number> {
   return pages(

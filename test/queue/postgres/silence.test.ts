@@ -3,10 +3,10 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { ConnectionFailed } from '../../../src/base/errors.ts';
 import { postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
-import { awakeMs } from '../../support/awake.ts';
 import { eventually, until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 import { most } from '../../support/long.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 import { expectOneEffectEach, FAULTS, HOLDS, openScene, proxied } from '../faults.ts';
 
 // Half-open connections: the other side is gone without closing them.

@@ -6,7 +6,7 @@ import { createQueue, type Unit } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
-import { wallClock } from '../../support/wall-clock.ts';
+import { wallClock } from '../../support/time/wall-clock.ts';
 import { gate } from '../contract/fixture.ts';
 import { FAULTS, openScene, proxied } from '../faults.ts';
 

@@ -16,12 +16,12 @@ import {
   type Worker,
   type WorkOptions,
 } from '../../../../src/queue/index.ts';
-import { awakeMs } from '../../../support/awake.ts';
 import { freshDatabase } from '../../../support/database.ts';
 import { aborted, eventually, until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
 import { startProxy } from '../../../support/proxy.ts';
 import { hasPooler, startPooler } from '../../../support/servers/pooler.ts';
+import { awakeMs } from '../../../support/time/awake.ts';
 import { openScene } from '../../faults.ts';
 import { SqlSession } from '../../sql-session.ts';
 
