@@ -142,7 +142,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     this.#handoff.start(notifications);
     this.#loop = startLoop({
       name: `${this.#options.name}.claim`,
-      run: () => this.#reconciler.run(() => this.#poll()),
+      run: () => this.#reconciler.run(() => this.#slots.aroundPoll(() => this.#poll())),
       onError: (error) => this.#onPollError(error),
     });
   }
@@ -213,9 +213,8 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     const source = this.#source;
     const worker = this.#id ?? (await this.register());
     if (this.#reconciler.mayHoldUnknown) await this.#reconciler.recall(worker, () => source.recall(worker));
-    // The keeper will soon report the loss.
-    if (!source.hasLease) return SHORT_MS;
-    const limit = this.#reconciler.limit(source.capacity(this.#slots.prefetch));
+    if (!source.hasLease) return SHORT_MS; // the keeper will soon report the loss
+    const limit = this.#reconciler.limit(this.#slots.room);
     if (limit <= 0) {
       // Sleeps until a slot is free. That slot has to poll, because the reason for this poll remains.
       this.#hasMore = true;
@@ -224,7 +223,9 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     }
     const answer = await this.#claim(worker, limit); // one round trip, whatever the depth of the queue
     if (this.#id !== worker) return 0;
-    this.#reconciler.noteAnswer(source.countUnits(answer));
+    const units = source.countUnits(answer);
+    this.#reconciler.noteAnswer(units);
+    if (units > this.#options.concurrency && source.claimApart === undefined) this.#slots.hold();
     source.post(answer, limit);
     if (source.claimApart !== undefined) await source.claimApart(worker);
     if (this.#id !== worker) return 0;
@@ -256,7 +257,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
 
   /** Called when there may be room for the work that the last poll left. */
   claimMore(): void {
-    if (this.#hasMore && !this.isStopping && this.#source.capacity(this.#slots.prefetch) > 0) this.pollAgain();
+    if (this.#hasMore && !this.isStopping && this.#slots.room > 0) this.pollAgain();
   }
 
   /** The offer to send with a settlement. While the worker polls, the poll brings work or makes the offer. */

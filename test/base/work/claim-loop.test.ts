@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Handoff, HandoffPort } from '../../../src/base/handoff/handoff.ts';
 import { probe } from '../../../src/base/probe.ts';
 import { ClaimLoop } from '../../../src/base/work/claim-loop.ts';
@@ -165,4 +165,58 @@ test('a worker that has been busy for long asks for no notifications, and asks f
   await idle.next();
   expect(numbers.wishes).toEqual([false, true]);
   expect(numbers.loop.wantsNotify).toBe(true);
+});
+
+describe('claimed units begin while the claim of the next ones is on its way', () => {
+  /** Each claim answers at most four units. @returns how many units had begun at each claim */
+  function watched(numbers: Numbers): number[] {
+    const begun: number[] = [];
+    const claim = numbers.claim.bind(numbers);
+    numbers.claim = (worker, limit) => {
+      begun.push(numbers.begun.length);
+      return claim(worker, Math.min(limit, 4));
+    };
+    return begun;
+  }
+
+  test('if there is room for more', async () => {
+    const numbers = new Numbers([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 7);
+    const begunAtClaim = watched(numbers);
+    await numbers.start();
+    await until('all there is room for is claimed', () => numbers.left.length === 2);
+    expect(begunAtClaim).toEqual([0, 0, 2]);
+    expect(numbers.begun).toEqual([1, 2]);
+  });
+
+  test('and not later, if that claim does not answer', async () => {
+    const numbers = new Numbers([1, 2, 3, 4, 5], 7);
+    const begunAtClaim = watched(numbers);
+    const claim = numbers.claim.bind(numbers);
+    numbers.claim = (worker, limit) => (begunAtClaim.length === 0 ? claim(worker, limit) : new Promise(() => {}));
+    await numbers.start();
+    await until('they have begun', () => numbers.begun.length === 2);
+    expect(numbers.left).toEqual([5]);
+  });
+
+  test('and not later, if that claim fails', async () => {
+    const numbers = new Numbers([1, 2, 3, 4, 5], 7);
+    const begunAtClaim = watched(numbers);
+    const claim = numbers.claim.bind(numbers);
+    numbers.claim = (worker, limit) => {
+      if (begunAtClaim.length === 1) throw new Error('no connection');
+      return claim(worker, limit);
+    };
+    await numbers.start();
+    await until('they have begun', () => numbers.begun.length === 2);
+    expect(numbers.left).toEqual([5]);
+    expect(numbers.errors).toHaveLength(1);
+  });
+
+  test('and at once, if there is no other claim', async () => {
+    const numbers = new Numbers([1, 2, 3, 4], 2);
+    const begunAtClaim = watched(numbers);
+    await numbers.start();
+    await until('they have begun', () => numbers.begun.length === 2);
+    expect(begunAtClaim).toEqual([0]);
+  });
 });
