@@ -6,11 +6,17 @@ export const PATIENCE_MS = 90_000;
 
 /** Ends when there is no progress for too long. */
 export class Patience {
+  readonly #ms: number;
   #most = -1;
+  #last = Infinity;
   #since: number = performance.now();
 
+  constructor(ms: number = PATIENCE_MS) {
+    this.#ms = ms;
+  }
+
   get isLeft(): boolean {
-    return performance.now() - this.#since < PATIENCE_MS;
+    return performance.now() - this.#since < this.#ms;
   }
 
   /** Notes how much is done by now. */
@@ -18,6 +24,12 @@ export class Patience {
     if (done <= this.#most) return;
     this.#most = done;
     this.#since = performance.now();
+  }
+
+  /** Notes how much is left. Work may lead to further work, so less than before is progress, even if there was less earlier. */
+  seeLeft(left: number): void {
+    if (left < this.#last) this.#since = performance.now();
+    this.#last = left;
   }
 }
 

@@ -5,7 +5,7 @@ import type pg from 'pg';
 import { createActors } from '../../../src/actor/index.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import type { Member, Note } from '../member/member.ts';
-import { PATIENCE_MS, untilDone } from '../patience.ts';
+import { PATIENCE_MS, Patience, untilDone } from '../patience.ts';
 import type { Complaint } from '../queue/history.ts';
 import { readLocks } from '../queue/read.ts';
 import type { Stage } from '../stage.ts';
@@ -74,17 +74,18 @@ async function drain(eye: pg.Pool, counters: readonly string[], patienceMs: numb
     await eye.query('select pawl.actor_incr($1)', [JSON.stringify({ actor, semaphore: 'finish' })]);
   }
   let left: string[] = [];
-  for (const since = performance.now(); performance.now() - since < patienceMs; await sleep(100)) {
+  for (const patience = new Patience(patienceMs); patience.isLeft; await sleep(100)) {
     await eye.query(
       `select pawl.actor_pause(json_build_object('actor', a.id, 'resume', true)) from pawl.actor_instance a where a.lost >= 3`,
     );
-    const { rows } = await eye.query<{ told: string }>(
-      `select format('%s %s is %s in %s, turn %s, attempt %s, lost %s, worker %s, claimed %s ago: %s', v.id, v.type, v.status, v.state, a.epoch, a.attempt,
+    const { rows } = await eye.query<{ told: string; count: number }>(
+      `select count(*) over ()::int as count, format('%s %s is %s in %s, turn %s, attempt %s, lost %s, worker %s, claimed %s ago: %s', v.id, v.type, v.status, v.state, a.epoch, a.attempt,
          a.lost, coalesce(a.worker, a.tx_worker), clock_timestamp() - a.claimed_at, left(v.error, 200)) as told
        from pawl.actor v join pawl.actor_instance a on a.id = v.id where v.status <> 'final' order by v.id limit 20`,
     );
     left = rows.map(({ told }) => told);
     if (left.length === 0) return [];
+    patience.seeLeft(rows[0]?.count ?? 0);
   }
   return [
     {

@@ -4,14 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import type { Member } from '../member/member.ts';
-import { PATIENCE_MS, untilDone } from '../patience.ts';
+import { PATIENCE_MS, Patience, untilDone } from '../patience.ts';
 import type { Stage } from '../stage.ts';
 import { change } from './change.ts';
 import type { CaptureHistory, Complaint } from './check/history.ts';
 import { declare } from './declaration.ts';
 import type { CapturePlan, Work } from './plan.ts';
 import { plantInDatabase } from './plants.ts';
-import { readCapture, readLeft } from './read.ts';
+import { readCapture, readLeft, readSessions, type WorkLeft } from './read.ts';
 import { AUDIT, ROWS, SCHEMA } from './schema.ts';
 import { prepareTurn } from './turn.ts';
 
@@ -152,19 +152,20 @@ async function enable(eye: pg.Pool): Promise<void> {
 }
 
 async function drain(eye: pg.Pool, patienceMs: number): Promise<Complaint[]> {
-  let left: string[] = [];
+  let left: WorkLeft[] = [];
   let isEmpty = false;
-  for (const since = performance.now(); performance.now() - since < patienceMs; await sleep(100)) {
+  for (const patience = new Patience(patienceMs); patience.isLeft; await sleep(100)) {
     left = await readLeft(eye);
     // Twice in a row, because a link or a table leads to further work.
     if (left.length === 0 && isEmpty) return [];
     isEmpty = left.length === 0;
+    patience.seeLeft(left.reduce((sum, { count }) => sum + count, 0));
   }
   return [
     {
       rule: 'everything is delivered in the end',
-      about: `${left.length} kinds of work are left`,
-      story: left.slice(0, 20),
+      about: `${left.length} kinds of work are left, and have not become less for ${patienceMs} ms`,
+      story: [...left.slice(0, 20).map(({ told }) => told), ...(await readSessions(eye))],
     },
   ];
 }

@@ -41,20 +41,35 @@ function compare(table: string, wanted: Rows, found: Rows): Difference[] {
   });
 }
 
-/** The remaining work of the consumers, in words; empty if there is none. */
-export async function readLeft(eye: pg.Pool): Promise<string[]> {
-  const { rows } = await eye.query<{ told: string }>(`
-    select format('%s changes of %s, such as %s of source %s', count(*), l.name, min(d.key), min(d.source)) as told
+/** Work of one sort that remains: how much, and in words. */
+export interface WorkLeft {
+  readonly count: number;
+  readonly told: string;
+}
+
+/** The remaining work of the consumers; empty if there is none. */
+export async function readLeft(eye: pg.Pool): Promise<WorkLeft[]> {
+  const { rows } = await eye.query<WorkLeft>(`
+    select count(*)::int as count, format('%s changes of %s, such as %s of source %s', count(*), l.name, min(d.key), min(d.source)) as told
       from pawl.capture_dirty d join pawl.capture_line l on l.id = d.line group by l.name
     union all
-    select format('%s of %s failed %s times: %s', r.key, l.name, r.attempt, left(r.error, 300))
+    select 1, format('%s of %s failed %s times: %s', r.key, l.name, r.attempt, left(r.error, 300))
       from pawl.capture_retry r join pawl.capture_line l on l.id = r.line
     union all
-    select format('%s is gone through, after %s', l.name, s.after)
+    select 1, format('%s is gone through, after %s', l.name, s.after)
       from pawl.capture_sweep s join pawl.capture_line l on l.id = s.line where s.phase <> 'done'
     union all
-    select format('%s changes for %s', count(*), l.name) from pawl.capture_change c
+    select count(*)::int, format('%s changes for %s', count(*), l.name) from pawl.capture_change c
       join pawl.capture_line l on l.capture = c.capture and l.guarantee = 'ordered'
       where c.xid >= pg_snapshot_xmin(l.seen) and not pg_visible_in_snapshot(c.xid, l.seen) group by l.name`);
+  return rows;
+}
+
+/** What the sessions of the server do, and since when, to explain remaining work. */
+export async function readSessions(eye: pg.Pool): Promise<string[]> {
+  const { rows } = await eye.query<{ told: string }>(`
+    select format('%s %s %s, %s for %s s, waits for %s %s: %s', datname, pid, application_name, state,
+      extract(epoch from clock_timestamp() - state_change)::int, wait_event, pg_blocking_pids(pid), left(query, 120)) as told
+    from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() order by datname, pid`);
   return rows.map(({ told }) => told);
 }

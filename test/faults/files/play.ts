@@ -5,7 +5,7 @@ import { CorruptObject } from '../../../src/base/errors.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createFiles, type Files } from '../../../src/files/index.ts';
 import type { Member } from '../member/member.ts';
-import { PATIENCE_MS, untilDone } from '../patience.ts';
+import { PATIENCE_MS, Patience, untilDone } from '../patience.ts';
 import type { Complaint } from '../queue/history.ts';
 import { readLocks } from '../queue/read.ts';
 import type { Stage } from '../stage.ts';
@@ -131,18 +131,19 @@ async function readAny(files: Files): Promise<void> {
 async function collect(stage: Stage, files: Files): Promise<void> {
   const patienceMs = stage.plant === undefined ? PATIENCE_MS : PLANTED_MS;
   let left: string[] = [];
-  for (const since = performance.now(); performance.now() - since < patienceMs; await sleep(50)) {
+  for (const patience = new Patience(patienceMs); patience.isLeft; await sleep(50)) {
     await stage.eye.query(
       `update pawl.file_object set collect_at = clock_timestamp()
        where (state in ('pending', 'live', 'deleting') or (state = 'deleted' and deletions < 2)) and collect_at > clock_timestamp()`,
     );
     await files.sweep();
-    const { rows } = await stage.eye.query<{ told: string }>(
-      `select format('%s of %s is %s, deleted %s times, due in %s', object, id, state, deletions, collect_at - clock_timestamp()) as told
+    const { rows } = await stage.eye.query<{ told: string; count: number }>(
+      `select count(*) over ()::int as count, format('%s of %s is %s, deleted %s times, due in %s', object, id, state, deletions, collect_at - clock_timestamp()) as told
        from pawl.file_object where state in ('pending', 'deleting') or (state = 'deleted' and deletions < 2) limit 20`,
     );
     left = rows.map((row) => row.told);
     if (left.length === 0) return;
+    patience.seeLeft(rows[0]?.count ?? 0);
   }
   throw new Error([...left, ...(await readLocks(stage.eye))].join('\n'));
 }
