@@ -3,16 +3,16 @@ import { LocalDynamo } from './harness/dynamodb.ts';
 import { atMost, figure, median } from './harness/figures.ts';
 import type { Units } from './sides/dynamo-units.ts';
 
-/** As long as a dispatcher rests between two polls. */
+/** The poll interval of the idle dispatchers. */
 const POLL_MS = 500;
-/** Actors that get something to do at the same time. */
+/** Actors that are raised at the same time. */
 const BATCH = 64;
 
 interface Client {
   send(command: { readonly input: Record<string, unknown> }, options: unknown): Promise<unknown>;
 }
 
-/** A client that counts write units by the requests, of rows below 1 KB: DynamoDB Local tells too few for a transaction. */
+/** A client that computes write units from the requests, because DynamoDB Local reports too few for a transaction. All rows are below 1 KB. */
 function counted(client: unknown, units: Units): unknown {
   const send: Client['send'] = (command, options) => {
     const { TransactItems } = command.input;
@@ -37,14 +37,14 @@ interface PawlActors {
 }
 
 interface Side {
-  /** What goes through these is counted. */
+  /** The requests of these actors are counted. */
   readonly actors: PawlActors;
   readonly watching: PawlActors;
   readonly units: Units;
   readonly Counter: unknown;
 }
 
-/** The built package, as a user gets it: actors that count what is raised. */
+/** The built package, as a user gets it, with actors that count their raises. */
 async function openSide(dynamo: LocalDynamo, table: string): Promise<Side> {
   const dist = new URL('../dist/', import.meta.url);
   const { dynamodb } = (await import(new URL('engine/dynamodb/index.js', dist).href)) as {
@@ -69,7 +69,7 @@ async function openSide(dynamo: LocalDynamo, table: string): Promise<Side> {
   return { actors: createActors(engine, [Counter]), watching, units, Counter };
 }
 
-/** Actors on DynamoDB: what one costs that is created, gets something to do, and hibernates. */
+/** Actors on DynamoDB: the cost of a creation, of a raise with its turn, and of sleeping actors. */
 export const actorDynamodb: Bench = async (context) => {
   await using dynamo = await LocalDynamo.start();
   context.say(`DynamoDB Local ${dynamo.version}`);
@@ -91,7 +91,7 @@ async function until(isTrue: () => Promise<boolean>): Promise<void> {
   while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-/** Write units of an actor's creation, and of a semaphore that is raised together with the turn that takes it. */
+/** Write units of the creation of an actor, and of a raise of a semaphore together with the turn that takes it. */
 async function countCosts(dynamo: LocalDynamo): Promise<{ create: number; alone: number; batch: number }> {
   const { actors, watching, units, Counter } = await openSide(dynamo, 'costs');
   await actors.create(Counter, { n: 0 });
@@ -109,7 +109,7 @@ async function countCosts(dynamo: LocalDynamo): Promise<{ create: number; alone:
     const begun = units.write;
     await Promise.all(some.map((id) => actors.incr(id, 'more')));
     for (const id of some) await until(() => isAsleep(id, n));
-    // What has no hurry is removed after the commit.
+    // Some rows are removed only after the commit.
     await new Promise((resolve) => setTimeout(resolve, 200));
     return (units.write - begun) / some.length;
   };
@@ -121,7 +121,7 @@ async function countCosts(dynamo: LocalDynamo): Promise<{ create: number; alone:
   return { create, alone: median(alone), batch };
 }
 
-/** Requests of a dispatcher for each poll, without actors, and with so many that hibernate. */
+/** Requests of a dispatcher for each poll, without actors and with many sleeping actors. */
 async function countIdle({ quick, size }: Context, dynamo: LocalDynamo): Promise<{ none: number; many: number }> {
   const count = size ?? (quick ? 500 : 10_000);
   const rates: number[] = [];

@@ -13,17 +13,17 @@ export interface IdleSize {
 }
 
 interface Place {
-  /** How many actors hibernate there. */
+  /** The number of actors that sleep in this database. */
   readonly who: string;
   readonly side: Side;
   readonly url: string;
 }
 
 /**
- * What a worker costs while so many actors hibernate, and what a claim costs then; for each number of them in a database of
- * its own, all at the same time: a worker sleeps from one poll to the next, so it polls less often on a busy machine.
- * Only the lengths of the sleeps are left to chance; over 30 s they are half a per cent.
- * @param sides  by how many actors are to hibernate there
+ * The statements a second of a worker, and the time of a claim, while many actors sleep. Each number of actors has its own database. All
+ * databases are measured at the same time, because a worker polls less often on a busy machine: it sleeps between two polls.
+ * Only the lengths of these sleeps are random. Over 30 s they make a difference of half a per cent.
+ * @param sides  one side for each number of sleeping actors
  */
 export async function besides(
   context: Context,
@@ -62,7 +62,7 @@ async function inDatabases(
   );
 }
 
-/** Straight into the table, as so many turns that ended with hibernate() would leave them. */
+/** Inserts `count` sleeping actors into the table, as turns that ended with hibernate() leave them. */
 async function hibernating(url: string, count: number): Promise<void> {
   const client = new pg.Client(url);
   await client.connect();
@@ -76,7 +76,7 @@ async function hibernating(url: string, count: number): Promise<void> {
   await vacuum(url);
 }
 
-/** Claims of one actor each, in turns. Without waiting for the disk: its share is the same for all, and varies more than theirs. */
+/** Claims of one actor each, in turns. Commits do not wait for the disk: its share is the same for all, and varies more than the rest. */
 async function claimMs(places: readonly Place[], claims: number): Promise<number[][]> {
   const clients = await Promise.all(places.map(({ url }) => readyToClaim(url, claims)));
   const ms: number[][] = clients.map(() => []);

@@ -27,14 +27,17 @@ const QUICK: typeof FULL = {
   claims: 200,
   warmUpMs: 1500,
 };
-/** What a short run repeats at most. */
+/** The most rounds of a quick run. */
 const QUICK_ROUNDS = 2;
 const FEW = 10;
-/** The last raise of a measurement may still be on its way, for as long as a disk takes; what has not come by then is lost. */
+/** How long the bench waits for the bodies of the last raises, which a slow disk may delay. After that, the measurement fails. */
 const LAST_MS = 5000;
 const GAP_MS = [8, 24] as const;
 
-/** Turns a second, the way from a raised semaphore to a body, and what hibernating actors cost, compared with our own queue. */
+/**
+ * Turns a second, and the time from the raise of a semaphore to the start of a body, both compared with Pawl's own queue. Also the cost of
+ * sleeping actors.
+ */
 export const actor: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;
@@ -70,7 +73,7 @@ export const actor: Bench = async (context) => {
   };
 };
 
-/** Turns a second: what two cores allow, or half of what the queue does with them just then, where something else has its share. */
+/** The bar in turns a second: what two cores allow. If other programs use the cores too, it is half the jobs a second of the queue. */
 function wanted(jobs: readonly number[]): number {
   return Math.min(10_000, Math.round(median(jobs) / 2));
 }
@@ -100,7 +103,7 @@ function drain(context: Context, side: Side, count: number): Measure {
     });
 }
 
-/** Milliseconds from just before incr in one process to the start of the body in another, idle one. */
+/** Milliseconds from just before `incr` in one process to the start of the body in another process, which is idle. */
 function wake(context: Context, worker: Side, sender: Side, { wakes, warmUpMs }: typeof FULL): Measure {
   return () =>
     inDatabase(context, worker, 'wake', async (url) => {
@@ -132,7 +135,7 @@ async function wakeEach(sender: Side, worker: Side, count: number): Promise<numb
   }
 }
 
-/** From each raise to the next start of a body of its actor: where the machine stands still, one start may be that of two. */
+/** Milliseconds from each raise to the next start of a body of its actor. If the machine stands still, one start may serve two raises. */
 function waits(raised: readonly number[], started: readonly number[]): number[] {
   return pairs(raised).flatMap(([actor, at]) => {
     const next = pairs(started).find(([id, begin]) => id === actor && begin >= at);
@@ -140,7 +143,7 @@ function waits(raised: readonly number[], started: readonly number[]): number[] 
   });
 }
 
-/** Actors, and moments of theirs. */
+/** Reads a flat list as pairs of an actor and a time. */
 function pairs(list: readonly number[]): [actor: number, at: number][] {
   return Array.from({ length: list.length / 2 }, (_, n) => [list[2 * n] ?? 0, list[2 * n + 1] ?? 0]);
 }

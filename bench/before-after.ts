@@ -12,7 +12,7 @@ const WARM_UP = 20;
 const GAP_MS = [8, 24] as const;
 const UNITS = { drain: 'jobs/s', enqueue: 'jobs/s', drain_cpu: 'µs/job', enqueue_cpu: 'µs/job' };
 
-/** What is drained: how many jobs, of how many keys, under which profile of the side. */
+/** The jobs of a drain: their number, the number of their keys, and the profile of the side. */
 interface Load {
   readonly profile: string;
   readonly count: number;
@@ -20,8 +20,8 @@ interface Load {
 }
 
 /**
- * This checkout against another one, in turns on one server: what each change has to pass. Says nothing about peers. Both run their own
- * build, their own schema and their own side.
+ * Compares this checkout with another one, in turns on one server. Each change of the queue must pass this bench. It says nothing about
+ * peers. Each checkout runs its own build, its own schema and its own side.
  */
 export const beforeAfter: Bench = async (context) => {
   const { rounds, sideBefore, quick } = context;
@@ -37,7 +37,7 @@ export const beforeAfter: Bench = async (context) => {
   const figures = {};
   const bars: Record<string, Bar> = {};
   for (const [name, load] of Object.entries(loads)) {
-    // Compiles each side's code: without it the first round counts for less than the others.
+    // Each side compiles its code here. Otherwise the first round is slower than the others.
     for (const side of [after, before]) await drain(context, side, { ...load, count: load.count / 5 });
     const series = await interleave(context, rounds, name, {
       after: () => drain(context, after, load),
@@ -61,7 +61,7 @@ export const beforeAfter: Bench = async (context) => {
   return { figures: { ...figures, ...pickups.figures({ pickup_p50: 'ms' }) }, bars };
 };
 
-/** Jobs per second, enqueued in bulk, then drained by one worker process; and microseconds of processor time a job, of that process and the server. */
+/** Jobs per second of an enqueue in bulk and of a drain by one worker process; and microseconds of processor time a job, of process and server. */
 function drain(context: Context, side: Side, { profile, count, keys }: Load): Promise<Record<string, number>> {
   return inDatabase(context, side, profile, async (url) => {
     const enqueue = { count, ...(keys !== undefined && { keys }), ...BULK };
@@ -78,7 +78,7 @@ function drain(context: Context, side: Side, { profile, count, keys }: Load): Pr
   });
 }
 
-/** What a command answers, with the processor time that the side and the server took for it, where that can be told. */
+/** The answer of a command, and the processor time that the side and the server used for it, if /proc has it. */
 async function costOf(
   { server: { pid } }: Context,
   side: Side,
@@ -91,7 +91,7 @@ async function costOf(
   return { ms, cpuMs: (await spent()) - before };
 }
 
-/** Milliseconds from just before the enqueue call in one process to the handler's start in another, idle one. */
+/** Milliseconds from just before the enqueue call in one process to the start of the handler in another process, which is idle. */
 function pickup(context: Context, worker: Side, sender: Side, count: number): Measure {
   return () =>
     inDatabase(context, worker, 'lease', async (url) => {

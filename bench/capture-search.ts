@@ -4,12 +4,12 @@ import { type Figure, figure, median, percentile } from './harness/figures.ts';
 import { moreOrders, ROWS, withOrders } from './harness/orders.ts';
 import type { BenchCapture, BenchProjection } from './harness/pawl-capture.ts';
 
-/** So many orders come by the usual way, which says how many entities are projected in a second. */
+/** Workers project the orders up to this number. This measures how many entities a second they project. */
 const BY_WORKERS = 100_000;
 
 /**
- * How long searches take in tables of these sizes. Up to 100,000 orders the table is filled by workers; the rest by one statement,
- * with the indexes made afterwards, since what is measured then is searching.
+ * How long searches take in tables of these sizes. Workers project the first 100,000 orders. One statement adds the rest and the
+ * indexes are made afterwards, because only searches are measured then.
  */
 export async function searching(
   context: Context,
@@ -52,7 +52,7 @@ export async function searching(
 
 const NAMES = ['smith', 'jones', 'garcia', 'chen', 'patel', 'muller', 'rossi', 'silva', 'kim', 'novak'];
 
-/** Until everything is projected. @returns milliseconds */
+/** Runs workers until everything is projected. @returns milliseconds */
 async function work(projection: BenchProjection): Promise<number> {
   const since = performance.now();
   const workers = [projection.run(), projection.run()];
@@ -62,7 +62,7 @@ async function work(projection: BenchProjection): Promise<number> {
   return took;
 }
 
-/** Without triggers and without the indexes of the target, which are made again. */
+/** Adds orders without triggers and without the indexes of the target, and then makes both again. */
 async function fill(
   { say }: Context,
   client: pg.Client,
@@ -85,7 +85,7 @@ async function fill(
   say(`with its indexes in ${((performance.now() - since) / 1000).toFixed(0)} s`);
 }
 
-/** Everything once more, by the usual way. */
+/** Changes all orders, which the workers then project. @returns entities a second */
 async function again(client: pg.Client, projection: BenchProjection): Promise<number> {
   await client.query("update orders set note = note || ' again'");
   return (20_000 * 1000) / (await work(projection));

@@ -3,11 +3,11 @@ import type { Context } from './harness/context.ts';
 import { atMost, type Figure, figure, type Outcome } from './harness/figures.ts';
 import { type BenchCapture, type BenchProjection, loadCapture } from './harness/pawl-capture.ts';
 
-/** One step over all entities. */
+/** The cost of one step over all entities. */
 interface Step {
   readonly ms: number;
   readonly walBytes: number;
-  /** The most that this process held meanwhile. */
+  /** The most memory of this process during the step. */
   readonly rssBytes: number;
 }
 
@@ -15,12 +15,12 @@ const STEPS = ['backfill', 'verify', 'reconcile', 'update', 'follow'] as const;
 type StepName = (typeof STEPS)[number];
 type Steps = Readonly<Record<StepName, Step>>;
 
-/** With ten times as many rows a step may take this many times as long: no step grows faster than its rows, except for what a cache holds. */
+/** With ten times as many rows a step may take this many times as long: its time grows as its rows do, apart from the effect of caches. */
 const GROWTH = 13;
 
 /**
- * Everything over a root of so many rows with five linked tables, and over one of a tenth: a back-fill, a proof, a comparison,
- * an update of all rows by one statement, and the projection after it.
+ * All steps for a root of `rows` rows with five linked tables, and for a root of a tenth of the rows: `backfill`, `verify`, `reconcile`,
+ * an update of all rows by one statement, and the projection of that update.
  */
 export async function atSize(context: Context, rows: number): Promise<Outcome> {
   const few = await measure(context, Math.ceil(rows / 10));

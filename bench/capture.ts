@@ -8,8 +8,8 @@ import { withOrders } from './harness/orders.ts';
 import { loadCapture } from './harness/pawl-capture.ts';
 
 /**
- * What a capture costs the writers, and what it gives: how soon a change can be found, how fast entities are projected,
- * and how long a search takes in many of them.
+ * The cost of a capture for writers, how soon a search finds a change, how many entities a second are projected, and how long
+ * searches take.
  */
 export const capture: Bench = async (context) => {
   if (context.size !== undefined) return atSize(context, context.size);
@@ -38,11 +38,11 @@ export const capture: Bench = async (context) => {
 
 const LINES_OF_ORDER = 50;
 /**
- * How often the bulk update is repeated at full size: one takes 0.75 s, and a third of the rounds are more than a tenth off. Of three rounds the
- * median came to anything from 1.04 to 1.16.
+ * How often the bulk update is repeated at full size. One update takes 0.75 s, and a third of the rounds are off by more than a tenth. With three
+ * rounds the median ratio was anything from 1.04 to 1.16.
  */
 const BULK_ROUNDS = 15;
-/** Transactions of one row between two looks at the clock. */
+/** Transactions of one row before the next table has its turn. */
 const CHUNK = 50;
 
 const ALIKE = ['plain', 'captured', 'floor'] as const;
@@ -50,8 +50,8 @@ type Alike = (typeof ALIKE)[number];
 type Times = Record<Alike, number[]>;
 
 /**
- * Tables that are alike: one plain, one captured, and one whose trigger inserts a constant into a log, as the least that any trigger
- * can do which leaves a row. 100,000 rows of 2,000 entities are changed by one statement; in the first rounds, then single ones.
+ * Compares equal tables: one plain, one captured, and one whose trigger inserts a constant into a log, which is the least work of a
+ * trigger that writes a row. One statement changes 100,000 rows of 2,000 entities. In the first rounds, updates of single rows follow.
  */
 async function writerCost(context: Context): Promise<{
   figures: Record<string, Figure>;
@@ -85,7 +85,7 @@ async function writerCost(context: Context): Promise<{
         for (const name of round % 2 === 0 ? names : [...names].reverse()) {
           await client.query(`vacuum ${name}_line`);
           await server.checkpoint();
-          // Once, so that both write full pages no more.
+          // After this, the update writes no full pages.
           await touch(client, name);
           const before = await server.walBytes();
           const since = performance.now();
@@ -95,10 +95,10 @@ async function writerCost(context: Context): Promise<{
         }
         say(`writer ${round + 1}: bulk ${times.plain.at(-1)?.toFixed(0)} and ${times.captured.at(-1)?.toFixed(0)} ms`);
         if (round >= rounds) continue;
-        // The last checkpoint above was before one of them and after the other, whose next changes would write full pages.
+        // The last checkpoint above was after the update of one table. That table's next changes would write full pages.
         await server.checkpoint();
         for (const name of ALIKE) await touch(client, name);
-        // In turns, since how long the disk takes changes within seconds.
+        // In turns, because the time of a flush to the disk changes within seconds.
         for (let chunk = 0; chunk < (quick ? 6 : 30); chunk++) {
           for (const name of chunk % 2 === 0 ? ALIKE : [...ALIKE].reverse()) {
             const took = await updateSingly(client, name, chunk, orders * LINES_OF_ORDER);
@@ -125,7 +125,7 @@ async function writerCost(context: Context): Promise<{
       'single/plain': figure('ms', single.plain),
       'single/captured': figure('ms', single.captured),
       'single/floor': figure('ms', single.floor),
-      // Of all transactions, and not of means of some: without those for which the disk took long.
+      // The medians of all transactions, and not of the means of chunks. So transactions with a slow flush do not count.
       'single_p50/plain': half('plain'),
       'single_p50/captured': half('captured'),
       'single_p50/floor': half('floor'),
@@ -137,7 +137,7 @@ async function writerCost(context: Context): Promise<{
   };
 }
 
-/** With neither the changed row, nor another role, nor moved rows to look for. */
+/** This trigger does not read the changed rows, does not run as another role, and does not search for moved rows. */
 const FLOOR = `
 create table floor_log (like pawl.capture_dirty including defaults including identity including indexes);
 create function floor_note() returns trigger language plpgsql as $$
@@ -158,7 +158,7 @@ async function makeTables(client: pg.Client, name: Alike, orders: number): Promi
   await client.query(`vacuum analyze ${name}_line`);
 }
 
-/** Changes every page, and leaves room in it. */
+/** Changes every page and leaves free space in it. */
 async function touch(client: pg.Client, name: Alike): Promise<void> {
   await client.query(`update ${name}_line set qty = qty`);
   await client.query(`vacuum ${name}_line`);
@@ -176,7 +176,7 @@ async function updateSingly(client: pg.Client, name: Alike, chunk: number, rows:
   return took;
 }
 
-/** 500 single-row writes a second by an application of its own; each puts in a word that only it has. */
+/** 500 single-row writes a second on their own connection. Each writes a word that no other row has. */
 async function freshness(context: Context): Promise<{ figures: Record<string, Figure>; p50: number; p99: number }> {
   const seconds = context.quick ? 4 : 15;
   const rate = 500;
@@ -189,7 +189,7 @@ async function freshness(context: Context): Promise<{ figures: Record<string, Fi
     const written = new Map<string, number>();
     const found: number[] = [];
     let isOver = false;
-    // What is searchable is asked every few milliseconds, so the waits are a little longer here than they were.
+    // The reader polls every few milliseconds, so the measured waits are a little too long.
     const reading = (async () => {
       while (!isOver || written.size > 0) {
         const { rows } = await reader.query<{ note: string }>(
@@ -219,7 +219,7 @@ async function freshness(context: Context): Promise<{ figures: Record<string, Fi
     const took = (performance.now() - start) / 1000;
     context.say(`freshness: ${Math.round((seconds * rate) / took)} writes a second`);
     await projection.settled();
-    // A word that was overwritten before it was seen never comes.
+    // The reader never finds a word that was overwritten before it was read. So it stops now.
     await sleep(100);
     isOver = true;
     written.clear();

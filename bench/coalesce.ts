@@ -8,7 +8,7 @@ import type { Side } from './harness/side.ts';
 const FULL = { rows: 100_000, keys: 5000 };
 const QUICK = { rows: 20_000, keys: 1000 };
 
-/** Updates that are merged while their producers run, against the drain of as many jobs of as many keys that lie there. */
+/** Updates that are merged while their producers run, compared with a drain of as many jobs of as many keys that were enqueued before. */
 export const coalesce: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
   const worker = context.side('pawl');
@@ -26,7 +26,7 @@ export const coalesce: Bench = async (context) => {
 
 type Size = typeof FULL;
 
-/** From the first enqueue until everything is settled. Updates come key by key, as an editor's do. */
+/** Rows per second from the first enqueue until all rows are settled. Updates arrive key by key, as those of an editor do. */
 function live(context: Context, worker: Side, sender: Side, { rows, keys }: Size): Promise<Record<string, number>> {
   return inDatabase(context, worker, 'merge-wide', async (url) => {
     await sender.call('open', { url, profile: 'merge-wide' });

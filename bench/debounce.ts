@@ -8,7 +8,7 @@ const FULL = 10_000;
 const QUICK = 2000;
 const PRODUCERS = 50;
 
-/** Saves of one key by many producers at once, which become one run, against as many jobs that nothing waits for. */
+/** Debounced saves of one key by many producers at the same time, which become one run, compared with as many jobs that are due at once. */
 export const debounce: Bench = async (context) => {
   const count = context.quick ? QUICK : FULL;
   const worker = context.side('pawl');

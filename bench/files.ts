@@ -17,7 +17,7 @@ const FULL = { writes: 30, streamMiB: 2048, reads: 200, documents: 1000, version
 const QUICK = { writes: 8, streamMiB: 512, reads: 50, documents: 200, versions: 10, more: 2000 };
 type Size = typeof FULL;
 
-/** The built library, as it is published. */
+/** Loads a module of the built library, as it is published. */
 const built = async <Module>(path: string): Promise<Module> =>
   (await import(new URL(`../dist/${path}`, import.meta.url).href)) as Module;
 
@@ -29,7 +29,7 @@ interface World {
   readonly size: Size;
 }
 
-/** Files: what a write costs compared with plain writes of the same bytes, memory, hot reads, and on what the cost of a sweep depends. */
+/** Files: the cost of a write compared with plain writes of the same bytes, memory, hot reads, and whether a sweep depends on live documents. */
 export const files: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;
@@ -84,7 +84,7 @@ async function measure(context: Context, world: World): ReturnType<Bench> {
   }
 }
 
-/** Milliseconds of a call, the median of many that take turns with those of another one. */
+/** The median milliseconds of each call. The calls take turns, `count` times. */
 async function inTurns(
   count: number,
   calls: Readonly<Record<string, () => Promise<unknown>>>,
@@ -100,7 +100,7 @@ async function inTurns(
   return Object.fromEntries([...times].map(([name, all]) => [name, median(all)]));
 }
 
-/** 8 MiB to the disk store, and hashed, written and fsynced by plain Node. */
+/** A write of 8 MiB to the disk store, compared with plain Node that hashes, writes and syncs as much. */
 function writeDisk({ library, engine, dir, size }: World): Measure {
   return async () => {
     const bytes = randomBytes(8 * MIB);
@@ -118,7 +118,7 @@ function writeDisk({ library, engine, dir, size }: World): Measure {
   };
 }
 
-/** 8 MiB to a store that speaks S3 in a process of its own, and by a plain PutObject of the same SDK. */
+/** A write of 8 MiB to a store that speaks S3 in its own process, compared with a plain PutObject of the same SDK. */
 function writeS3({ library, engine, size }: World, connection: Files.S3Options): Measure {
   return async () => {
     const bytes = randomBytes(8 * MIB);
@@ -131,7 +131,7 @@ function writeS3({ library, engine, size }: World, connection: Files.S3Options):
     });
     const times = await inTurns(size.writes, {
       ours: () => files.write('doc', bytes),
-      // Under a new name each time, as ours: a store in memory frees what is written over.
+      // Each call uses a new name, as Pawl does, because a store in memory frees overwritten bytes.
       plain: () => client.send(new PutObjectCommand({ Bucket: bucket, Key: crypto.randomUUID(), Body: bytes })),
     });
     client.destroy();
@@ -140,7 +140,7 @@ function writeS3({ library, engine, size }: World, connection: Files.S3Options):
   };
 }
 
-/** A hot read of 8 MiB, and what it is made of: a round trip, and the reading of a local file. */
+/** A hot read of 8 MiB, and its two parts: a round trip and a read of a local file. */
 function hotRead({ library, engine, dir, size, statement }: World): Measure {
   return async () => {
     const files = library.createFiles(engine, { content: library.disk(join(dir, 'disk')), namespace: 'disk' });
@@ -179,7 +179,7 @@ function memory({ library, engine, dir, size }: World): Measure {
   };
 }
 
-/** A sweep of all old versions, and one of as many among ten times the live documents. */
+/** A sweep of all old versions, and a sweep of as many old versions next to many more live documents. */
 function sweep(world: World, { say }: Context): Measure {
   return async () => {
     const pass = await sweepOf(world, 'few', 0, say);
@@ -225,7 +225,7 @@ async function sweepOf(
   return seconds;
 }
 
-/** Live documents that no sweep has to look at, so that they need no bytes. */
+/** Adds live documents. No sweep reads their bytes, so they have none. */
 const MORE = {
   more_objects: `
 insert into pawl.file_object (object, space, id, state, version, size, sha256, checks, host, pid, created_at, live_at)

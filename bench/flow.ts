@@ -11,7 +11,7 @@ const WARM_UP = 20;
 /** As in the pick-ups of the bench `queue`. */
 const GAP_MS = [8, 24] as const;
 
-/** Jobs that are waited for: a result, the last of many members, and a graph, against jobs without a waiter. */
+/** Jobs with a waiter, compared with jobs without one. The waiter is a caller of `run`, the callback of a batch, or the next jobs of a graph. */
 export const flow: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
   const { rounds, peersOnly } = context;
@@ -19,7 +19,7 @@ export const flow: Bench = async (context) => {
   const pawl = peersOnly ? undefined : context.side('pawl');
   const jobs = size.dag.layers * size.dag.width;
 
-  // Compiles each side's code: without it the first round counts for less than the others.
+  // Each side compiles its code here. Otherwise the first round is slower than the others.
   if (pawl) await drain(context, pawl, 'lease', (side) => side.call('dag', { ...QUICK.dag, after: 'two' }), 2000);
   await drain(context, pgBoss, 'flow', (side) => side.call('dag', { ...QUICK.dag, after: 'two' }), 2000);
   const graphs = await interleave(context, rounds, 'graph', {
@@ -37,7 +37,7 @@ export const flow: Bench = async (context) => {
 
   const { members } = size;
   const batches = await interleave(context, rounds, 'batch', {
-    // The callback is a job, too.
+    // The callback is a job too.
     members: () => fan(context, pawl, (side) => side.call('members', { count: members }), members + 1),
     alone: () => fan(context, pawl, (side) => side.call('enqueue', { count: members, ...BULK }), members),
   });
@@ -58,7 +58,7 @@ export const flow: Bench = async (context) => {
   };
 };
 
-/** Jobs per second of one worker, once all are enqueued. */
+/** Jobs per second of one worker, after all jobs are enqueued. */
 function drain(
   context: Context,
   side: Side,
@@ -84,7 +84,7 @@ async function fan(
   return { fan: (await drain(context, side, 'lease', enqueue, count)).drain };
 }
 
-/** Milliseconds from the call in one process until it has the result of a handler in another one; and until the handler begins. */
+/** Milliseconds from the call in one process to the result of a handler in another one, and to the start of the handler. */
 function wait(context: Context, worker: Side, count: number): Promise<Record<string, number>> {
   const sender = context.side(worker.name);
   return inDatabase(context, worker, 'lease', async (url) => {

@@ -8,12 +8,12 @@ import type { Side } from './harness/side.ts';
 
 const FULL = { jobs: 100_000, waiting: 1_000_000, full: 10_000, claims: 200 };
 const QUICK = { jobs: 20_000, waiting: 100_000, full: 1000, claims: 100 };
-/** Over how many groups the jobs of a drain are spread. */
+/** The number of groups over which the jobs of a drain are spread. */
 const GROUPS = 100;
-/** Ready rows of each queue in which claims are measured. */
+/** The ready jobs of each queue in which claims are measured. */
 const READY = 1000;
 
-/** What a limit costs that is never reached, and claims next to jobs that wait for places of full groups. */
+/** The cost of a limit that is never reached, and of claims while jobs wait for places in full groups. */
 export const groups: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;
@@ -41,7 +41,7 @@ async function measureDrains(context: Context, count: number): Promise<Series> {
       const { ms } = await side.call('drain', { count: jobs });
       return { drain: (jobs / ms) * 1000, enqueue: (jobs / enqueued.ms) * 1000 };
     });
-  // Compiles the side's code.
+  // The side compiles its code here.
   await drain({ groups: GROUPS }, 2000);
   return interleave(context, context.rounds, 'drain', {
     groups: () => drain({ groups: GROUPS }),
@@ -49,7 +49,7 @@ async function measureDrains(context: Context, count: number): Promise<Series> {
   });
 }
 
-/** The groups that the enqueues have noted are looked at once, as workers do meanwhile: each time all their places are taken. */
+/** Checks all groups that the enqueues have noted, as workers do while they run. All places of these groups are taken. */
 async function lookAtAll(url: string): Promise<void> {
   const client = new pg.Client(url);
   await client.connect();
@@ -63,7 +63,7 @@ async function lookAtAll(url: string): Promise<void> {
   }
 }
 
-/** Claims of a worker of one slot: with empty lines, and next to full groups in whose lines so many jobs wait. */
+/** Claims of a worker with one slot: while no job waits for a place, and while `waiting` jobs wait for places in `full` full groups. */
 async function measureClaims(context: Context, { waiting, full, claims }: typeof FULL): Promise<Series> {
   const { server, say } = context;
   const loaded: { side: Side; url: string }[] = [];

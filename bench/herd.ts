@@ -8,14 +8,14 @@ const FULL = { jobs: 300, warmUp: 30 };
 const QUICK = { jobs: 100, warmUp: 20 };
 const PROCESSES = 2;
 const EACH = 50;
-/** Wide enough that the worker that ran the last job sleeps again. */
+/** The pause between two jobs: long enough that the worker that ran the last job sleeps again. */
 const GAP_MS = [30, 60] as const;
-/** The server counts the commits of a session that rests after ten seconds. */
+/** The server's statistics include the commits of an idle session after ten seconds. */
 const COUNTED_MS = 11_000;
 
 /**
- * Many workers that mostly rest: what one job costs all of them, and how long it waits. What they commit while there is nothing
- * to do (polls and heartbeats, whatever the number of jobs) is measured first, and is no job's cost; it is printed separately.
+ * Many workers that are mostly idle: how many commits one job causes in all of them, and how long it waits. Idle workers also commit polls
+ * and heartbeats, whatever the number of jobs. The bench measures these commits first, subtracts them, and prints them separately.
  */
 export const herd: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
@@ -46,7 +46,7 @@ export const herd: Bench = async (context) => {
 interface Load {
   readonly jobs: number;
   readonly warmUp: number;
-  /** In each process; one in all where it is 1. */
+  /** Workers of each process. If there is 1, only one process runs. */
   readonly workers: number;
   readonly keyed: boolean;
 }
@@ -88,7 +88,7 @@ function measure(
   });
 }
 
-/** Commits of the whole database so far, and when that was. */
+/** Commits of the whole database so far, and the time at which they were read. */
 async function commitsOf(monitor: pg.Client): Promise<{ n: number; at: number }> {
   const { rows } = await monitor.query<{ n: string }>(
     'select xact_commit as n from pg_stat_database where datname = current_database()',
@@ -96,7 +96,7 @@ async function commitsOf(monitor: pg.Client): Promise<{ n: number; at: number }>
   return { n: Number(rows[0]?.n), at: performance.now() };
 }
 
-/** As `takePickups`, from several processes. */
+/** As `takePickups`, for several processes with workers. */
 async function pickUps(
   sender: Side,
   sides: readonly Side[],

@@ -6,7 +6,7 @@ import type pg from 'pg';
 import type { Context } from './harness/context.ts';
 import { percentile } from './harness/figures.ts';
 
-/** A server that remembers nothing of the time before. */
+/** A new server, whose caches are empty. */
 export interface Fresh {
   readonly ask: (path: string) => Promise<Response>;
   readonly stop: () => Promise<void>;
@@ -14,7 +14,7 @@ export interface Fresh {
 
 const QUEUES = 1000;
 
-/** A thousand queues next to the one that is full, with a few jobs each. */
+/** Adds a thousand queues with five jobs each to the database of the full queue. */
 export async function addQueues(pool: pg.Pool): Promise<void> {
   await pool.query("insert into pawl.queue_definition (name) select 'queue-' || n from generate_series(1, $1::int) n", [
     QUEUES,
@@ -29,13 +29,13 @@ export async function addQueues(pool: pg.Pool): Promise<void> {
   );
 }
 
-/** As if no worker had indexed a job yet. */
+/** Empties the search index, as if no worker had indexed a job yet. */
 export async function forgetWords(pool: pg.Pool): Promise<void> {
   await pool.query('truncate pawl.queue_search_chunk');
   await pool.query('update pawl.queue_search_state set sealed_to = 0, wait_to = null, wait_xid = null');
 }
 
-/** How long each takes when nothing is remembered of the time before: a server that was just started. */
+/** Milliseconds of each path on servers that were just started and have empty caches. */
 export async function measureCold(
   { say }: Context,
   open: () => Fresh,
@@ -45,7 +45,7 @@ export async function measureCold(
   const all: Record<string, number[]> = {};
   for (const path of paths) {
     const taken: number[] = [];
-    // The first one is not counted: connections read the catalog anew after what was done between.
+    // The first request does not count, because the connections read the catalog again after the changes before it.
     for (let n = -1; n < times; n += 1) {
       const { ask, stop } = open();
       const begin = performance.now();
@@ -63,14 +63,14 @@ export async function measureCold(
 
 const HOSTILE = 300;
 const LEGITIMATE = 600;
-/** Forty a second, fewer than the limit that a caller has by default. */
+/** So the known caller sends forty requests a second, fewer than a caller's default limit. */
 const PAUSE_MS = 25;
 
 /**
- * What somebody known waits for while 300 connections of strangers do what strangers do: a third send headers a byte at a time, a third
- * a body that never ends, and a third ask again and again with a token that is none. They are a thread of their own, and the limits
- * are those that a server has by default.
- * @returns the 99th percentile without them, and with
+ * How long a known caller waits for answers while strangers have 300 connections. A third of them send headers a byte at a time, a third
+ * send a body that never ends, and a third send requests with an invalid token again and again. The strangers run in their own thread. The
+ * server has its default limits.
+ * @returns the 99th percentile without the strangers, and with them
  */
 export async function measureStrangers(
   { say }: Context,
@@ -100,7 +100,7 @@ async function askOften(url: string, headers: Readonly<Record<string, string>>):
   return taken;
 }
 
-/** In the thread of the strangers. */
+/** Runs in the thread of the strangers. */
 async function beStrangers(url: string, isReady: () => void): Promise<void> {
   const { hostname, port } = new URL(url);
   const open = (): Promise<Socket> =>

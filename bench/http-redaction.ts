@@ -4,7 +4,7 @@ import { percentile } from './harness/figures.ts';
 
 const TIMES = 10;
 
-/** Payloads of a megabyte that take longest: with many names, with many small objects, and with a hidden key in each of these. */
+/** The slowest payloads of a megabyte: with many names, with many small objects, and with many small objects that each have a hidden key. */
 const PAYLOADS: Readonly<Record<string, () => unknown>> = {
   '60,000 properties': () => Object.fromEntries(Array.from({ length: 60_000 }, (_, n) => [`name-${n}`, n])),
   '90,000 objects': () => Array.from({ length: 90_000 }, (_, n) => ({ a: n % 10 })),
@@ -21,8 +21,8 @@ interface Queue {
 }
 
 /**
- * How long the event loop stands still while a job with such a payload is shown. To parse and to write a megabyte takes its time on a
- * server that hides nothing, too: that is the figure to compare with.
+ * How long the event loop is blocked while the server shows a job with such a payload. A server that hides nothing must also parse and
+ * write the megabyte. Its figure is the one to compare with.
  */
 export async function measureRedaction(
   { say }: Context,

@@ -10,15 +10,15 @@ const QUICK = { jobs: 200_000, requests: 20, watchMs: 15_000 };
 const WATCHERS = 100;
 const TOKEN = 'a-token-for-the-bench';
 const HEADERS = { authorization: `Bearer ${TOKEN}` } as const;
-/** What the charts of the dashboard ask for, over the million jobs. */
+/** The requests of the dashboard's charts. */
 const CHARTS = ['charts?range=1h', 'charts?range=24h', 'charts?range=7d', 'charts?range=24h&queue=mail', 'errors'];
-/** What a dashboard asks for while its first page is open, in addition to the stream: see dashboard/src. */
+/** The requests of a dashboard while its first page is open, in addition to the stream, and how often (ms) it sends them: see dashboard/src. */
 const REFRESHED = [
   ['queues', 2000],
   ['attention', 4000],
   ['series', 10_000],
 ] as const;
-/** The HTTP API over many jobs: how long lists and whole pages take, and what watchers cost the database. */
+/** The HTTP API over many jobs: the time of lists and of whole pages, and the statements that watchers cause. */
 export const http: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;
@@ -111,13 +111,13 @@ interface Library {
   readonly serve: (handler: Handler) => Promise<{ readonly url: string; stop(): Promise<void> }>;
 }
 
-/** From the build, as a user of the package gets it. */
+/** Loads the library from the build, as a user of the package gets it. */
 async function load(): Promise<Library> {
   const built = (part: string): Promise<object> => import(new URL(`../dist/${part}/index.js`, import.meta.url).href);
   return Object.assign({}, await built('engine/postgres'), await built('queue'), await built('http')) as Library;
 }
 
-/** Half complete, a hundredth in error, the rest ready or for later; with keys and words to find. */
+/** Of all jobs 49 % are complete, 1 % in error, 45 % ready and 5 % delayed. Some have keys, and payloads have words to find. */
 async function fill({ say }: Context, queue: Queue, jobs: number): Promise<void> {
   const add = async (from: number, to: number, make: (n: number) => object): Promise<void> => {
     for (let n = from; n < to; n += 5000) {
@@ -173,7 +173,7 @@ const LISTS = [
   'admin',
 ];
 
-/** What each page of the dashboard asks for at once: see dashboard/src/pages. What is the same for all is left out. */
+/** The requests that each page of the dashboard sends when it opens: see dashboard/src. Requests that all pages send are left out. */
 const PAGES: Readonly<Record<string, readonly string[]>> = {
   overview: ['live', 'attention', 'queues', 'series?points=60', 'workers'],
   queues: ['queues', 'series?points=60'],
@@ -204,7 +204,7 @@ function ago(days: number): string {
   return new Date(Date.now() - days * 86_400_000).toISOString();
 }
 
-/** How long the server takes until a page has all of its answers. */
+/** Milliseconds until a page has all of its answers. */
 async function measurePages({ say }: Context, handler: Handler, times: number): Promise<Record<string, number[]>> {
   const all: Record<string, number[]> = {};
   for (const [page, paths] of Object.entries(PAGES)) {
@@ -230,7 +230,7 @@ async function measureLists({ say }: Context, handler: Handler, requests: number
     const taken: number[] = [];
     let after = '';
     for (let n = 0; n < requests; n += 1) {
-      // A name of its own, so that no answer is shared; and page after page, where there are pages.
+      // Each request has its own host name, so that no two share an answer. If a list has pages, the requests go on to the next page.
       const begin = performance.now();
       const response = await ask(handler, `${path}${after}`, n);
       const body: unknown = await response.json();
@@ -251,7 +251,7 @@ function ask(handler: Handler, path: string, n: number): Promise<Response> {
   return handler(request, { remoteAddress: '127.0.0.1' });
 }
 
-/** All statements for open dashboards: streams, and what their pages ask for when they are told. */
+/** Statements a second for open dashboards: for their streams, and for the requests that a page sends after a snapshot. */
 async function measureWatchers(
   { say }: Context,
   handler: Handler,
@@ -285,7 +285,7 @@ async function measureWatchers(
   return busy;
 }
 
-/** Everything that is sent over this pool, begin and commit included. @returns how many so far */
+/** Counts the statements that are sent over this pool, begin and commit included. @returns reads the count */
 function countStatements(pool: pg.Pool): () => number {
   let sent = 0;
   pool.on('connect', (client) => {

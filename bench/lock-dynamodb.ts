@@ -7,19 +7,19 @@ import { counted, type Units } from './sides/dynamo-units.ts';
 
 const PAWL = 'pawl';
 const PEER = 'lock-client';
-/** The service is a Java program: its first ten thousand requests are several times slower. Several at once get there sooner. */
+/** The service is a Java program, whose first ten thousand requests are several times slower. Several chains of requests warm it up sooner. */
 const WARM_UP_MS = { quick: 7000, full: 25_000 };
 const WARM_UP_AT_ONCE = 4;
-/** Of both sides together. The rate of a round is that of its median pair. */
+/** The time of a round, for both sides together. The rate of a round is the rate of its median pair. */
 const ROUND_MS = 800;
 
-/** Locks on DynamoDB: what a pair of calls costs, how fast it is compared with the peer's, and how a crowd is served. */
+/** Locks on DynamoDB: the cost of a pair (acquire and release), its speed compared with the peer, hand-offs, and a crowd of waiters. */
 export const lockDynamodb: Bench = async (context) => {
   await using dynamo = await LocalDynamo.start();
   context.say(`DynamoDB Local ${dynamo.version}`);
   const contest = await openContest(dynamo);
   await warmUp(context, contest);
-  // What is compared by how fast it is comes last: by then the service is as warm as it gets.
+  // The pairs are compared last, because by then the service is as warm as it gets.
   const handoffs = await compareHandoffs(context, dynamo);
   const [few, many] = [await herd(context, dynamo, 50), await herd(context, dynamo, 200)];
   const pairs = await comparePairs(context, contest);
@@ -44,8 +44,8 @@ export const lockDynamodb: Bench = async (context) => {
     figures,
     bars: {
       units: atMost(2, units.write + units.read),
-      // A pair is two requests here and three with the peer, which also waits 1 ms for a timer. So 1.5 is what the count of requests
-      // gives where the processor decides, and the ratio grows the less time a request takes.
+      // A pair is two requests for Pawl and three for the peer, which also waits 1 ms for a timer. So if the processor is the limit,
+      // the count of requests gives 1.5. The less time a request takes, the larger is the ratio.
       uncontended: atLeast(1.5, ratio(pairs.pawl, pairs.peer)),
       handoff: atMost(0.1, p50(handoffs.pawl) / p50(handoffs.peer)),
       herd: atMost(0, many.outOfOrder + many.lost + few.outOfOrder + few.lost),
@@ -58,7 +58,7 @@ async function countUnits(dynamo: LocalDynamo): Promise<Units> {
   const units: Units = { read: 0, write: 0, calls: 0, gets: 0 };
   const locks = await pawlOn(counted(dynamo.client(), units), 'units');
   const acquire = pawlAcquire(locks);
-  // A request that a service is late to answer is sent again, and would be counted twice; by now it is warm.
+  // If the service answers a request late, the request is sent again and counts twice. By now the service is warm.
   for (let i = 0; i < 20; i++) await (await acquire(`warm-${i}`))();
   Object.assign(units, { read: 0, write: 0, calls: 0, gets: 0 });
   const count = 100;
@@ -72,7 +72,7 @@ interface Both {
   readonly peer: readonly number[];
 }
 
-/** The two sides, each on a client of its own. */
+/** The two sides, each on its own client. */
 interface Contest {
   readonly locks: Awaited<ReturnType<typeof pawlOn>>;
   readonly sides: Readonly<Record<string, Acquire>>;
@@ -89,7 +89,7 @@ async function warmUp({ quick }: Context, { sides }: Contest): Promise<void> {
   await Promise.all(Array.from({ length: WARM_UP_AT_ONCE }, (_, chain) => takeTurns(sides, ms, `warm-${chain}`)));
 }
 
-/** One pair after another, the two sides in short turns; both have met every name before. */
+/** The pairs a second of both sides, in short turns. Both have used every name before. */
 async function comparePairs({ rounds, quick, say }: Context, { locks, sides }: Contest): Promise<Both> {
   await takeTurns(sides, ROUND_MS);
   const rates: Record<string, number[]> = { [PAWL]: [], [PEER]: [] };
@@ -102,7 +102,7 @@ async function comparePairs({ rounds, quick, say }: Context, { locks, sides }: C
   return { pawl, peer };
 }
 
-/** A pair of each in turns, so that what slows the machine falls on both; how long each took. */
+/** Runs one pair of each side in turns, so that a slow phase of the machine affects both. @returns the milliseconds of each pair */
 async function takeTurns(
   sides: Readonly<Record<string, Acquire>>,
   ms: number,
@@ -120,7 +120,7 @@ async function takeTurns(
   return found;
 }
 
-/** From the call of release in one client to the lock in another, which has waited for a while. */
+/** Milliseconds from the call of `release` in one client to the grant in another one, which has waited for a while. */
 async function compareHandoffs({ quick, say }: Context, dynamo: LocalDynamo): Promise<Both> {
   const all = [await pawlOn(dynamo.client(), 'handoff'), await pawlOn(dynamo.client(), 'handoff')];
   const ours = all.map(pawlAcquire);
@@ -128,7 +128,7 @@ async function compareHandoffs({ quick, say }: Context, dynamo: LocalDynamo): Pr
     await peerAcquire(dynamo.client(), 'handoff-peer'),
     await peerAcquire(dynamo.client(), 'handoff-peer'),
   ];
-  // Both at once: the peer's waiters sleep for whole leases.
+  // Both sides at the same time, because the peer's waiters sleep for whole leases.
   const [pawl, peer] = await Promise.all([handoffs(ours, quick ? 20 : 100), handoffs(theirs, quick ? 4 : 20)]);
   say(`hand-off p50: pawl ${median(pawl).toFixed(1)} ms, ${PEER} ${median(peer).toFixed(0)} ms`);
   await Promise.all(all.map((locks) => locks.stop()));
@@ -141,7 +141,7 @@ async function handoffs([first, second]: readonly Acquire[], count: number): Pro
   for (let i = 0; i < count; i++) {
     const release = await first(`handoff-${i}`);
     const waiting = second(`handoff-${i}`).then((got) => ({ got, at: performance.now() }));
-    // Not in step with anybody's look.
+    // A random pause, so that the release is not in step with a poll.
     await new Promise((resolve) => setTimeout(resolve, 150 + Math.random() * 100));
     const begin = performance.now();
     await release();
@@ -157,12 +157,12 @@ interface Herd {
   readonly readsPerGrant: number;
   readonly readsPerWaiterSecond: number;
   readonly writesPerGrant: number;
-  /** Grants that came before one with an earlier ticket. */
+  /** Grants that were not in the order of the tickets. */
   readonly outOfOrder: number;
   readonly lost: number;
 }
 
-/** Many waiters of four clients on one lock, who came one after another and hold it for a moment each. */
+/** `size` waiters of four clients on one lock. They arrive one after another, and each releases the lock at once. */
 async function herd({ say }: Context, dynamo: LocalDynamo, size: number): Promise<Herd> {
   const units: Units = { read: 0, write: 0, calls: 0, gets: 0 };
   const table = `herd-${size}`;

@@ -25,20 +25,20 @@ const QUICK: typeof FULL = {
   crowdWarmUpMs: 1200,
 };
 /**
- * Before anything counts, so that plans are prepared and code is compiled; `warmUp` is the same in pairs, and ten processes with
- * three connections each take longer to get under way.
+ * How long a side runs before it is measured, so that plans are prepared and code is compiled. `warmUp` says the same as a number of
+ * pairs. `crowdWarmUpMs` is longer, because ten processes with three connections each take longer to start.
  */
 const WARM_UP_MS = 500;
-/** A hold in the hand-offs: long enough that the other one waits when it ends. */
+/** How long a process holds the lock in the hand-offs: long enough that the other process waits when the hold ends. */
 const HOLD_MS = [8, 24] as const;
 /** The crowd: 100 waiters. */
 const PROCESSES = 10;
 const WAITERS_EACH = 10;
-/** How often a waiter that is notified looks nevertheless: a third of its own lease of 6 s, and up to a fifth sooner. */
+/** How often a waiter polls although it will be notified: after a third of its own lease of 6 s, or up to a fifth sooner. */
 const LOOK_EVERY_MS = 2000 * 0.8;
 const HELD = 1000;
 
-/** Locks: what one costs compared with plain writes, how soon the next waiter holds it, what a crowd costs, what heartbeats cost. */
+/** The cost of a lock compared with plain writes, the time of a hand-over to the next waiter, the cost of a crowd, and of heartbeats. */
 export const lock: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
   if (context.peersOnly) return { figures: {}, bars: {} };
@@ -49,7 +49,7 @@ export const lock: Bench = async (context) => {
     handoff: handoff(context, crowd.slice(0, 2), size.handoffs),
     herd: herd(context, one, crowd, size),
   });
-  // These count statements, so one round says it all.
+  // These measurements count statements, so one round is enough.
   const counts = await interleave(context, 1, 'lock', {
     idle: idle(context, one, crowd, size.idleMs),
     heartbeats: heartbeats(context, one, size.beatLeaseMs, size.intervals),
@@ -73,7 +73,7 @@ export const lock: Bench = async (context) => {
       handoff_p50: atMost(3, ratio(of('handoff_p50', 'handoff'), of('write', 'handoff'))),
       handoff_p99: atMost(20, median(of('handoff_p99', 'handoff'))),
       herd: atLeast(0.5, ratio(of('grants', 'herd'), of('alone', 'herd'))),
-      // One, and a little for the first in line, which looks more often, and for the ends of the measurement.
+      // One poll. The tenth is for the first in line, which polls more often, and for the beginning and the end of the measurement.
       herd_looks: atMost(1.1, median(counts.of('idle', 'looks'))),
       heartbeats: atMost(1, median(counts.of('heartbeats', 'beats'))),
     },
@@ -111,8 +111,8 @@ function handoff(context: Context, sides: readonly Side[], count: number): Measu
 }
 
 /**
- * Grants per second among 100 that want one lock all the time, and those of one process that has it for itself: before and
- * after the crowd, as what the disk takes for a flush changes within seconds.
+ * Grants per second among 100 waiters that want one lock all the time, and of one process that has a lock for itself. That process is
+ * measured before and after the crowd, because the time of a flush to the disk changes within seconds.
  */
 function herd(
   context: Context,
@@ -134,7 +134,7 @@ function herd(
     });
 }
 
-/** Statements that each of 100 waiters sends in the time of one poll while nothing happens. */
+/** Statements that each of 100 waiters sends in one poll interval while nothing happens. */
 function idle(context: Context, one: Side, crowd: readonly Side[], ms: number): Measure {
   return () =>
     inCrowd(context, [one, ...crowd], async () => {

@@ -1,4 +1,4 @@
-// The part of each peer that the sides call. Declared here so that the type check needs no `npm ci` in bench/.
+// The part of each peer that the sides call. It is declared here so that the type check needs no `npm ci` in bench/.
 declare module 'graphile-worker' {
   import type { EventEmitter } from 'node:events';
 

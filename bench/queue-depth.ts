@@ -8,13 +8,13 @@ import type { Side } from './harness/side.ts';
 
 const FULL = { deep: 1_000_000, blocked: 100_000, claims: 200, pinnedMs: 60_000 };
 const QUICK = { deep: 200_000, blocked: 20_000, claims: 100, pinnedMs: 15_000 };
-/** Ready rows of the shallow queue, and behind the delayed and the blocked ones. */
+/** The ready jobs that are enqueued last in each queue. The shallow queue has no other jobs. */
 const READY = 1000;
 const DAY_MS = 86_400_000;
 /** Jobs kept outstanding while a snapshot is open: enough that the worker never waits. */
 const BACKLOG = 20_000;
 
-/** Claims in deep queues, and draining while an old snapshot keeps every dead row. */
+/** Claims in deep queues, and a drain while an old snapshot keeps every dead row. */
 export const queueDepth: Bench = async (context) => {
   if (context.peersOnly) return { figures: {}, bars: {} };
   const size = context.quick ? QUICK : FULL;
@@ -83,7 +83,7 @@ async function measureClaims(context: Context, { deep, blocked, claims }: Size):
   return series;
 }
 
-/** Jobs per second of a worker that is fed without a pause, for as long as another session holds its snapshot. */
+/** Jobs per second of a worker that always has jobs: while another session holds a snapshot, and without one. */
 async function measurePinned(context: Context, forMs: number): Promise<Series> {
   const worker = context.side('pawl');
   const feeder = context.side('pawl');
@@ -103,7 +103,7 @@ async function measurePinned(context: Context, forMs: number): Promise<Series> {
         await feeder.call('close');
       }
     });
-  // One pair takes two minutes; in a hurry, one is all there is time for.
+  // One pair takes two minutes, so a quick run measures only one.
   return interleave(context, context.quick ? 1 : context.rounds, 'pinned', {
     free: () => drain(false),
     pinned: () => drain(true),

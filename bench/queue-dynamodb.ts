@@ -4,11 +4,11 @@ import { atLeast, atMost, figure, median, ratio } from './harness/figures.ts';
 import { counted, type Units } from './sides/dynamo-units.ts';
 import { PlainQueue } from './sides/plain-dynamo-queue.ts';
 
-/** With its text, a job has 200 bytes. */
+/** About 200 bytes as JSON. */
 const PAYLOAD = { text: 'x'.repeat(188) };
 const SHARDS = [1, 16, 256];
 const NONE: Units = { read: 0, write: 0, calls: 0, gets: 0 };
-/** As long as a worker rests between two looks. */
+/** The poll interval of the workers without jobs. */
 const IDLE_POLL_MS = 1000;
 
 interface Worker {
@@ -23,7 +23,7 @@ interface PawlQueue {
   drain(): Promise<void>;
 }
 
-/** A queue of Pawl on a client of its own, and what it spends: the built package, as a user gets it. */
+/** A queue of the built package, as a user gets it, on its own client; and a count of the cost of its requests. */
 async function pawlQueue(dynamo: LocalDynamo, name: string, shards = 1): Promise<{ queue: PawlQueue; units: Units }> {
   const dist = new URL('../dist/', import.meta.url);
   const { dynamodb } = (await import(new URL('engine/dynamodb/index.js', dist).href)) as {
@@ -41,7 +41,7 @@ async function pawlQueue(dynamo: LocalDynamo, name: string, shards = 1): Promise
 const many = (n: number): { kind: string; payload: unknown }[] =>
   Array.from({ length: n }, () => ({ kind: 'send', payload: PAYLOAD }));
 
-/** Queues on DynamoDB: what a job costs, how fast a line is drained next to AWS's published pattern, shards, and idle workers. */
+/** Queues on DynamoDB: the cost of a job, a drain compared with AWS's published pattern, the cost of shards and of idle workers. */
 export const queueDynamodb: Bench = async (context) => {
   await using dynamo = await LocalDynamo.start();
   context.say(`DynamoDB Local ${dynamo.version}`);
@@ -82,7 +82,7 @@ async function compareDrains(
 ): Promise<{ pawl: number[]; plain: number[] }> {
   const count = size ?? (quick ? 1000 : 5000);
   const found = { pawl: [] as number[], plain: [] as number[] };
-  // The first round warms up the service, and does not count.
+  // The first round warms up the service and does not count.
   for (let round = 0; round <= rounds; round += 1) {
     const plain = new PlainQueue(dynamo.client(), `plain-${round}`);
     await plain.migrate();
@@ -110,7 +110,7 @@ async function rate(jobs: number, run: () => Promise<void>): Promise<number> {
   return (jobs * 1000) / (performance.now() - begin);
 }
 
-/** Write units of a job, from its enqueue to its record; the worker is there before. */
+/** Write units of a job, from its enqueue to its settlement. The worker starts before. */
 async function countCosts(dynamo: LocalDynamo): Promise<{ alone: number; batch: number }> {
   const { queue, units } = await pawlQueue(dynamo, 'costs');
   const worker = queue.work({ send: () => {} }, { poll: '1h', lease: '10m', prefetch: 500 });
@@ -129,7 +129,7 @@ async function countCosts(dynamo: LocalDynamo): Promise<{ alone: number; batch: 
   return { alone: median(alone), batch };
 }
 
-/** Producers without keys fill one shard after another: a job costs the same, however many there are. */
+/** The cost of an enqueue with this many shards. Producers without keys fill one shard after another, so the cost must stay the same. */
 async function costOfShards(dynamo: LocalDynamo, shards: number): Promise<{ write: number; calls: number }> {
   const { queue, units } = await pawlQueue(dynamo, `shards ${shards}`, shards);
   const rounds = 256;
@@ -140,8 +140,8 @@ async function costOfShards(dynamo: LocalDynamo, shards: number): Promise<{ writ
 }
 
 /**
- * Requests of a worker without jobs, for each shard and poll: how many more one with many shards sends. A poll gets the head of each shard.
- * What both send, whatever their shards, is a heartbeat each third of a lease, and reads of all workers and of schedules every few seconds.
+ * Requests of a worker without jobs, for each shard and poll. A poll gets the head of each shard. Both workers also send heartbeats each third
+ * of a lease, and read all workers and schedules every few seconds. So the difference between 20 and 4 shards counts, divided by 16.
  */
 async function countIdle({ quick }: Context, dynamo: LocalDynamo): Promise<{ calls: number; polls: number }> {
   const sizes = [4, 20];

@@ -10,10 +10,10 @@ const FULL = { jobs: 100_000, keys: 10_000, hot: 100_000, otherKeys: 1000, merge
 const QUICK = { jobs: 20_000, keys: 2000, hot: 20_000, otherKeys: 200, merged: 1000 };
 /** Updates of each key in `coalesce`. */
 const UPDATES = 20;
-/** Jobs waiting behind the one that always fails. */
+/** Jobs of the key whose jobs always fail. */
 const FAILING = 100;
 
-/** Work with keys: its price, its order against pg-boss's, one key's trouble kept from the others, merged updates. */
+/** Jobs with keys: their cost, a comparison with pg-boss's strict order, the effect of one bad key on the others, and merged updates. */
 export const queueKeys: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
   const { peersOnly } = context;
@@ -21,7 +21,7 @@ export const queueKeys: Bench = async (context) => {
   const figures = drains.figures({ drain: 'jobs/s' });
   if (peersOnly) return { figures, bars: {} };
 
-  // pg-boss at its best: one fetch of 10,000 does better here than four of 500.
+  // The faster profile of pg-boss counts: here one loop with batches of 10,000 is faster than four with batches of 500.
   const strictFifo = fastest(drains.of('pg-boss-strict-fifo', 'drain'), drains.of('pg-boss-strict-fifo-wide', 'drain'));
   const hot = await measureHotKey(context, size);
   const merged = await measureCoalesce(context, size.merged);
@@ -63,7 +63,7 @@ async function measureDrains(context: Context, { jobs, keys }: Size): Promise<Se
   });
 }
 
-/** Pick-up of many keys with one job each, alone, and next to a key with a long backlog and a key that always fails. */
+/** Pick-up of many keys with one job each: alone, and while another key has a long backlog and a third one always fails. */
 async function measureHotKey(context: Context, { hot, otherKeys }: Size): Promise<Series> {
   const worker = context.side('pawl');
   const sender = context.side('pawl');
@@ -92,8 +92,8 @@ async function measureHotKey(context: Context, { hot, otherKeys }: Size): Promis
 }
 
 /**
- * Updates arrive key by key while the worker runs. The batch is no multiple of a key's updates, so that some keys'
- * updates are committed in two parts and may become two units.
+ * Updates arrive key by key while the worker runs. The size of a batch is no multiple of the updates of a key. So the updates of
+ * some keys are committed in two parts and may become two units.
  */
 async function measureCoalesce(context: Context, keys: number): Promise<Series> {
   const worker = context.side('pawl');
@@ -119,7 +119,7 @@ async function measureCoalesce(context: Context, keys: number): Promise<Series> 
   return interleave(context, context.rounds, 'coalesce', { pawl: merge });
 }
 
-/** Of all rounds, the one with the most units counts, and every round must have settled every row. */
+/** The round with the most units counts, and every round must have settled every row. */
 function coalesceBar(merged: Series, keys: number): Bar {
   const units = merged.of('pawl', 'coalesce_units');
   const bar = atMost(2 * keys, Math.max(...units));

@@ -3,7 +3,7 @@ import { type Bench, type Context, inDatabase, interleave, type Measure } from '
 import { atMost, median } from './harness/figures.ts';
 import type { Side } from './harness/side.ts';
 
-/** Bytes of WAL that one job costs from enqueue to its settled, recorded end; the payload has 20 bytes. */
+/** Bytes of WAL that one job writes from its enqueue to its settlement, record included. The payload has 20 bytes. */
 export const queueWal: Bench = async (context) => {
   const count = context.quick ? 20_000 : 100_000;
   const { rounds, peersOnly } = context;

@@ -8,19 +8,19 @@ import type { Side } from './harness/side.ts';
 
 const FULL = { warmUp: 20_000, drain: 100_000, transaction: 10_000, processes: 20_000, pickups: 300 };
 const QUICK = { warmUp: 2000, drain: 20_000, transaction: 3000, processes: 6000, pickups: 50 };
-/** Jobs sent before pick-ups count, so that plans are prepared and code is compiled. */
+/** Jobs that are sent before the pick-ups are measured, so that plans are prepared and code is compiled. */
 const WARM_UP = 20;
-/** Wide enough that the worker is idle again, uneven enough to meet its polls at any moment. */
+/** The pause between two jobs: long enough that the worker is idle again, and random, so that a job meets any moment of a poll interval. */
 const GAP_MS = [8, 24] as const;
 
 /** Worker processes that drain one queue in transactions. */
 const PROCESSES = 4;
-/** Between two polls for what they have handled; each costs every process time that it could have spent on jobs. */
+/** The pause between two counts of the handled jobs. Each count costs every process time that it could spend on jobs. */
 const POLL_MS = 25;
 
 /**
- * Unkeyed work against graphile-worker and pg-boss: enqueue, drain, drain in transactions by one process and by several, pick-up by an
- * idle worker.
+ * Jobs without keys, compared with graphile-worker and pg-boss: enqueue, drain, drain in transactions by one process and by several, and
+ * pick-up by an idle worker.
  */
 export const queue: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
@@ -39,7 +39,7 @@ export const queue: Bench = async (context) => {
       const { drain: rate } = await drain(context, side, profile, size.transaction);
       return { transaction_drain: rate };
     };
-  // Compiles each side's code: without it the first round counts for less than the others.
+  // Each side compiles its code here. Otherwise the first round is slower than the others.
   if (pawl) await drain(context, pawl, 'lease', size.warmUp);
   await drain(context, graphile, 'local-queue', size.warmUp);
   await drain(context, pgBoss, 'batch', size.warmUp);
@@ -98,7 +98,7 @@ export const queue: Bench = async (context) => {
   };
 };
 
-/** Jobs per second: enqueued in bulk, then drained by one worker process. */
+/** Jobs per second of an enqueue in bulk, and of the drain by one worker process after it. */
 async function drain(
   context: Context,
   side: Side,
@@ -114,12 +114,12 @@ async function drain(
   });
 }
 
-/** The same library in several processes. */
+/** Several processes of one library: `first` and new ones. */
 function processesOf(context: Context, first: Side): Side[] {
   return [first, ...Array.from({ length: PROCESSES - 1 }, () => context.side(first.name))];
 }
 
-/** Jobs per second of all workers together, from when each is at work and all is enqueued, to the last job. */
+/** Jobs per second of all workers together. The time begins when every worker runs and all jobs are enqueued, and ends with the last job. */
 function drainByProcesses(context: Context, sides: readonly Side[], profile: string, count: number): Measure {
   const [first, ...others] = sides;
   if (first === undefined) throw new Error('a drain needs a process');
@@ -135,7 +135,7 @@ function drainByProcesses(context: Context, sides: readonly Side[], profile: str
       await Promise.all(others.map((side) => side.call('open', { url, profile })));
       try {
         await Promise.all(sides.map((side) => side.call('work')));
-        // Each process runs as many jobs beforehand as one alone does: what is compiled in each must not count against several.
+        // Each process first runs count / 4 jobs. So the time in which it compiles its code does not count against several processes.
         const warmUp = (count / 4) * sides.length;
         await first.call('enqueue', { count: warmUp, ...BULK });
         await untilHandled(warmUp);
@@ -149,7 +149,7 @@ function drainByProcesses(context: Context, sides: readonly Side[], profile: str
     });
 }
 
-/** Milliseconds from just before the enqueue call in one process to the handler's start in another, idle one. */
+/** Milliseconds from just before the enqueue call in one process to the start of the handler in another process, which is idle. */
 function pickup(context: Context, worker: Side, profile: string, count: number): Measure {
   const sender = context.side(worker.name);
   return () =>

@@ -20,7 +20,7 @@ import { queueWal } from './queue-wal.ts';
 import { retry } from './retry.ts';
 import { unique } from './unique.ts';
 
-/** Every bench by the name it is run with. */
+/** Every bench by its name on the command line. */
 export const benches: Readonly<Record<string, Bench>> = {
   actor,
   'actor-dynamodb': actorDynamodb,
@@ -44,5 +44,5 @@ export const benches: Readonly<Record<string, Bench>> = {
   'before-after': beforeAfter,
 };
 
-/** Those that need no Postgres. */
+/** The benches that need no Postgres. */
 export const withoutPostgres: ReadonlySet<string> = new Set(['actor-dynamodb', 'lock-dynamodb', 'queue-dynamodb']);

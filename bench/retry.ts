@@ -8,10 +8,10 @@ import type { Kind } from './sides/protocol.ts';
 
 const FULL = { warmUp: 2000, failing: 20_000, drain: 300_000 };
 const QUICK = { warmUp: 500, failing: 5000, drain: 100_000 };
-/** Of the peers' fewer fail: they take long, and graphile-worker the longer the more there are. */
+/** Fewer jobs of the peers fail, because they take long. graphile-worker also takes longer for each job if there are more of them. */
 const FEWER = 5000;
 
-/** A third party is down: jobs that fail in all of their attempts, and a queue of which a hundredth fails once. */
+/** As when a third party is down: jobs that fail in all of their attempts, and a queue in which a hundredth of the jobs fail once. */
 export const retry: Bench = async (context) => {
   const size = context.quick ? QUICK : FULL;
   const { rounds, peersOnly } = context;
@@ -19,7 +19,7 @@ export const retry: Bench = async (context) => {
   const pgBoss = context.side('pg-boss');
   const pawl = peersOnly ? undefined : context.side('pawl');
 
-  // Compiles each side's code: without it the first round counts for less than the others.
+  // Each side compiles its code here. Otherwise the first round is slower than the others.
   if (pawl) await exhaust(context, pawl, 'retry', size.warmUp);
   await exhaust(context, graphile, 'local-queue', QUICK.warmUp);
   await exhaust(context, pgBoss, 'retry', size.warmUp);
@@ -36,7 +36,7 @@ export const retry: Bench = async (context) => {
     'pawl-calm': () => drain(context, pawl, 'noop', size.drain),
     'pawl-hundredth-fails': () => drain(context, pawl, 'flaky', size.drain),
   });
-  // Not pg-boss with one error for all jobs of a batch: that is one failure, and its rows do not say which job failed of what.
+  // Not pg-boss with one error for all jobs of a batch: it writes one failure, and its rows do not say with which error a job failed.
   const peer = fastest(failing.of('graphile-local-queue', 'attempts'), failing.of('pg-boss', 'attempts'));
   return {
     figures: { ...figures, ...mixed.figures({ drain: 'jobs/s' }) },
@@ -47,7 +47,7 @@ export const retry: Bench = async (context) => {
   };
 };
 
-/** Attempts per second of jobs that fail in each of them. */
+/** Attempts per second of jobs that fail in each attempt. */
 function exhaust(context: Context, side: Side, profile: string, count: number): Promise<{ attempts: number }> {
   return inDatabase(context, side, profile, async (url) => {
     await side.call('enqueue', { count, kind: 'doomed', ...BULK });
@@ -58,7 +58,7 @@ function exhaust(context: Context, side: Side, profile: string, count: number): 
   });
 }
 
-/** Jobs per second until the last one is settled for good. */
+/** Jobs per second until the last job is settled and needs no retry. */
 function drain(context: Context, side: Side, kind: Kind, count: number): Promise<{ drain: number }> {
   return inDatabase(context, side, 'retry', async (url) => {
     await side.call('enqueue', { count, kind, ...BULK });

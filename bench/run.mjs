@@ -1,11 +1,11 @@
-// Puts the peers in place, then runs the benches on the Node that they, and our side, are measured on.
+// Installs the peers and a Node 24 if they are missing. Then runs the bench on that Node, on which all sides are measured.
 import { spawn, spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const here = new URL('./', import.meta.url);
 const lock = new URL('package-lock.json', here);
-// npm ci removes the folder first, so this copy of the lock is there only after a complete installation.
+// `npm ci` first removes the folder. So this copy of the lock file exists only after a complete installation.
 const installed = new URL('node_modules/.installed-lock.json', here);
 
 if (!existsSync(installed) || readFileSync(installed, 'utf8') !== readFileSync(lock, 'utf8')) {
@@ -33,7 +33,7 @@ if (node === undefined) {
 }
 
 const main = spawn(node, [fileURLToPath(new URL('main.ts', here)), ...process.argv.slice(2)], { stdio: 'inherit' });
-// The terminal sends these to the whole group; a supervisor sends them to this process alone.
+// A terminal sends these signals to the whole process group. A supervisor sends them to this process alone.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => main.kill(signal));
 main.on('exit', (code) => {
   process.exitCode = code ?? 1;

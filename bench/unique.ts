@@ -7,7 +7,7 @@ import type { Kind } from './sides/protocol.ts';
 const FULL = 100_000;
 const QUICK = 20_000;
 
-/** Enqueues of a kind of which one job of a key is outstanding, against jobs of as many keys that are not unique. */
+/** Enqueues of a unique kind (one outstanding job for each key), compared with jobs of as many keys that are not unique. */
 export const unique: Bench = async (context) => {
   const count = context.quick ? QUICK : FULL;
   const pawl = context.side('pawl');

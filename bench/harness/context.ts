@@ -9,15 +9,15 @@ export interface Context {
   readonly quick: boolean;
   /** How often each measurement is repeated. */
   readonly rounds: number;
-  /** How much there is, where a bench has a size; undefined where that was not said. */
+  /** The size, for benches that have one; undefined unless the command line names it. */
   readonly size: number | undefined;
   /** Leave our own side out, to tune the peers. */
   readonly peersOnly: boolean;
-  /** Tells the person who waits what is going on. */
+  /** Reports progress to the person who runs the bench. */
   readonly say: (line: string) => void;
   /** Starts a process for a side; it ends with the bench. */
   readonly side: (name: SideName) => Side;
-  /** The same of the checkout that this one is compared with; undefined where none was named. */
+  /** Starts a side of the checkout that `--before` names; undefined without that option. */
   readonly sideBefore: ((name: SideName) => Side) | undefined;
 }
 
@@ -38,7 +38,7 @@ export class Sides implements AsyncDisposable {
   }
 }
 
-/** One measurement, run once a round; gives one number for each name. */
+/** One measurement. It runs once a round and returns one number for each name. */
 export type Measure = () => Promise<Readonly<Record<string, number>>>;
 
 /** The numbers of all rounds: `series.of('pawl', 'drain')`. */
@@ -52,12 +52,12 @@ export class Series {
     }
   }
 
-  /** One number per round; empty when it was not measured. */
+  /** One number per round; empty if `what` was not measured. */
   of(who: string, what: string): readonly number[] {
     return this.values.get(`${what}/${who}`) ?? [];
   }
 
-  /** Everything measured, as `<what>/<who>`; `units` gives the unit of each `what`. */
+  /** All figures, named `<what>/<who>`; `units` has the unit of each `what`. */
   figures(units: Readonly<Record<string, string>>): Record<string, Figure> {
     const entries = [...this.values].map(([key, samples]) => [
       key,
@@ -68,8 +68,8 @@ export class Series {
 }
 
 /**
- * Runs every measurement once a round, each round starting with another one, so that drift of the machine falls on all
- * alike and none always follows the same neighbour.
+ * Runs every measurement once a round. Each round starts with another measurement. So if the machine becomes slower or faster, this
+ * affects all measurements equally, and none always follows the same one.
  */
 export async function interleave(
   { say }: Context,
@@ -90,7 +90,7 @@ export async function interleave(
   return series;
 }
 
-/** Opens a side on a database that has its schema and nothing else, runs `fn`, and leaves nothing behind. */
+/** Opens a side on a new database that has only the side's schema, runs `fn`, and drops the database. */
 export async function inDatabase<T>(
   { server }: Context,
   side: Side,
@@ -109,7 +109,7 @@ export async function inDatabase<T>(
       await side.call('close');
     }
   };
-  // pg-boss writes down how a queue is worked; another checkout has a schema of its own.
+  // Databases of one name have the same schema. pg-boss stores there how a queue is worked, and another checkout may have another schema.
   const name = `${side.name} ${side.of.href}${side.name === 'pg-boss' ? ` ${profile}` : ''}`;
   return server.withDatabase(run, { name, prepare });
 }

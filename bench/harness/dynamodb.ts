@@ -1,13 +1,13 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { startLocal } from '../../examples/ledger/local.ts';
 
-/** Enough for it never to be short of it. */
+/** Enough that DynamoDB Local never lacks memory. */
 const MEMORY_MB = 1024;
 
-/** Amazon's DynamoDB Local, in memory: what the tests use, too. It needs Java 17. */
+/** Amazon's DynamoDB Local, in memory. The tests use it too. It needs Java 17. */
 export class LocalDynamo implements AsyncDisposable {
   readonly endpoint: string;
-  /** Of its jar: a date. */
+  /** The version of its jar file: a date. */
   readonly version: string;
   private readonly end: () => Promise<void>;
 
@@ -23,7 +23,7 @@ export class LocalDynamo implements AsyncDisposable {
     return new LocalDynamo(local.endpoint, local.version, () => local.stop());
   }
 
-  /** A client of one's own, with connections of its own. */
+  /** A new client with its own connections. */
   client(): DynamoDBClient {
     const credentials = { accessKeyId: 'bench', secretAccessKey: 'bench' };
     return new DynamoDBClient({ endpoint: this.endpoint, region: 'local', credentials });

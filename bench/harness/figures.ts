@@ -14,7 +14,7 @@ export interface Bar {
   readonly rule: 'at least' | 'at most';
 }
 
-/** What a bench hands back. */
+/** The result of a bench. */
 export interface Outcome {
   readonly figures: Readonly<Record<string, Figure>>;
   readonly bars: Readonly<Record<string, Bar>>;
@@ -33,8 +33,8 @@ export function atMost(bar: number, value: number): Bar {
 }
 
 /**
- * The median of the ratios within each round: the two values of a round were measured within seconds of each other,
- * so what slows the whole machine for a while falls out.
+ * The median of the ratios of all rounds. The two values of a round are measured within seconds of each other, so a slow phase of the
+ * whole machine affects both and leaves their ratio as it is.
  */
 export function ratio(ours: readonly number[], theirs: readonly number[]): number {
   return median(ours.map((value, index) => value / (theirs[index] ?? Number.NaN)));
@@ -51,7 +51,7 @@ export function median(values: readonly number[]): number {
   return percentile(values, 50);
 }
 
-/** The smallest value that at least `percent` of the values do not exceed; for the median of an even number, the mean of the middle two. */
+/** The smallest value that at least `percent` % of the values do not exceed. The median of an even number of values is the mean of the middle two. */
 export function percentile(values: readonly number[], percent: number): number {
   if (values.length === 0) return Number.NaN;
   const sorted = [...values].sort((a, b) => a - b);

@@ -9,7 +9,7 @@ create table order_item (id bigint primary key, order_id bigint not null, title 
 insert into customer select i, (array['smith','jones','garcia','chen','patel','muller','rossi','silva','kim','novak'])[1 + i % 10] || ' ' || md5(i::text)
 from generate_series(1, 20000) i`;
 
-/** A tenth of all orders has the word `warranty`; each has some that few others have. */
+/** A tenth of all orders has the word `warranty`. Each order also has words that few other orders have. */
 export function moreOrders(from: number, to: number): string {
   return `insert into orders select i, 1 + (i * 7919) % 20000, '2020-01-01'::timestamptz + i * interval '1 minute',
       case when i % 10 = 3 then 'warranty' else 'regular' end || ' ' || substr(md5(i::text), 1, 6) from generate_series(${from}::bigint, ${to}) i;
@@ -17,7 +17,7 @@ export function moreOrders(from: number, to: number): string {
     from generate_series(${from * 2 - 1}::bigint, ${to * 2}) i`;
 }
 
-/** The rows of all orders; `of` says of which. */
+/** Selects the rows of those orders that meet the condition `of`. */
 export const ROWS = (of: string): string => `
 select o.id, c.name as customer, o.placed_at, o.note, i.items
 from orders o join customer c on c.id = o.customer_id

@@ -1,4 +1,4 @@
-// The part of the library that the bench of captures calls, loaded from the build, as a user of the package gets it.
+// The part of the library that the benches of captures call. It is loaded from the build, as a user of the package gets it.
 
 export interface CaptureEngine {
   migrate(): Promise<unknown>;

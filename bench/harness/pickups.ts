@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { SendArgs } from '../sides/protocol.ts';
 import type { Side } from './side.ts';
 
-/** A job that is not picked up by then is lost. */
+/** A job that is not picked up within this time counts as lost. */
 const PATIENCE_MS = 60_000;
 
 /** Sends jobs one at a time from `sender` and returns the pick-up latency (ms) of each in `worker`. */

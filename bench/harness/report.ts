@@ -1,10 +1,10 @@
 import type { Outcome } from './figures.ts';
 
-/** Where and what was measured. */
+/** Which bench ran, and on which versions. */
 export interface Run {
   readonly bench: string;
   readonly node: string;
-  /** Undefined where none was measured. */
+  /** Undefined if the bench runs without Postgres. */
   readonly postgres: string | undefined;
 }
 

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 
-/** After this, a session that is still there is cut off. */
+/** A session that is still open after this time is terminated. */
 const SESSIONS_END_MS = 5000;
 
 /** The Postgres server that all sides share. */
 export class Server implements AsyncDisposable {
   readonly version: string;
-  /** Of its main process; undefined where it is not our own, or /proc is not there. */
+  /** The id of its main process; undefined if the server is not the embedded one, or the machine has no /proc. */
   readonly pid: number | undefined;
   private readonly url: string;
   private readonly admin: pg.Client;
@@ -33,8 +33,8 @@ export class Server implements AsyncDisposable {
   }
 
   /**
-   * Starts the embedded server, or takes the one of BENCH_DATABASE_URL (any database of it; the role must be allowed to
-   * create databases and run checkpoints). Refuses a server that does not write durably: its figures would mean nothing.
+   * Starts the embedded server, or uses the server of BENCH_DATABASE_URL. That URL may name any database of the server. Its role must be
+   * allowed to create databases and run checkpoints. Refuses a server that does not write durably: its figures would mean nothing.
    */
   static async start(): Promise<Server> {
     const given = process.env.BENCH_DATABASE_URL;
@@ -55,7 +55,7 @@ export class Server implements AsyncDisposable {
     }
   }
 
-  /** Creates a database, empty or as a copy of another one without connections, and returns its URL. */
+  /** Creates a database and returns its URL. It is empty, or a copy of `template`, which must have no connections. */
   async createDatabase(template = 'template1'): Promise<string> {
     const name = `pawl_bench_${process.pid}_${++this.created}`;
     await this.admin.query(`create database ${name} template ${template}`);
@@ -65,8 +65,8 @@ export class Server implements AsyncDisposable {
   }
 
   /**
-   * Drops a database that its sides have closed. A driver says that it is closed before the server has ended the
-   * session, and a session that is cut off raises an error in the side; hence the wait.
+   * Drops a database after its sides have closed their connections. Waits until the server has ended the sessions, because a driver
+   * reports the end earlier, and a session that the server terminates raises an error in the side.
    */
   async dropDatabase(url: string): Promise<void> {
     const name = await this.left(url);
@@ -90,8 +90,8 @@ export class Server implements AsyncDisposable {
   }
 
   /**
-   * Runs `fn` with a database, then drops it: an empty one, or a copy of what `prepare` makes of one, once for each name.
-   * To copy a schema takes a fifth of what its migrations do.
+   * Runs `fn` with a new database, then drops the database. It is empty, or a copy of a template that `prepare` fills, once for each
+   * name. A copy of a schema takes a fifth of the time that its migrations take.
    */
   async withDatabase<T>(fn: (url: string) => Promise<T>, prepared?: Preparation): Promise<T> {
     const url = await this.createDatabase(prepared && (await this.templateOf(prepared)));
@@ -107,7 +107,7 @@ export class Server implements AsyncDisposable {
     if (known !== undefined) return known;
     const url = await this.createDatabase();
     await prepare(url);
-    // So that the vacuums of the copies need not go through the catalog.
+    // After this vacuum, the vacuums of the copies can skip the catalog.
     await vacuum(url);
     const template = await this.left(url);
     this.templates.set(name, template);
@@ -134,7 +134,7 @@ export class Server implements AsyncDisposable {
   }
 }
 
-/** What databases have before they are used. */
+/** How to fill the template of a name. */
 interface Preparation {
   readonly name: string;
   readonly prepare: (url: string) => Promise<void>;
@@ -146,8 +146,8 @@ interface EmbeddedServer {
   stop(): Promise<void>;
 }
 
-// The binaries belong to the package, so its build starts them. It commits durably unless told otherwise; the default of
-// 1 GB of WAL would force checkpoints into the middle of a measurement.
+// The package has the binaries, so its build starts them. The server commits durably by default. The default of 1 GB of WAL
+// would force checkpoints in the middle of a measurement.
 async function startEmbedded(): Promise<EmbeddedServer> {
   const built = new URL('../../dist/engine/postgres/embedded/index.js', import.meta.url);
   const { startEmbedded: start } = (await import(built.href)) as {
@@ -156,7 +156,7 @@ async function startEmbedded(): Promise<EmbeddedServer> {
   return start({ settings: { max_wal_size: '8GB' } });
 }
 
-/** The first line of its lock file. */
+/** The id of the server's main process, which is the first line of the server's lock file. */
 async function mainProcess(dataDir: string): Promise<number> {
   return Number.parseInt(await readFile(join(dataDir, 'postmaster.pid'), 'utf8'), 10);
 }
@@ -170,7 +170,7 @@ async function refuseUnlessDurable(admin: pg.Client): Promise<void> {
   }
 }
 
-/** Brings planner statistics and visibility up to date, as autovacuum would have on tables that live longer. */
+/** Updates the planner's statistics and the visibility map, as autovacuum does for tables that live longer. */
 export async function vacuum(url: string): Promise<void> {
   const client = new pg.Client(url);
   await client.connect();

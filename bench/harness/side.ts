@@ -14,7 +14,7 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-/** A child process that runs one library and does what it is told, on the same Node as the harness. */
+/** A child process that runs one library and carries out commands, on the same Node as the harness. */
 export class Side implements AsyncDisposable {
   readonly name: SideName;
   readonly of: URL;
@@ -24,7 +24,7 @@ export class Side implements AsyncDisposable {
   private ended?: Error;
   private lastId = 0;
 
-  /** @param of  the bench folder that has the side, as a URL that ends with a slash: that of another checkout, say */
+  /** @param of  the bench folder of the side, as a URL that ends with a slash; it may be the folder of another checkout */
   constructor(name: SideName, of: URL = HERE) {
     this.name = name;
     this.of = of;
@@ -36,12 +36,12 @@ export class Side implements AsyncDisposable {
         resolve();
       });
     });
-    // Its end is reported by the exit event; a write that meets it must not end the harness.
+    // The exit event reports the end of the child. A write to a child that has ended must not end the harness.
     this.child.stdin?.on('error', () => {});
     if (this.child.stdout) createInterface({ input: this.child.stdout }).on('line', (line) => this.receive(line));
   }
 
-  /** Of its process. */
+  /** The id of its process. */
   get pid(): number {
     if (this.child.pid === undefined) throw new Error(`the ${this.name} side could not be started`);
     return this.child.pid;
@@ -66,7 +66,7 @@ export class Side implements AsyncDisposable {
   }
 
   private receive(line: string): void {
-    // A library that prints to stdout is not answering.
+    // Such a line is output of the library and not an answer.
     if (!line.startsWith('{"id":')) {
       process.stderr.write(`${this.name}: ${line}\n`);
       return;

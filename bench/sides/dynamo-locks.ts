@@ -1,13 +1,13 @@
-// The two libraries of the bench `lock-dynamodb`. They run in the harness's own process, in turns: what is compared is how
-// often they call the service and how long they wait, and both use the same SDK for it.
+// The two libraries of the bench `lock-dynamodb`. They run in the harness's own process, in turns. The bench compares how
+// often they call the service and how long they wait. Both use the same SDK.
 import { CreateTableCommand, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { DynamoDBDocument } from '@aws-sdk/lib-dynamodb';
 import { type Call, FailOpen } from 'dynamodb-lock-client';
 
-/** Of both: as short as it makes sense, since a waiter of the peer sleeps for a lease. */
+/** The lease of both. It is as short as is sensible, because a waiter of the peer sleeps for a lease. */
 export const LEASE_MS = 1000;
 
-/** Takes a lock; gives what releases it. */
+/** Takes a lock and returns the function that releases it. */
 export type Acquire = (name: string) => Promise<() => Promise<void>>;
 
 interface PawlLock {
@@ -43,8 +43,8 @@ export function pawlAcquire(locks: PawlLocks): Acquire {
 }
 
 /**
- * dynamodb-lock-client with leases and a heartbeat, which is what our locks have. It was written for version 2 of the SDK;
- * version 3 takes the same calls, and is what it has to be used with now that the former is no longer kept up.
+ * dynamodb-lock-client with leases and a heartbeat, as Pawl's locks have. It was written for version 2 of the SDK, which is no
+ * longer maintained. So it runs on version 3 here, which accepts the same calls.
  */
 export async function peerAcquire(client: DynamoDBClient, table: string): Promise<Acquire> {
   await client
@@ -85,7 +85,7 @@ function promised<T>(call: (done: Done<T>) => void): Promise<T> {
   });
 }
 
-/** As version 2 of the SDK called back; the peer looks at `code`, where version 3 has `name`. */
+/** Calls back as version 2 of the SDK did. The peer reads `code`, which version 3 calls `name`. */
 function calledBack(call: (params: object) => Promise<unknown>): Call {
   return (params, done) => {
     const told = async (): Promise<void> => {

@@ -1,20 +1,20 @@
-// What requests to DynamoDB cost.
+// The cost of requests to DynamoDB.
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
 interface Capacity {
   readonly CapacityUnits?: number;
 }
 
-/** What the service charged for. */
+/** The capacity units that the service charged, and the calls. */
 export interface Units {
   read: number;
   write: number;
   calls: number;
-  /** Those of the calls that get one row. */
+  /** The calls that get one row. */
   gets: number;
 }
 
-/** A client that counts what its calls cost. */
+/** A client that counts the cost of its calls. */
 export function counted(client: DynamoDBClient, units: Units): unknown {
   const send = async (command: { input: Record<string, unknown> }, options: unknown): Promise<unknown> => {
     command.input['ReturnConsumedCapacity'] = 'TOTAL';
@@ -25,13 +25,13 @@ export function counted(client: DynamoDBClient, units: Units): unknown {
       const output = (await client.send(command as never, options as never)) as {
         ConsumedCapacity?: Capacity | Capacity[];
       };
-      // Of a transaction it is a list.
+      // For a transaction it is a list.
       for (const { CapacityUnits = 0 } of [output.ConsumedCapacity ?? []].flat()) {
         units[isRead ? 'read' : 'write'] += CapacityUnits;
       }
       return output;
     } catch (error) {
-      // A refused condition costs what the write would have.
+      // A write whose condition is refused costs as much as the write.
       units.write += 1;
       throw error;
     }

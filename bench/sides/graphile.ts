@@ -1,6 +1,6 @@
 // graphile-worker. Profiles: `local-queue` is the fastest configuration its documentation publishes
-// (worker.graphile.org/docs/performance); `default` has its defaults, with ten jobs at a time and
-// connections for them, for LISTEN and one to spare.
+// (worker.graphile.org/docs/performance); `default` has its defaults, with ten jobs at a time. The pool has
+// a connection for each of them, one for LISTEN, and one more.
 import { EventEmitter, once } from 'node:events';
 import { Logger, makeWorkerUtils, type Runner, run, type WorkerPreset, type WorkerUtils } from 'graphile-worker';
 import pg from 'pg';
@@ -19,7 +19,7 @@ const PROFILES: Record<string, Omit<WorkerPreset['worker'], 'connectionString'>>
 };
 
 const logger = new Logger(() => (level, message) => {
-  // It logs every job that fails, and some are meant to.
+  // It logs every job that fails, and some jobs of the benches fail on purpose.
   if (message.startsWith('Failed task')) return;
   if (level === 'error' || level === 'warning') process.stderr.write(`graphile-worker: ${message}\n`);
 });
@@ -40,7 +40,7 @@ function current(): Session {
   return opened;
 }
 
-/** Returns the moment at which the worker pool was there, before its first fetch. */
+/** Returns the time at which the worker pool was created, before its first fetch. */
 async function start(): Promise<number> {
   const self = current();
   const events = new EventEmitter();
@@ -114,9 +114,9 @@ serve({
   },
 
   /**
-   * Attempt by attempt: its backoff is fixed (2.7, 7.4, 20 and 55 s), so the jobs are made due by hand in between, and only the
-   * time from each worker being ready to the last failure written counts. In some passes the statement that fails jobs is
-   * planned so that each batch is compared with the whole table (14 s for 5,000 jobs instead of 0.7): the fastest pass counts.
+   * Runs one pass for each attempt. The backoff is fixed (2.7, 7.4, 20 and 55 s), so the side makes the jobs due by hand between two
+   * passes. Only the time from the ready worker to the last written failure counts. In some passes the plan of the statement that fails
+   * jobs compares each batch with the whole table (14 s for 5,000 jobs instead of 0.7). So each pass counts as the fastest one.
    */
   async exhaust({ count }) {
     const self = current();

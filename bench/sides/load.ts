@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DagArgs, EnqueueArgs, Kind, SendArgs } from './protocol.ts';
 
-/** One job to enqueue, before a side turns it into its library's shape. */
+/** One job to enqueue, before a side converts it for its library. */
 export interface Spec {
   readonly kind: Kind;
   readonly payload: { readonly n: string };
@@ -12,12 +12,12 @@ export interface Spec {
 
 /** Twenty bytes as JSON. */
 const PAYLOAD: { readonly n: string } = { n: 'abcdefghijkl' };
-/** The job of kind `flaky` that fails in its first attempt. */
+/** The payload of the jobs of kind `flaky` that fail in their first attempt. */
 const FAILS: { readonly n: string } = { n: 'failfailfail' };
-/** How often a job of kind `doomed` is tried. */
+/** The attempts of a job of kind `doomed`. */
 export const ATTEMPTS = 5;
 
-/** Runs `insert` over the jobs that `args` describes, `connections` batches at a time; returns the milliseconds taken. */
+/** Calls `insert` for the jobs that `args` describes, `connections` batches at a time. Returns the milliseconds taken. */
 export async function enqueueAll(args: EnqueueArgs, insert: (specs: Spec[]) => Promise<unknown>): Promise<number> {
   let next = 0;
   const pump = async (): Promise<void> => {
@@ -57,7 +57,7 @@ export async function sendAll(
   }
 }
 
-/** The jobs of a graph by name, layer by layer, each with the names of those before it. */
+/** The jobs of a graph, layer by layer. Each has its name and the names of the jobs that must end before it. */
 export function dagOf({
   layers,
   width,
@@ -71,7 +71,7 @@ export function dagOf({
   });
 }
 
-/** Calls `save` so often, by so many producers at once, each with one call after another; gives the latencies (ms). */
+/** Makes `count` calls of `save` by `producers` at the same time, each with one call after another. Returns the latencies (ms). */
 export async function saveAll(
   { count, producers }: { count: number; producers: number },
   save: (payload: { n: string }) => Promise<unknown>,
@@ -88,15 +88,15 @@ export async function saveAll(
   return ms;
 }
 
-/** What the handlers of one side have seen. */
+/** Counts the calls of one side's handlers. */
 export class Tally {
   jobs = 0;
   units = 0;
   private latencies: number[] = [];
 
   /**
-   * Counts one handler call, and its pick-up latency when the payload carries the moment it was sent. That moment is
-   * of the monotonic clock that all processes of the machine share.
+   * Counts one handler call, and its pick-up latency if the payload has the time at which it was sent. That time is
+   * from the monotonic clock that all processes of the machine share.
    */
   count(payload: unknown, jobs = 1): void {
     this.jobs += jobs;
@@ -112,17 +112,17 @@ export class Tally {
   }
 }
 
-/** What a handler of `doomed` does. */
+/** The handler of `doomed`. */
 export function failAlways(): never {
   throw new Error('this job always fails');
 }
 
-/** What a handler of `flaky` does. */
+/** The handler of `flaky`. */
 export function failSometimes(payload: unknown, attempt: number): void {
   if (attempt === 1 && (payload as { n: string }).n === FAILS.n) failAlways();
 }
 
-/** Resolves when `isTrue` says so, asking every `everyMs`. */
+/** Calls `isTrue` every `everyMs`, and resolves when it returns true. */
 export async function until(isTrue: () => boolean | Promise<boolean>, everyMs: number): Promise<void> {
   while (!(await isTrue())) await sleep(everyMs);
 }

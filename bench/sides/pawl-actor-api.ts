@@ -1,4 +1,4 @@
-// The part of the library that the side calls, loaded from the build, as a user of the package gets it.
+// The part of the library that the side calls. It is loaded from the build, as a user of the package gets it.
 import { createRequire } from 'node:module';
 import type { PawlEngine } from './pawl-api.ts';
 
@@ -31,7 +31,7 @@ interface Driver {
   readonly Client: { readonly prototype: { query: (...given: unknown[]) => unknown } };
 }
 
-/** Counts what the package sends by way of its driver: the server's own statistics come up to ten seconds late. */
+/** Counts the statements that the package sends by its driver, because the server's own statistics come up to ten seconds late. */
 export async function watchStatements(): Promise<{ readonly count: number }> {
   const dist = new URL('../../dist/', import.meta.url);
   const { Client } = createRequire(dist)('pg') as Driver;

@@ -1,5 +1,5 @@
-// Pawl's actors. Profiles: `turns` are actors that are due again 10 ms after each turn, which does nothing; `wake` are actors
-// that hibernate until they are raised, and note when their body starts; `idle` are the same, whose worker looks more often.
+// Pawl's actors. Profiles: the actors of `turns` are due again 10 ms after each turn, and a turn does nothing; the actors of `wake`
+// sleep until a raise, and note when their body starts; `idle` has the actors of `wake`, and a worker that polls more often.
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { loadActors, type PawlActors, type PawlDispatcher, watchStatements } from './pawl-actor-api.ts';
@@ -17,7 +17,7 @@ interface Session {
 let opened: Session | undefined;
 let turns = 0;
 const sent = await watchStatements();
-/** Pairs: an actor, and the moment (ms since 1970) at which it was raised here, or its body started here. */
+/** Pairs of an actor and a time (ms since 1970), at which this process raised the actor or started its body. */
 let moments: number[] = [];
 
 function current(): Session {

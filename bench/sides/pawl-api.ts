@@ -1,4 +1,4 @@
-// The part of the library that the side calls, loaded from the build, as a user of the package gets it.
+// The part of the library that the side calls. It is loaded from the build, as a user of the package gets it.
 
 export interface PawlEngine {
   migrate(): Promise<unknown>;
@@ -82,7 +82,7 @@ export interface PawlLocks {
   stop(): Promise<void>;
 }
 
-/** What sends the statements; its calls are counted. */
+/** Sends the statements. The side counts its calls. */
 export interface PawlLockStore {
   acquire(...args: unknown[]): unknown;
   renew(...args: unknown[]): unknown;
@@ -94,7 +94,7 @@ interface PawlForLocks {
   readonly storeOf: (engine: PawlLockEngine) => PawlLockStore;
 }
 
-/** Loads the built package, as far as locks go. */
+/** Loads the locks of the built package. */
 export async function loadLocks(): Promise<PawlForLocks> {
   const dist = new URL('../../dist/', import.meta.url);
   const { postgres } = (await import(new URL('engine/postgres/index.js', dist).href)) as Pick<PawlForLocks, 'postgres'>;

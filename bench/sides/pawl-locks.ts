@@ -1,11 +1,11 @@
-// Pawl's locks. Profiles: `single` has one connection, so that everything goes over the same; `crowd` has a few.
+// Pawl's locks. Profiles: `single` has one connection, which all statements share; `crowd` has three.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadLocks, type PawlLock, type PawlLockEngine, type PawlLocks } from './pawl-api.ts';
 import { type HeldOnce, serve } from './protocol.ts';
 
 const CONNECTIONS: Record<string, number> = { single: 1, crowd: 3 };
 
-/** One row written by primary key, in place: the least that a durable write can be. */
+/** Writes one row by its primary key, in place: the cheapest durable write. */
 const WRITE = {
   name: 'bench.write',
   text: 'update bench_row set written = written + 1, written_at = clock_timestamp() where id = $1::int',
@@ -15,7 +15,7 @@ const WRITE = {
 interface Session {
   readonly engine: PawlLockEngine;
   readonly locks: PawlLocks;
-  /** Of this process alone, so that no two wait for each other's row. */
+  /** The row that only this process writes, so that no process waits for another one. */
   readonly row: number;
   readonly counts: { looks: number; beats: number };
   waiting?: { readonly end: AbortController; readonly all: Promise<unknown> };
@@ -28,7 +28,7 @@ function current(): Session {
   return opened;
 }
 
-/** The same for all processes of this machine. */
+/** Milliseconds of the clock that all processes of this machine share. */
 function now(): number {
   return Number(process.hrtime.bigint() / 1000n) / 1000;
 }
@@ -167,7 +167,7 @@ serve({
       while (counts.beats === before) await sleep(2);
       return now();
     };
-    // Those that were taken at different moments come to be renewed together.
+    // The locks were taken at different times. After two intervals they are renewed together.
     await sleep(2 * interval);
     const start = await nextBeat();
     const first = counts.beats;

@@ -1,6 +1,6 @@
 // Pawl. Profiles: `lease` and `transaction` are the two ways to hold a unit; `single` claims one job at a time, so that
 // the time between two handler calls is one claim and one settlement; `shared` is a worker with mixed keyed work; `merge`
-// is a queue of its own whose kind coalesces, since one such kind makes a queue look at all kinds of a key at once.
+// has a queue of its own whose kind coalesces, because one such kind makes the queue read all kinds of a key together.
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
@@ -38,17 +38,18 @@ const PROFILES: Record<string, WorkOptions> = {
   transaction: { hold: 'transaction', concurrency: 10 },
   shared: { hold: 'lease', concurrency: 20 },
   merge: { hold: 'lease', concurrency: 20 },
-  // The same with the options of `lease`.
+  // As `merge`, with the options of `lease`.
   'merge-wide': { hold: 'lease', concurrency: 100, prefetch: 2000 },
   // As `lease`, with the shortest wait before each retry.
   retry: { hold: 'lease', concurrency: 100, prefetch: 2000 },
-  // One of many, mostly idle; without the polls, which come to as much by themselves.
+  // One of many workers that are mostly idle. A short poll would cause as many commits as the jobs.
   idle: { hold: 'lease', concurrency: 10, poll: '60s' },
   single: { hold: 'lease', concurrency: 1, prefetch: 1 },
-  // As `lease`, on a queue with a kind of which one job of a key is outstanding, or of which a key's jobs wait until it rests.
+  // As `lease`, on a queue with a unique kind (one outstanding job for each key), or with a debounced kind.
   unique: { hold: 'lease', concurrency: 100, prefetch: 2000 },
   debounce: { hold: 'lease', concurrency: 100, prefetch: 2000 },
-  // As `lease`, on a queue whose groups have a limit that is never reached; as `single`, and with as many slots as groups, of which each has one place.
+  // `groups` is as `lease`, on a queue whose groups never reach their limit. In the other two each group has one place: `groups-single` is as
+  // `single`, and `groups-hall` has as many slots as there are groups.
   groups: { hold: 'lease', concurrency: 100, prefetch: 2000 },
   'groups-single': { hold: 'lease', concurrency: 1, prefetch: 1 },
   'groups-hall': { hold: 'lease', concurrency: 10_000, prefetch: 0 },
@@ -110,7 +111,7 @@ function start(onUnit?: () => void): void {
 
 async function stopWorker(): Promise<void> {
   const self = current();
-  // A handler of `hold` ends when it is told to, and not before.
+  // A handler of `hold` ends only when its signal aborts, after this timeout.
   await Promise.all(self.workers.splice(0).map((worker) => worker.stop({ timeout: '100ms' })));
 }
 
@@ -128,9 +129,8 @@ async function isSettled({ queue }: Session): Promise<boolean> {
 }
 
 /**
- * ADAPTER: the latency of one claim, seen from outside: a worker that takes one job at a time runs `count` jobs, and
- * each sample is the time between two handler calls, which is one settlement and one claim. Replace it by timing the
- * claim statement itself when that is wanted instead; the bars compare a sample only with samples of the same kind.
+ * The latency of one claim, seen from outside. A worker that takes one job at a time runs `count` jobs. Each sample is the
+ * time between two handler calls, which is one settlement and one claim. The bars compare such samples only with each other.
  */
 async function measureClaims(count: number): Promise<number[]> {
   const ms: number[] = [];
@@ -161,10 +161,10 @@ serve({
           hold: { payload },
           doomed: { payload, attempts: ATTEMPTS },
           flaky: { payload, attempts: ATTEMPTS },
-          // Often enough to fail for as long as a measurement lasts.
+          // So many attempts that the job fails for as long as a measurement lasts.
           fail: { payload, attempts: 1000 },
           ...(profile === 'unique' && { once: { payload, unique: { by: 'key' } } }),
-          // Longer than the saves take, so that they are one run.
+          // The wait is longer than all saves together take, so that they become one run.
           ...(profile === 'debounce' && { save: { payload, coalesce: 'all', debounce: { wait: '2s', max: '2m' } } }),
         };
     const queue = createQueue(engine, QUEUE, {

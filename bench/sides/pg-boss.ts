@@ -1,8 +1,8 @@
-// pg-boss. Profiles: `batch` fetches and completes 500 jobs at a time in four loops; `strict-fifo` does it on a queue
-// of policy key_strict_fifo, `strict-fifo-wide` there with one batch for all keys (each of its fetches sorts the whole
-// backlog, so it is faster the fewer there are); `notify` is its own worker, woken by NOTIFY; `retry` is `batch` on a queue
-// whose jobs come back at once, each failed with the error that it threw; `retry-batch` fails the jobs of a batch with one error;
-// `flow` is `batch`, and asks for its jobs to be let go as soon as a fetch is empty, where it would look every second itself.
+// pg-boss. Profiles: `batch` fetches and completes 500 jobs at a time in four loops; `strict-fifo` does the same on a queue
+// of policy key_strict_fifo; `strict-fifo-wide` has one loop there, with batches of 10,000 (each fetch sorts the whole
+// backlog, so fewer fetches are faster); `notify` is its own worker, which NOTIFY wakes; `retry` is `batch` on a queue whose
+// jobs are due again at once, and each job fails with the error that it threw; `retry-batch` fails the jobs of a batch with
+// one error; `flow` is `batch`, and has waiting jobs released as soon as a fetch is empty. pg-boss itself does that every second.
 import { type Job, type JobInsert, PgBoss } from 'pg-boss';
 import { ATTEMPTS, dagOf, enqueueAll, failAlways, sendAll, Tally } from './load.ts';
 import { serve } from './protocol.ts';

@@ -1,6 +1,6 @@
 // A plain queue on DynamoDB, as AWS publishes it: "Implementing priority queueing with Amazon DynamoDB",
-// https://aws.amazon.com/blogs/database/implementing-priority-queueing-with-amazon-dynamodb/. An item for each job; a sparse index of
-// those that are queued, in order of time; a conditional update claims one, and an update that takes it out of the index completes it.
+// https://aws.amazon.com/blogs/database/implementing-priority-queueing-with-amazon-dynamodb/. Each job is an item. A sparse index has the
+// queued jobs, in order of time. A conditional update claims a job. Another one completes it and takes it out of the index.
 import {
   CreateTableCommand,
   PutItemCommand,
@@ -16,7 +16,7 @@ const INDEX = 'queued';
 const PAGE = 100;
 const AT_ONCE = 32;
 
-/** Jobs that are written and run at once, {@link AT_ONCE} of them. */
+/** Calls `run` for each item, {@link AT_ONCE} calls at a time. */
 async function each<T>(items: readonly T[], run: (item: T) => Promise<void>): Promise<void> {
   const left = items.values();
   const lane = async (): Promise<void> => {
@@ -74,7 +74,7 @@ export class PlainQueue {
     });
   }
 
-  /** Runs all jobs. @returns how many */
+  /** Runs all jobs. @returns how many it ran */
   async drain(): Promise<number> {
     let ran = 0;
     for (;;) {
@@ -106,7 +106,7 @@ export class PlainQueue {
       ExpressionAttributeNames: { '#s': 'status' },
       ExpressionAttributeValues: { ':from': { S: from }, ':to': { S: to } },
     };
-    // The types of the SDK name every kind of an attribute.
+    // The SDK's type of an attribute does not accept the type of `id`.
     await this.#client.send(new UpdateItemCommand(request as never));
   }
 }

@@ -1,19 +1,19 @@
 import { createInterface } from 'node:readline';
 
-/** Which jobs to enqueue; the same arguments mean the same jobs on every side. */
+/** Which jobs to enqueue. The same arguments mean the same jobs on every side. */
 export interface EnqueueArgs {
   readonly count: number;
   /** Jobs in one bulk call. */
   readonly batch: number;
-  /** Bulk calls under way at once. */
+  /** Bulk calls under way at the same time. */
   readonly connections: number;
   /** Jobs are spread over this many keys; none when left out. */
   readonly keys?: number;
-  /** Consecutive jobs given to one key before the next key's turn; 1 when left out. */
+  /** How many consecutive jobs have one key before the next key follows; 1 when left out. */
   readonly run?: number;
   /** Prefix of the key's name; `k` when left out. */
   readonly prefix?: string;
-  /** Jobs are spread over this many groups, in turns; none when left out. */
+  /** Jobs are spread over this many groups, in turn; none when left out. */
   readonly groups?: number;
   readonly kind?: Kind;
   /** How far in the future the jobs are due. */
@@ -21,22 +21,22 @@ export interface EnqueueArgs {
 }
 
 /**
- * What the handler does: nothing, merge all waiting jobs of its key, take some time, always fail, run until stopped; fail in each of
- * five attempts (`doomed`); fail in the first attempt, every hundredth job (`flaky`); nothing, for a job of which one of its key is
- * outstanding (`once`); merge what a key has saved until it rests (`save`).
+ * The handler of `noop` does nothing, `merge` merges all waiting jobs of its key, `slow` takes some time, `fail` always fails, and `hold`
+ * runs until it is stopped. `doomed` fails in each of five attempts. Every hundredth job of `flaky` fails in its first attempt. `once` does
+ * nothing, and its kind is unique: one outstanding job for each key. `save` merges the debounced jobs of its key.
  */
 export type Kind = 'noop' | 'merge' | 'slow' | 'fail' | 'hold' | 'doomed' | 'flaky' | 'once' | 'save';
 
-/** Jobs sent one at a time, each carrying the moment just before its enqueue call. */
+/** Jobs that are sent one at a time. The payload of each has the time just before its enqueue call. */
 export interface SendArgs {
   readonly count: number;
-  /** Shortest and longest pause after a job, so that jobs do not fall into step with a poll. */
+  /** Shortest and longest pause after a job. Pauses vary, so that jobs do not fall into step with a poll. */
   readonly gapMs: readonly [number, number];
-  /** Each job has a key of its own, with this prefix; no key when left out. */
+  /** Each job has its own key, with this prefix; no key when left out. */
   readonly prefix?: string;
 }
 
-/** Jobs in layers: each comes after two of the layer before, or after all of them. */
+/** Jobs in layers: each waits for two jobs of the layer before, or for all of them. */
 export interface DagArgs {
   readonly layers: number;
   readonly width: number;
@@ -44,13 +44,13 @@ export interface DagArgs {
 }
 
 export interface DrainResult {
-  /** From the worker being ready until the last job is settled in the database. */
+  /** From the start of the worker until the last job is settled in the database. */
   readonly ms: number;
   /** Handler calls. */
   readonly units: number;
 }
 
-/** Latencies (ms) of the two things that are compared, measured in turns. */
+/** Latencies (ms) of the two operations to compare, measured in turns. */
 export interface Pairs {
   /** Acquire and release. */
   readonly pairs: number[];
@@ -58,16 +58,16 @@ export interface Pairs {
   readonly writes: number[];
 }
 
-/** One hold: what there is to say of it afterwards. Moments are of a clock that all processes of the machine share (ms). */
+/** A record of one hold. Times are from a clock that all processes of the machine share (ms). */
 export interface HeldOnce {
   readonly token: string;
   readonly grantedAt: number;
   readonly releasedAt: number;
-  /** One statement that durably writes one row, meanwhile. */
+  /** The time of one statement that durably writes one row during the hold. */
   readonly writeMs: number;
 }
 
-/** Everything a side can be told. A side leaves out what its library does not have. */
+/** All commands of a side. A side leaves out the commands that its library cannot carry out. */
 export interface SideCommands {
   /** Connects to an empty database and installs the library there. Profiles are described in each side. */
   open(args: { url: string; profile: string }): Promise<void>;
@@ -75,45 +75,45 @@ export interface SideCommands {
   /** Runs a worker until `count` jobs are handled and settled, then stops it. */
   drain(args: { count: number }): Promise<DrainResult>;
   /**
-   * Runs a worker until `count` jobs have failed in all of their attempts and that is settled. The time that a library rests
-   * between two attempts does not count where it cannot be told to be short.
+   * Runs a worker until `count` jobs have failed in all of their attempts and all is settled. If the backoff of a library cannot
+   * be made short, it does not count.
    */
   exhaust(args: { count: number }): Promise<DrainResult>;
-  /** Starts a worker that stays, or as many as that. */
+  /** Starts `workers` workers, by default one, which run until `close`. */
   work(args?: { workers?: number }): Promise<void>;
-  /** Jobs handled by the worker so far. */
+  /** The jobs and handler calls of the workers so far. */
   handled(): Promise<{ jobs: number; units: number }>;
-  /** Resolves when nothing is left to run or to settle, and says after how long: what it counts then is not in it. */
+  /** Resolves when nothing is left to run or to settle. `ms` is the time until then, without the count of complete jobs that follows. */
   settle(): Promise<{ complete: number; ms: number }>;
   send(args: SendArgs): Promise<void>;
-  /** Enqueues jobs one at a time and waits for the result of each; gives the latencies (ms) of both together. */
+  /** Enqueues jobs one at a time and waits for the result of each. Returns the latencies (ms) from the enqueue to the result. */
   runs(args: SendArgs): Promise<{ ms: number[] }>;
-  /** Enqueues that many jobs of one batch, with a callback, and seals it. */
+  /** Enqueues `count` jobs of one batch, which has a callback, and seals the batch. */
   members(args: { count: number }): Promise<void>;
   /** Enqueues a graph in one call. */
   dag(args: DagArgs): Promise<void>;
-  /** So many producers save one key one save after another, as jobs of this kind; gives the latencies (ms) of all. */
+  /** `producers` enqueue jobs of this kind at the same time, each one after another; jobs of `save` have one key. Returns all latencies (ms). */
   saves(args: { count: number; producers: number; kind: Kind }): Promise<{ ms: number[] }>;
-  /** Hands over the pick-up latencies (ms) gathered since the last call. */
+  /** Returns the pick-up latencies (ms) since the last call. */
   pickups(): Promise<{ ms: number[] }>;
-  /** Latency (ms) of `count` claims, one after another, from the queue as it stands. */
+  /** Latencies (ms) of `count` claims, one after another, of jobs that the queue has already. */
   claims(args: { count: number }): Promise<{ ms: number[] }>;
-  /** Takes and frees a lock without contention, and writes two rows, in turns. */
+  /** In turns: takes and frees a lock without contention, and makes two writes. */
   pairs(args: { count: number }): Promise<Pairs>;
-  /** Holds one lock this often, for the given time, in turns with the other sides that do the same. */
+  /** Holds one lock `count` times, each time for a random time of `gapMs`, in turns with other sides that do the same. */
   turns(args: { name: string; count: number; gapMs: readonly [number, number] }): Promise<{ holds: HeldOnce[] }>;
-  /** So many at once take and free one lock, over and over; those that are granted after `fromMs` and before `ms` count. */
+  /** `waiters` take and free one lock again and again, at the same time. Grants after `fromMs` and before `ms` count. */
   rush(args: { name: string; waiters: number; fromMs: number; ms: number }): Promise<{ grants: number }>;
-  /** Takes a lock, and keeps it until the end. */
+  /** Takes a lock and keeps it until `close`. */
   hold(args: { name: string }): Promise<void>;
-  /** So many wait for one lock until `leave`. */
+  /** `waiters` wait for one lock until `leave`. */
   queue(args: { name: string; waiters: number }): Promise<void>;
   leave(): Promise<void>;
-  /** Statements sent so far to take a lock. */
+  /** The statements that this side has sent so far to take a lock. */
   looks(): Promise<{ count: number }>;
   /** Statements that the library has sent so far. */
   statements(): Promise<{ count: number }>;
-  /** Holds so many locks for so many heartbeats; gives how many statements went out in each interval. */
+  /** Holds `locks` locks for `intervals` heartbeats. Returns how many statements it sent in each interval. */
   heartbeats(args: { locks: number; leaseMs: number; intervals: number }): Promise<{ perInterval: number }>;
   /** Stops the worker and closes every connection. */
   close(): Promise<void>;
