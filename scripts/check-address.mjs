@@ -1,5 +1,5 @@
-// Before a release: the package says where it lives. Its repository has no public address yet, and the links of a package page lead
-// nowhere without one.
+// Run before a release: fails if package.json lacks the addresses of the project. The repository has no public address yet, and without
+// one the links of the package's page lead nowhere.
 import { readFileSync } from 'node:fs';
 
 const manifest = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));

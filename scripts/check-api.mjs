@@ -4,7 +4,7 @@ import { ROUTES } from '../dist/http/app.js';
 import { PERMISSIONS, principalOf, ROLES } from '../dist/http/auth/permission.js';
 import { PLAIN_ROUTES } from '../dist/http/plain-routes.js';
 
-/** Served, and not for programs: the buttons of `pawl dev`. */
+/** Routes of the buttons of `pawl dev`, which are not for programs. */
 const OF_DEV = /^\/dev\b/;
 const docs = readFileSync(new URL('../docs/http.md', import.meta.url), 'utf8');
 const problems = [...checkPaths(), ...checkRoles()];
@@ -21,7 +21,7 @@ function checkPaths() {
     let before = '';
     for (const [, words = ''] of row[1].matchAll(/`([^`]+)`/g)) {
       const path = words.replace(/^[A-Z]+ /, '').replace(/\?.*$/, '');
-      if (/^[A-Z]+$/.test(path)) continue; // a method: of the path behind it, too
+      if (/^[A-Z]+$/.test(path)) continue; // a method alone, which belongs to the path after it
       if (!path.startsWith('…/')) before = path.replace(/\}[^}]*$/, '}');
       named.add(`/${path.startsWith('…/') ? `${before}${path.slice(1)}` : path}`);
     }
@@ -32,7 +32,7 @@ function checkPaths() {
   ];
 }
 
-/** A row of the table has what a role may do beyond the one before it; a row without a name goes on with the last one. */
+/** A row lists what a role may do in addition to the role before it. A row without a name continues the row before it. */
 function checkRoles() {
   const problems = [];
   /** @type {Map<string, string[]>} */

@@ -1,5 +1,5 @@
-// What a browser loads before it shows a page, as it comes over the wire: the first page, and each that is loaded on top of it.
-// Also nothing from elsewhere, and nothing inline, which the policy of the page would refuse.
+// Bounds the compressed bytes that a browser loads before it shows a page: for the first page, and for each page that is loaded on top of it.
+// Also refuses files from other servers, and inline scripts and styles, which the page's content security policy would refuse.
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -21,7 +21,7 @@ const first = withImports(files.filter((file) => !/^(?:[a-z]+:)?\/\//.test(file)
 const firstBytes = bytesOf(first) + gzipSync(html, { level: 9 }).length;
 if (firstBytes > MOST) problems.push(`the first page has ${kib(firstBytes)} KiB gzipped, more than ${kib(MOST)}`);
 
-// A page comes with whatever it draws later, such as its graph.
+// The files of a page include those that it loads later itself, such as its graph.
 const later = [...first].flatMap((file) => references(file, DYNAMIC));
 if (later.length === 0) problems.push('no page is loaded later: has the build changed?');
 let largest = { name: '', bytes: 0 };
@@ -39,7 +39,7 @@ console.log(
   `dashboard: the first page has ${kib(firstBytes)} KiB gzipped, the largest, ${largest.name}, ${kib(largest.bytes)}, of ${kib(MOST)}`,
 );
 
-/** What a script names, as files of the build. */
+/** The files of the build that a script names by this pattern. */
 function references(file, pattern) {
   if (!file.endsWith('.js')) return [];
   return [...read(file).toString().matchAll(pattern)].map(([, name]) => `assets/${name}`);

@@ -1,5 +1,5 @@
-// Every error code of src/base/errors.ts has its section in docs/errors.md, under the class that bears it, and there is no
-// section for a code that does not exist.
+// Every error code of src/base/errors.ts has a section in docs/errors.md, with the name of its class. No section is for a
+// code that does not exist.
 import { readFileSync } from 'node:fs';
 
 const root = new URL('../', import.meta.url);

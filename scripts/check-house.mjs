@@ -1,6 +1,6 @@
-// The house stays easy to walk through: the ways in ARCHITECTURE.md name files that exist, as many as they say, a job's way at most 15.
-// With --sizes it also fails on a file of src/ over 350 lines and on more than 14 files on one level.
-// docs/, bench/ and scripts/ are flat by design and not looked at: each file is a page, a bench or a command, opened by its name.
+// Checks the table of ARCHITECTURE.md that names the files of each request: the files exist, their number is right, and a job passes at
+// most 15. With --sizes it also fails on a file of src/ over 350 lines and on more than 14 files on one level.
+// It does not check docs/, bench/ and scripts/. They are flat by design: each file is a page, a bench or a command, and is opened by its name.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -43,7 +43,7 @@ function tooMany() {
     .map(([level, inside]) => `${level}/ has ${inside.length} files on one level: give some of them a room`);
 }
 
-/** Rows such as `| a job, 15 files | `queue/queue.ts`, … |`. Names are the ends of paths in the capability or below it. */
+/** Reads rows such as `| a job, 15 files | `queue/queue.ts`, … |`. Names are the ends of paths in the capability, base or engine. */
 function ways() {
   const text = readFileSync('ARCHITECTURE.md', 'utf8');
   const [table = ''] = text.match(/^\| What goes[^]*?\n\n/m) ?? [];

@@ -1,5 +1,5 @@
-// Every number of test/INVARIANTS.md is named by a test, and every number that a test names stands there. A test names them at the
-// beginning of its title ("H7: …", "H9, H13: …") or in a comment line of its own above it ("// Invariants A3, A17.").
+// A test names every number of test/INVARIANTS.md, and that file defines every number that a test names. A test names its numbers at the
+// beginning of its title ("H7: …", "H9, H13: …") or in a separate comment line above it ("// Invariants A3, A17.").
 import { readdirSync, readFileSync } from 'node:fs';
 
 const NUMBERS = /[A-Z]\d{1,2}(?:, [A-Z]\d{1,2})*/.source;

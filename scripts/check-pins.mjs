@@ -1,5 +1,6 @@
-// A function in SQL without any SET is not pinned (src/engine/postgres/migrate/pin.ts), and looks for what it names where its caller does. So what
-// is called from outside has to be pinned: fails on statements and views that call another. Those below name exactly what they call.
+// A function in SQL without any SET is not pinned (src/engine/postgres/migrate/pin.ts): it resolves names by the search path of its caller.
+// So a function that is called from outside must be pinned. Fails on statements and views that call a function that is not pinned. The
+// functions in EXACT may be called, because they name exactly what they call.
 import { readdirSync, readFileSync } from 'node:fs';
 
 const EXACT = [
@@ -16,7 +17,7 @@ const migrations = readdirSync('sql', { recursive: true, encoding: 'utf8' })
   .toSorted((one, other) => one.localeCompare(other))
   .map((file) => readFileSync(`sql/${file}`, 'utf8').replace(/--.*$/gm, ''));
 
-/** The last definition of each counts. */
+/** Whether each function is pinned. The last definition of a name counts. */
 const isPinned = new Map();
 for (const [, name, head] of migrations
   .join('\n')

@@ -1,14 +1,14 @@
 // Plain English: fails on turns of phrase of scripts/prose/patterns.mjs in comments, messages, titles of tests and documents, and
-// on types that are named by a past participle. With names of files it checks these; else all files.
+// on types that are named by a past participle. Checks the files that are named on the command line, or else all files.
 //
-// Vale does the same with a grammar of its own, but it is a binary of 40 MB that npm does not have, and knows neither comments
-// of SQL nor which strings are sentences.
+// Vale does the same with its own grammar. But it is a binary of 40 MB that npm does not have. It also reads no comments of SQL
+// and cannot tell which strings are sentences.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { PATTERNS, TYPE_NAMES } from './prose/patterns.mjs';
 import { proseOf } from './prose/text.mjs';
 
-/** Speak about the words themselves, or are made by a program. */
+/** Files that are about the words themselves, or that a program writes. */
 const NEVER = [/^scripts\/prose\//, /\.gen\.ts$/, /^test\/prose\.test\.ts$/];
 
 const given = process.argv.slice(2);

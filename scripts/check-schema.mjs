@@ -1,20 +1,20 @@
-// All SQL of Pawl's names its schema "pawl", and is rewritten where that has another name: src/engine/postgres/schema/name.ts. Fails on
-// SQL that would still name "pawl" after that, in sql/ and in the strings of the files of src/ that may hold SQL; and on statements
-// that pass by the rewriting. Runs on the built code.
+// All SQL of Pawl names the schema "pawl". If the schema has another name, src/engine/postgres/schema/name.ts rewrites the SQL. Fails if
+// rewritten SQL still names "pawl", in sql/ and in the strings of the files of src/ that may hold SQL. Fails also on statements that are
+// sent without being rewritten. Runs on the built code.
 import { readdirSync, readFileSync } from 'node:fs';
 import { SchemaName } from '../dist/engine/postgres/schema/name.js';
 import { schema } from '../dist/engine/postgres/schema.gen.js';
 
 const other = new SchemaName('other');
 
-/** What names the schema, or begins with its name. */
+/** Text that names the schema, or begins with its name. */
 const NAMED = /"pawl"|'pawl'|\bpawl[._]|\bschema pawl\b/;
 
 /** Words that are the same in every schema. */
 const SAME = [
   /(?:current_setting|set_config)\('pawl\.\w+'/g, // settings of a session
   /\bpawl_(?:lock_|batch_|probe_|\$\{)/g, // channels and statements with a random or a private name
-  /\bpawl_(?:body|handler|words|tenant|old|new)\b|_pawl_\$\{/g, // savepoints, and what is in tables of the program's
+  /\bpawl_(?:body|handler|words|tenant|old|new)\b|_pawl_\$\{/g, // savepoints, and names in the user's tables
   /'pawl\.transaction'/g, // a mark in JavaScript
 ];
 
@@ -51,7 +51,7 @@ for (const file of files) {
     .replace(/\/\*[^]*?\*\//g, (comment) => comment.replace(/[^\n]/g, ' '))
     .replace(/(^|\s)\/\/ .*$/gm, '$1');
   if (HOLDS_SQL.test(file)) look(`src/${file}:`, code);
-  // A raw text goes to the server as it is: what is in it is made of the engine's schema.
+  // A raw text goes to the server unchanged, so it must take the name of the schema from the engine.
   if (!/client\.query\(/.test(code) || /^engine\/postgres\/(?:session|listen|embedded)\//.test(file)) continue;
   if (/\bpawl[._]/.test(code.replace(/statement\([^]*?\n?\);/g, '')))
     found.push(`src/${file}: sends a raw text, and names the schema`);

@@ -1,10 +1,10 @@
-// SQL stands where a reader searches for it: in sql/, and in the files below. Fails on a string elsewhere in src/ that begins as
-// a statement does. A heuristic on purpose: a reader sees what it misses, and each finding deserves attention.
+// SQL stands where a reader searches for it: in sql/, and in the files of ALLOWED. Fails on a string elsewhere in src/ that begins like
+// a statement. This is a heuristic on purpose: a reader sees the statements that it misses, and each finding deserves attention.
 //
-// In sql/, each function and view stands once, in a file of its topic. Fails on a name that is defined twice, overloads included, on a
-// definition in a numbered file, and on other statements than definitions in a file of a topic: those files are applied again and again.
-// Also on a function of more lines than a screen or two has: what few calls need goes into a function of its own, and so does a pure read,
-// which the server writes into the statement that calls it (docs/decisions/009-planner-settings.md).
+// In sql/, each function and view is defined once, in a file of its topic. Fails on a name that is defined twice, overloads included, and on
+// a definition in a numbered file. Files of topics are applied again and again, so fails also on statements in them that are no definitions.
+// Also fails on a function that is longer than a screen or two. Move the part that few calls need to its own function. Move a pure read too:
+// the server inlines it into the statement that calls it (docs/decisions/009-planner-settings.md).
 import { readdirSync, readFileSync } from 'node:fs';
 
 const ALLOWED = [
@@ -13,10 +13,10 @@ const ALLOWED = [
   /\/postgres\//,
   /\/statements\.ts$/,
   /^http\/store\//,
-  /^lock\/rows\/(table|claim)\.ts$/, // statements on tables of the user's, which are made of their names
+  /^lock\/rows\/(table|claim)\.ts$/, // statements on the user's tables, built from their names
 ];
 
-/** Of a function, from its first line to its last one. */
+/** The most lines of a function, with its first and its last line. */
 const MOST_LINES = 120;
 
 const NAME = String.raw`(?:[a-z_$][\w$."{}]*)`;
@@ -73,7 +73,7 @@ function place(file, text) {
     : [`sql/${file}: ${name} has ${lines} lines, and ${MOST_LINES} are the most: divide it`];
 }
 
-/** Without comments; what stands between $$ or quotes belongs to its statement. */
+/** The statements of a text, without comments. Text between $$ or quotes belongs to its statement. */
 function* statementsOf(text) {
   const parts = text.matchAll(/--[^\n]*|(\$\w*\$)[^]*?\1|'(?:[^']|'')*'|[^]/g);
   let statement = '';
@@ -109,7 +109,7 @@ console.log(
   `SQL: ${defined.size} functions and views, each defined once; ${files.length} files hold none, as they should`,
 );
 
-/** Keeps the line ends, so that the lines can be counted. */
+/** Keeps the line ends, so that line numbers stay the same. */
 function withoutComments(code) {
   return code
     .replace(/\/\*[^]*?\*\//g, (comment) => comment.replace(/[^\n]/g, ' '))

@@ -1,5 +1,5 @@
-// Removes what an earlier build left of a source that is gone or has moved: it would be packed, and could still be imported. What has a
-// source stays, since a program that runs from dist/ meanwhile may load it at any time.
+// Removes built files whose source was removed or moved. Otherwise they would be packed and could still be imported. Files with a source
+// stay, because a program that runs from dist/ may load them at any time.
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 

@@ -1,6 +1,6 @@
 // Adds to package-lock.json the entries of platform packages that npm left out because the registry in use does not carry
 // them. `npm ci` compares the lock with every optional dependency, also those of other platforms, and refuses a lock
-// without them. Run it after each `npm install` that changed the lock.
+// that lacks one. Run it after each `npm install` that changes the lock.
 import { readFileSync, writeFileSync } from 'node:fs';
 
 const OS = {

@@ -1,5 +1,5 @@
-// Writes the types of the dashboard from the schemas that the API's OpenAPI document has, so that they cannot differ.
-// `node scripts/dashboard-types.mjs` writes them (after a build), `--check` fails when they are not current.
+// Writes the types of the dashboard from the schemas of the API's OpenAPI document, so that the two cannot differ.
+// `node scripts/dashboard-types.mjs` writes them (after a build). `--check` fails if they are not current.
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

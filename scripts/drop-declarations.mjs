@@ -1,4 +1,4 @@
-// Removes the declarations that no entry of the package leads to: no program can import them, and they were 0.4 MB of an installation.
+// Removes the declarations that no export of the package leads to. No program can import them, and they were 0.4 MB of an installation.
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 

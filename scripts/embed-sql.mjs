@@ -1,6 +1,7 @@
-// Writes sql/ into one TypeScript module, so that no file is looked for at run time: sql/<line>/tables/<number>_<name>.sql one by one,
-// and the other files of sql/<line>/, the functions and views, as one text for each line. Views come last, since they call functions. The planner
-// settings that a function names are written out: see sql/planner.sql. All of it is packed, to 0.24 MB of 0.77: an installation has a bound.
+// Writes sql/ into one TypeScript module, so that programs need no SQL files at run time. Each sql/<line>/tables/<number>_<name>.sql is a text.
+// The other files of sql/<line>/ have the functions and views, and are one text for each line. Views come last, because they call functions.
+// Names of planner settings are replaced by the settings: see sql/planner.sql. All is compressed from 0.77 to 0.24 MB, because the size of an
+// installation is limited.
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
@@ -52,7 +53,7 @@ const { version } = JSON.parse(readFileSync(new URL('package.json', root), 'utf8
 
 const target = new URL('src/engine/postgres/schema.gen.ts', root);
 mkdirSync(new URL('.', target), { recursive: true });
-// As a file next to it first: what reads it meanwhile gets the old one or the new one, and never half of one.
+// Writes a file next to it and renames that file. So a reader gets the old module or the new one, and never half of one.
 const draft = new URL('schema.gen.draft.ts', target);
 writeFileSync(
   draft,

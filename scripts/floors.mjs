@@ -1,11 +1,11 @@
 // Writes the floors of src/ into .oxlintrc.json: which folder may import which, and which packages each may load.
-// `node scripts/floors.mjs` writes them, `--check` fails when the file says something else. Change the table, never the file.
+// `node scripts/floors.mjs` writes them. `--check` fails if the file differs from the table. Change the table, never the file.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 
-// A folder imports itself and what `imports` names, nothing else. `node: 'any'` allows every module of Node.
-// `only` names places in the folder that load more than the rest of it.
+// A folder may import only itself and the folders of `imports`. `node: 'any'` allows every module of Node.
+// `only` names files of the folder that may load more packages than the rest of it.
 const FOLDERS = {
   base: {
     imports: [],
@@ -39,7 +39,7 @@ const FOLDERS = {
     loads: ['commander'],
   },
 };
-/** Their files may be imported one by one; every other folder is entered by its index.ts. */
+/** Every file of these folders may be imported. Another folder is entered only by its index.ts. */
 const OPEN = ['base', 'engine'];
 
 const place = new URL('../.oxlintrc.json', import.meta.url);
@@ -60,7 +60,7 @@ if (isDeepStrictEqual(config, wanted)) {
   console.log('floors: .oxlintrc.json is written');
 }
 
-/** For a folder, and then for each place in it that may load more: the last one that fits a file counts. */
+/** The rules for a folder, and then for each file in it that may load more. The last rule that matches a file counts. */
 function overridesOf(folder, room) {
   const path = `src/${folder}`;
   return [
@@ -92,7 +92,7 @@ function override(files, folder, { imports, node, not = [] }, loads) {
   return { files: [files], rules: { 'no-restricted-imports': ['error', { patterns }] } };
 }
 
-/** The linter's expressions know no look-ahead, so this says "does not begin with ind" letter by letter. */
+/** The linter's regular expressions have no look-ahead, so this one says "does not begin with ind" letter by letter. */
 function throughTheDoor(folders) {
   return {
     regex: String.raw`^(\.\./)+(${folders.join('|')})/([^i]|i[^n]|in[^d])`,
@@ -100,7 +100,7 @@ function throughTheDoor(folders) {
   };
 }
 
-/** A group forbids what its first pattern fits, except what those behind it allow. */
+/** A group forbids imports that match its first pattern, except those that a later pattern allows. */
 function unlessFirst(pattern, index) {
   return index === 0 ? pattern : `!${pattern}`;
 }

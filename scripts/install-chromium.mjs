@@ -1,5 +1,5 @@
-// The browser of `npm run test:browser`: Debian's, which is installed when it is missing and that is possible. CHROMIUM names
-// another one.
+// `npm run test:browser` uses Debian's chromium. If it is missing, this script tries to install it. CHROMIUM names another
+// browser.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 

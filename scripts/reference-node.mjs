@@ -1,5 +1,5 @@
-// Types of Node that the declarations in dist/ name, such as Buffer and AsyncDisposable, are found without a "types" in the tsconfig of
-// a program that compiles against them: TypeScript 6 and later loads none by itself.
+// Adds a reference to Node's types to the declarations in dist/ that name them, such as Buffer and AsyncDisposable. TypeScript 6 and later
+// loads no types by itself. With the reference, a program that uses the declarations needs no "types" in its tsconfig.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
 const dist = new URL('../dist/', import.meta.url);

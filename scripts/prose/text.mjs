@@ -1,10 +1,10 @@
-// What a person reads of a file: prose of Markdown, comments of SQL and of programs, and strings that are sentences.
+// The parts of a file that a person reads: prose of Markdown, comments of SQL and of programs, and strings that are sentences.
 
 const GAP = '\0';
 
 /**
- * The text of a file with everything else replaced, character by character, so that an index is the same in both: lines of one
- * paragraph or comment are joined by spaces, and a gap stands between what does not belong together.
+ * The prose of a file. Every other character is replaced by one character, so an index is the same in both texts. Spaces join the
+ * lines of one paragraph or comment. A gap separates texts that do not belong together.
  */
 export function proseOf(name, text) {
   if (name.endsWith('.md')) return markdown(text);
@@ -26,7 +26,7 @@ function markdown(text) {
     .replaceAll('\n', ' ');
 }
 
-/** Only the spans; comment lines that follow each other with nothing but marks between them are one text. */
+/** Keeps only the spans. Comment lines with only marks between them are one text. */
 function keep(text, spans) {
   let kept = '';
   for (const [from, to] of spans) {
@@ -54,7 +54,7 @@ const isComment = (token) => token.startsWith('//') || token.startsWith('/*');
 
 const SQL = /\b(?:select|insert\s+into|update\s+\S+\s+set|delete\s+from|create\s+(?:table|or)|perform|drop|alter)\b/i;
 
-/** At least four words, none of them SQL's. */
+/** Whether a string has at least four words, none of them a keyword of SQL. */
 function isSentence(token) {
   return /^['"`]/.test(token) && /\w+(?:\W+\w+){3}/.test(token) && /\w \w/.test(token) && !SQL.test(token);
 }

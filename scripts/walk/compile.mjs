@@ -1,19 +1,19 @@
-// What a newcomer's compiler says to the package and to the programs of the README.
+// Compiles the package and the programs of the README, as a new user does.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { devDependencies, emptyFolder, exports, install, root, run, step } from './step.mjs';
 
-/** The oldest that passes with the `@types/node` that an install brings. */
+/** The oldest TypeScript that compiles the package with the `@types/node` that an installation brings. */
 const OLDEST = '5.6';
-/** The oldest that passes at all, and declarations of Node from its time. */
+/** The oldest TypeScript that compiles the package at all, and an older `@types/node`, which it can read. */
 const FLOOR = { typescript: '5.4', node: '24' };
 
-/** With the compiler of this project, which `here` has. */
+/** Compiles with the compiler of this project, which is installed in `here`. */
 export async function compileInstalled(here) {
   await step(`a compile with TypeScript ${devDependencies.typescript} and no other package`, () => compileAll(here));
 }
 
-/** The oldest compilers that README.md names. */
+/** Compiles with the oldest compilers that README.md names. */
 export async function compileWithOldest(packed) {
   const oldest = emptyFolder('oldest');
   await install(oldest, packed, `typescript@${OLDEST}`);
@@ -23,19 +23,19 @@ export async function compileWithOldest(packed) {
   await step(`a compile with TypeScript ${FLOOR.typescript} and @types/node ${FLOOR.node}`, () => compileAll(floor));
 }
 
-/** The README's programs that use a database. Without DATABASE_URL they start a Postgres of their own. @returns files to be run */
+/** Compiles the README's programs that use a database. Without DATABASE_URL they start their own Postgres. @returns the files to run */
 export async function compilePrograms(here) {
   const programs = programsOfReadme();
   for (const [name, code] of programs) {
     for (const ending of ['mjs', 'ts']) writeFileSync(join(here, `${name}.${ending}`), code);
   }
-  // They are JavaScript, which declares no parameters.
+  // The programs are JavaScript, so their parameters have no types.
   const flags = ['--outDir', 'compiled', '--strict', '--noImplicitAny', 'false'];
   await tsc(here, [...flags, ...programs.map(([name]) => `${name}.ts`)]);
   return programs.flatMap(([name]) => [`${name}.mjs`, join('compiled', `${name}.js`)]);
 }
 
-/** @returns name and code of each that uses a database */
+/** @returns the name and the code of each program that uses a database */
 export function programsOfReadme() {
   const text = readFileSync(join(root, 'README.md'), 'utf8');
   const programs = [...text.matchAll(/```js run (\w+)\n([\s\S]*?)```/g)]
@@ -45,7 +45,7 @@ export function programsOfReadme() {
   return programs;
 }
 
-/** Everything that the package exports, with the declarations of all packages checked. */
+/** Compiles all exports of the package, and checks the declarations of all packages. */
 function compileAll(here) {
   const names = Object.keys(exports).filter((path) => path !== './package.json');
   const lines = names.map((path, at) => `import * as p${at} from 'pawl${path.slice(1)}';\nconsole.log(p${at});`);

@@ -1,5 +1,6 @@
-// Libraries whose transactions Pawl joins, as the documents say. They are too large to be installed for the tests. The newest version of
-// each enqueues in a transaction that commits, in one that rolls back, and outside of a transaction; and guards by a lock that is lost.
+// Libraries whose transactions Pawl joins, as the documents say. They are too large to be installed for the tests. With the newest version
+// of each, a program enqueues in a transaction that commits, in one that rolls back, and outside of a transaction. It also guards one
+// transaction by a lock that it holds, and one by a lock that was lost.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { devDependencies, emptyFolder, install, isOffered, run, step } from './step.mjs';
@@ -23,7 +24,7 @@ const LIBRARIES = [
           id Int @id
         }`,
     },
-    // Only migrations need the engine, which would be downloaded from elsewhere.
+    // Only migrations need Prisma's schema engine, which Prisma would download.
     prepare: (here) =>
       run('npx', ['prisma', 'generate', '--schema', 'schema.prisma'], here, {
         PRISMA_SCHEMA_ENGINE_BINARY: process.execPath,
@@ -98,7 +99,7 @@ await close(library);
 await engine.stop();
 `;
 
-/** In one folder, since to install them takes longer than to run them. */
+/** Installs all in one folder, because the installation takes longer than the programs. */
 export async function walkWithLibraries(packed) {
   const here = emptyFolder('libraries');
   const offered = [];

@@ -1,4 +1,4 @@
-// The app of docs/deployment.md under Next: built without a database, started with one.
+// Builds the app of docs/deployment.md with Next, without a database, and starts it with one.
 import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -17,7 +17,7 @@ export async function walkWithNext(packed) {
   await step('next start', () => withDatabase((url) => withServer(here, url, askApp)));
 }
 
-/** The files that the document shows. */
+/** Writes the files that the document shows. */
 function writeApp(here) {
   const text = readFileSync(join(root, 'docs/deployment.md'), 'utf8');
   const files = [...text.matchAll(/^```js walk (\S+)\n([^]*?)^```$/gm)];
@@ -53,7 +53,7 @@ async function withDatabase(use) {
 
 async function withServer(here, url, use) {
   const port = await freePort();
-  // Not by npx, which would end before its child.
+  // Not started by npx, which would end before its child.
   const next = join(here, 'node_modules/next/dist/bin/next');
   const server = spawn(process.execPath, [next, 'start', '--port', String(port)], {
     cwd: here,

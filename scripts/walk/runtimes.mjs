@@ -1,4 +1,4 @@
-// The README's programs under other runtimes, which are packages of npm, too.
+// Runs the README's programs under other runtimes, which are npm packages too.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { programsOfReadme } from './compile.mjs';

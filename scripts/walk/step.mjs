@@ -1,4 +1,4 @@
-// What all parts of the walk use: the packed package, folders that begin empty, and commands in them.
+// Shared by all parts of the walk: the packed package, folders that are empty at first, and commands that run in them.
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ export const root = fileURLToPath(new URL('../..', import.meta.url));
 export const folder = mkdtempSync(join(tmpdir(), 'pawl-walk-'));
 export const { devDependencies, exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
-/** @returns where the tarball lies */
+/** @returns the path of the tarball */
 export async function pack() {
   const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder];
   const [tarball] = JSON.parse(await run('npm', args, root));
@@ -24,7 +24,7 @@ export function emptyFolder(name) {
   return path;
 }
 
-/** Without the database of the person who walks. @returns what it prints */
+/** Runs a command without the variables that name the user's database. @returns its output */
 export async function run(command, args, cwd, env) {
   const { stdout } = await promisify(execFile)(command, args, { cwd, timeout: 240_000, env: environment(env) });
   return stdout;
@@ -39,7 +39,7 @@ export function install(here, ...packages) {
   return run('npm', ['install', '--no-audit', '--no-fund', ...packages], here);
 }
 
-/** Whether the registry has all of them; else a line says what is left out. */
+/** Whether the registry has all packages. If not, prints what is left out. */
 export async function isOffered(what, ...packages) {
   for (const name of packages) {
     const version = await run('npm', ['view', name, 'version'], folder).catch(() => '');
