@@ -63,7 +63,7 @@ export function App(): JSX.Element {
   );
 }
 
-/** The base of the page's addresses would make another page of "#content". */
+/** The browser would resolve "#content" by the page's `<base>`, which is another page. */
 function skip(event: Event): void {
   event.preventDefault();
   document.querySelector<HTMLElement>('h1')?.focus();

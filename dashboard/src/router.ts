@@ -1,15 +1,15 @@
 import { computed, signal } from '@preact/signals';
 
-/** Where the dashboard is mounted, which the server writes into the page. */
+/** The address at which the dashboard is mounted. The server writes it into the page. */
 const base = new URL('.', document.baseURI);
 
 const current = signal(new URL(location.href));
 
-/** Below the base, without a slash in front or behind, as it stands in the address: `queues/100%25`. */
+/** The path below the base, without a slash at its beginning or end, as the address has it: `queues/100%25`. */
 export const path = computed(() => current.value.pathname.slice(base.pathname.length).replace(/\/$/, ''));
-/** The parts of the path, each decoded once; undefined where one cannot be. A slash in a name is no end of it. */
+/** The parts of the path, each decoded once; undefined if one cannot be decoded. An encoded slash does not end a name. */
 export const parts = computed(() => decode(path.value));
-/** The filters of the page. They are in the address, so that it can be passed on. */
+/** The filters of the page. They are in the address, so that a user can pass it on. */
 export const query = computed(() => current.value.searchParams);
 
 function decode(raw: string): readonly string[] | undefined {
@@ -38,14 +38,14 @@ export function go(to: string, { replace = false }: { replace?: boolean } = {}):
 
 let isArriving = false;
 
-/** Whether this is the first heading since the user went to another page: it takes the focus, so that screen readers read it. */
+/** Whether this is the first heading since the user went to another page. It takes the focus, so that screen readers read it. */
 export function arrive(): boolean {
   const was = isArriving;
   isArriving = false;
   return was;
 }
 
-/** Changes filters of this page; what is undefined or empty goes. */
+/** Changes filters of this page. Values that are undefined or empty are removed. */
 export function filter(values: Readonly<Record<string, string | undefined>>): void {
   const url = new URL(current.value);
   for (const [name, value] of Object.entries(values)) {
@@ -55,12 +55,12 @@ export function filter(values: Readonly<Record<string, string | undefined>>): vo
   go(url.href, { replace: true });
 }
 
-/** The page of a queue, and what the API has of it. */
+/** The path of a queue, of its page and in the API. */
 export function queueUrl(name: string): string {
   return `queues/${encodeURIComponent(name)}`;
 }
 
-/** The page of a lock. */
+/** The path of the page of a lock. */
 export function lockUrl({ namespace, name }: { readonly namespace: string; readonly name: string }): string {
   return `locks/one?${new URLSearchParams({ ...(namespace === '' ? {} : { namespace }), name })}`;
 }
@@ -74,7 +74,7 @@ export function startRouter(): void {
     if (link === null || event.defaultPrevented || event.button !== 0) return;
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     if (link.target !== '' || link.hasAttribute('download') || !link.href.startsWith(base.href)) return;
-    // Answers of the API are for the browser itself.
+    // The browser itself opens answers of the API.
     if (new URL(link.href).pathname.startsWith(`${base.pathname}api/`)) return;
     event.preventDefault();
     go(link.href);

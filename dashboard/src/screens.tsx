@@ -13,7 +13,7 @@ interface IdProps {
   readonly id: string;
 }
 
-/** Lists, and what there is one of. What is looked at first comes with the first page. */
+/** Pages of lists, and pages that exist once. The pages that users open first are part of the first page's code. */
 const PLACES: ReadonlyMap<string, FunctionComponent> = new Map<string, FunctionComponent>([
   ['', OverviewPage],
   ['queues', QueuesPage],
@@ -32,7 +32,7 @@ const PLACES: ReadonlyMap<string, FunctionComponent> = new Map<string, FunctionC
   ['admin', lazy(async () => (await import('./overview/admin.tsx')).AdminPage)],
 ]);
 
-/** Below `one`, with what it is in the query: names of theirs may be longer than a path. */
+/** Pages below `one`, whose subject is in the query, because such names may be longer than a path. */
 const ONES: ReadonlyMap<string, FunctionComponent> = new Map<string, FunctionComponent>([
   ['locks', lazy(async () => (await import('./locks/lock.tsx')).LockPage)],
   ['files', lazy(async () => (await import('./files/file.tsx')).FilePage)],
@@ -45,7 +45,7 @@ const NUMBERED: ReadonlyMap<string, FunctionComponent<IdProps>> = new Map<string
   ['bulk', lazy<IdProps>(async () => (await import('./bulk/bulk.tsx')).BulkPage)],
 ]);
 
-/** Addresses that are short enough for a line of a log, and written without a thought to slashes in names. */
+/** Addresses that are short enough for a line of a log. Slashes in names need no encoding. */
 const SHORT: ReadonlyMap<string, (name: string) => string> = new Map([
   ['j', (id) => `jobs/${encodeURIComponent(id)}`],
   ['a', (id) => `actors/${encodeURIComponent(id)}`],
@@ -53,7 +53,7 @@ const SHORT: ReadonlyMap<string, (name: string) => string> = new Map([
   ['l', (name) => lockUrl({ namespace: query.value.get('namespace') ?? '', name })],
 ]);
 
-/** The page of an address, by its parts; undefined where they cannot be read. */
+/** The page of an address. @param parts  of its path; undefined if one cannot be decoded */
 export function pageOf(parts: readonly string[] | undefined): JSX.Element {
   if (parts === undefined) return <Nothing title="This address cannot be read: a % in it begins no character" />;
   const [place = '', ...names] = parts;
@@ -63,7 +63,7 @@ export function pageOf(parts: readonly string[] | undefined): JSX.Element {
   const Place = names.length === 0 ? PLACES.get(place) : name === 'one' ? ONES.get(place) : undefined;
   if (Place !== undefined && more.length === 0) return <Place />;
   if (place === 'queues' && name !== '' && more.length === 0) return <QueuePage key={name} name={name} />;
-  // On DynamoDB the id of a job or a batch has its queue in front of it.
+  // On DynamoDB the id of a job or a batch begins with the name of its queue.
   const isId = /^\d{1,19}$/.test(name) || ((place === 'jobs' || place === 'batches') && /:\d{1,19}$/.test(name));
   const OfNumber = isId && more.length === 0 ? NUMBERED.get(place) : undefined;
   if (OfNumber !== undefined) return <OfNumber key={name} id={name} />;
@@ -81,7 +81,7 @@ function Nothing({ title }: { readonly title: string }): JSX.Element {
   );
 }
 
-/** A short address: the page that it stands for takes its place, so that going back does not come here again. */
+/** A short address. Its page replaces it in the history, so that "back" does not lead here again. */
 function Moved({ to }: { readonly to: string }): JSX.Element {
   useEffect(() => go(to, { replace: true }), [to]);
   return <Skeleton />;

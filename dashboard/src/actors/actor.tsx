@@ -20,7 +20,7 @@ import { Trace } from '../text/words.tsx';
 import { Fields } from './fields.tsx';
 import { MachineGraph } from './machine.tsx';
 
-/** One actor: where it is in its machine, what it has, what wakes it. */
+/** One actor: its state, its fields, and the timers and semaphores that wake it. */
 export function ActorPage({ id }: { readonly id: string }): JSX.Element {
   const actor = useResource<ActorDetail>(`actors/${id}`);
   return (
@@ -94,7 +94,7 @@ function factsOf(of: ActorDetail): readonly Fact[] {
   ];
 }
 
-/** A turn that runs is counted as an attempt, and has not failed. */
+/** The number of failed attempts. A running turn counts as an attempt and has not failed. */
 function failedInARow({ attempt, status }: ActorDetail): number {
   return status === 'running' ? Math.max(0, attempt - 1) : attempt;
 }
@@ -114,7 +114,7 @@ function Semaphores({ of }: { readonly of: ActorDetail }): JSX.Element {
   if (names.length === 0)
     return (
       <Empty title="Its type has none">
-        A type names what others may raise to wake its actors:{' '}
+        A type names the semaphores that wake its actors when they are raised:{' '}
         <Example>{`semaphores: ['restart', 'destroy'],`}</Example>
       </Empty>
     );
@@ -196,7 +196,7 @@ function Actions({ of }: { readonly of: ActorDetail }): JSX.Element {
   );
 }
 
-/** What begins a turn before its time. */
+/** The statuses in which a retry makes the next turn due before its time. */
 const WAITING: ReadonlySet<string> = new Set(['backing off', 'napping', 'hibernating']);
 
 async function retry(id: string): Promise<void> {
@@ -207,7 +207,7 @@ async function retry(id: string): Promise<void> {
   refresh();
 }
 
-/** First where to, then why. */
+/** Asks for the new state, then for the reason. */
 async function move({ id, state: from, machine }: ActorDetail): Promise<void> {
   const states = Object.keys(machine.states).join(', ');
   const state = await confirm({
@@ -219,7 +219,7 @@ async function move({ id, state: from, machine }: ActorDetail): Promise<void> {
   if (state === undefined) return;
   const reason = await confirm({
     title: `Move actor ${id} to ${state}`,
-    text: 'It is there at once, whatever its machine says. A turn that runs just now is not written.',
+    text: 'It changes its state at once, whatever its machine allows. If a turn runs now, its result is not written.',
     verb: 'Move it',
     isDanger: true,
     ask: { label: 'Reason, kept in its history', isRequired: true },
@@ -229,7 +229,7 @@ async function move({ id, state: from, machine }: ActorDetail): Promise<void> {
   refresh();
 }
 
-/** Due or not, paused or not: as by hand. */
+/** Runs one turn by hand, even if the actor is not due or is paused. */
 async function work(id: string): Promise<void> {
   await attempt(async () => {
     const { kind, from, to, error } = await send<Turn>('POST', `actors/${id}/work`);
@@ -242,7 +242,7 @@ async function work(id: string): Promise<void> {
 async function destroy(id: string): Promise<void> {
   const answer = await confirm({
     title: `Destroy actor ${id}`,
-    text: 'It is led to its end, from whatever state it is in. That cannot be taken back.',
+    text: 'It ends, whatever its state is. This cannot be undone.',
     verb: 'Destroy it',
     isDanger: true,
     typed: id,

@@ -20,20 +20,20 @@ import { MachineGraph } from './machine.tsx';
 
 const STATUSES = ['running', 'due', 'napping', 'hibernating', 'backing off', 'paused', 'held', 'final'];
 
-/** Types with their machines, and the actors of one. */
+/** The types with their machines, and the actors of one type. */
 export function ActorsPage(): JSX.Element {
   const types = useResource<List<ActorType>>('actor-types');
   const wanted = query.value.get('type') ?? '';
   const type = types.data?.items.find(({ name }) => name === wanted) ?? types.data?.items[0];
   return (
     <>
-      <Head title="Actors" about="Things that have a state, and what may become of it." />
+      <Head title="Actors" about="State machines, and the actors in each of their states." />
       <Loaded of={types}>
         {({ items }) =>
           items.length === 0 ? (
             <section class="card">
               <Empty title="No type of actors is known yet">
-                A program makes its own known when it first uses them:
+                A program registers its types when it first uses them:
                 <Example>{`const Server = actor('server', {
   initial: 'booting',
   states: {

@@ -7,18 +7,18 @@ import { filter, query } from '../router.ts';
 import { Time } from '../text/time.tsx';
 
 interface Change {
-  /** The turn, or turns, that made it: between two looks there may be several. */
+  /** The turns that made the change, `from` to `to`: between two polls there may be several. */
   readonly from: number;
   readonly to: number;
-  /** In which the turn was run, if that is known. */
+  /** The state in which the turn ran, if it is known. */
   readonly state: string | undefined;
   readonly at: string;
   readonly of: readonly Difference[];
 }
 
-/** Fields as they were at one moment. */
+/** The fields at one moment. */
 interface Moment {
-  /** In the address: the turn after which they were so, or `first` for those before the oldest that is shown. */
+  /** In the address: the turn after which the fields had these values, or `first` for the time before the oldest shown turn. */
   readonly id: string;
   readonly title: string;
   readonly fields: unknown;
@@ -26,7 +26,7 @@ interface Moment {
 
 const SEEN = 20;
 
-/** What turns changed in the fields: as far back as the type keeps them, else since the page was opened. */
+/** The changes of the fields by turns: as far back as the type keeps them, or else since the page was opened. */
 export function FieldChanges({ of }: { readonly of: ActorDetail }): JSX.Element {
   const { rows, next } = useLongList<ActorFieldsChange>(`actors/${of.id}/fields`);
   const seen = useSeenChanges(of);
@@ -62,7 +62,7 @@ function changeOf({ epoch, state, at, before, after }: ActorFieldsChange): Chang
   return { from: epoch, to: epoch, state, at, of: differences(before, after) };
 }
 
-/** What differs between any two moments; which ones is in the address. */
+/** The differences between two moments, which the address names. */
 function Compare({ of: rows }: { readonly of: readonly ActorFieldsChange[] }): JSX.Element {
   const moments = momentsOf(rows);
   const [from, to] = (['from', 'to'] as const).map((name) => moments.find(({ id }) => id === query.value.get(name)));
@@ -81,7 +81,7 @@ function Compare({ of: rows }: { readonly of: readonly ActorFieldsChange[] }): J
   );
 }
 
-/** Newest first, as the turns are listed. */
+/** The newest moment is first, as in the list of turns. */
 function momentsOf(rows: readonly ActorFieldsChange[]): readonly Moment[] {
   const after = rows.map(
     ({ epoch, after: fields }): Moment => ({ id: String(epoch), title: `after turn ${epoch}`, fields }),
@@ -141,7 +141,7 @@ interface Watch {
   readonly changes: readonly Change[];
 }
 
-/** What changed while the page was open. */
+/** The changes since the page was opened. */
 function useSeenChanges({ id, epoch, fields }: ActorDetail): readonly Change[] {
   const [seen, setSeen] = useState<Watch>({ id, epoch, fields, changes: [] });
   useEffect(() => {

@@ -4,7 +4,7 @@ import { Card, Empty } from '../parts/card.tsx';
 import { Json } from '../text/json.tsx';
 import { FieldChanges } from './field-changes.tsx';
 
-/** The fields of an actor, and what its turns changed in them. */
+/** The fields of an actor, and the changes that its turns made. */
 export function Fields({ of }: { readonly of: ActorDetail }): JSX.Element {
   if (of.payloadHidden)
     return (

@@ -11,11 +11,11 @@ interface MachineProps {
   readonly current?: string;
   readonly paused?: readonly string[];
   readonly history?: readonly Move[];
-  /** Its states lead to the list of those that are in them. */
+  /** The type of the actors. Each state links to the list of its actors. */
   readonly type?: string;
 }
 
-/** A state machine, with where its actors are, or where one is and which way it came. */
+/** A state machine with the number of actors in each state, or with the state of one actor and the way it came. */
 export function MachineGraph({ machine, counts, current, paused = [], history = [], type }: MachineProps): JSX.Element {
   const taken = new Set(history.map(({ from, to }) => `${from} ${to}`));
   const names = Object.keys(machine.states);
@@ -43,7 +43,7 @@ export function MachineGraph({ machine, counts, current, paused = [], history = 
       (to): Edge => ({ from: name, to, ...(taken.has(`${name} ${to}`) ? { look: 'taken' } : {}) }),
     ),
   );
-  // From anywhere: one arrow from a sign of its own, not one from each state.
+  // A transition from any state is one arrow from a separate box, not an arrow from each state.
   const always = Object.entries(machine.always);
   for (const [semaphore, to] of always) {
     nodes.push({ id: `always ${semaphore}`, title: `any state`, under: semaphore });

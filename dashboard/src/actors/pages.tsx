@@ -11,7 +11,7 @@ import { filter, query, urlOf } from '../router.ts';
 import { CopyAs, curlOf } from '../text/copy.tsx';
 import { Time } from '../text/time.tsx';
 
-/** What a person has to look at. */
+/** The pages that actors sent, which a person must handle. */
 export function PagesPage(): JSX.Element {
   const status = query.value.get('status') ?? '';
   const asked = `pages${status === '' ? '' : `?status=${status}`}`;
@@ -27,7 +27,7 @@ export function PagesPage(): JSX.Element {
     <>
       <Head
         title="Pages"
-        about="What needs a person. One is open for each tag, however often it is asked for."
+        about="Requests for a person. Each tag has at most one open page, however often a program asks for it."
         actions={<CopyAs of={elsewhere(status, asked)} />}
       />
       <Card
@@ -51,7 +51,7 @@ export function PagesPage(): JSX.Element {
           {({ items }) =>
             items.length === 0 ? (
               <Empty title="No page">
-                Nothing needs a person. A program asks for one, once for each tag:
+                No program asks for a person now. This call asks for one. Each tag has at most one open page:
                 <Example>{`await actors.page({ tag: 'disk:web-3', summary: 'The disk is full', severity: 'error' });`}</Example>
               </Empty>
             ) : (

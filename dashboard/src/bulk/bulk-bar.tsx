@@ -13,12 +13,12 @@ import { type BulkAction, BulkDialog, type BulkTarget } from './bulk-dialog.tsx'
 
 interface BulkBarProps {
   readonly of: BulkTarget;
-  /** What it is about, before the buttons. */
+  /** The text before the buttons, which names the jobs. */
   readonly about: string;
   readonly onBegun?: () => void;
 }
 
-/** Actions on many jobs at once. How many they are, the dialog says before anything is done. */
+/** Actions on many jobs at once. The dialog says how many jobs there are before it changes any. */
 export function BulkBar({ of, about, onBegun }: BulkBarProps): JSX.Element {
   const [action, setAction] = useState<BulkAction | undefined>();
   const which = 'jobs' in of ? 'selected' : 'all';
@@ -67,7 +67,7 @@ export function BulkBar({ of, about, onBegun }: BulkBarProps): JSX.Element {
   );
 }
 
-/** How far the action is that was begun from this list; its number stands in the address. */
+/** The progress of the action that was begun from this list. Its number is in the address. */
 export function BulkBegun(): JSX.Element | null {
   const id = address.value.get('bulk');
   if (id === null || !/^\d{1,19}$/.test(id)) return null;
@@ -84,12 +84,12 @@ export function BulkBegun(): JSX.Element | null {
   );
 }
 
-/** How far a bulk action is. */
+/** The progress of a bulk action. */
 export function BulkProgress({ id }: { readonly id: string }): JSX.Element {
   const bulk = useResource<Bulk>(`bulk/${id}`, 500);
   const { data, reload } = bulk;
   const isOpen = data !== undefined && data.endedAt === null;
-  // Every answer is another object, so this asks again until it is over.
+  // Every answer is a new object, so this effect runs again until the action is over.
   useEffect(() => {
     if (!isOpen) return;
     const timer = setTimeout(reload, 700);

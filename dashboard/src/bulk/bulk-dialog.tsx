@@ -9,7 +9,7 @@ import { count, plural } from '../text/format.ts';
 import { Name } from '../text/name.tsx';
 
 export type BulkAction = 'retry' | 'cancel' | 'finish' | 'redrive' | 'erase';
-/** What a search finds, or what somebody has chosen. */
+/** The jobs that a search finds, or the jobs that the user has chosen. */
 export type BulkTarget = { readonly query: string; readonly queue?: string } | { readonly jobs: readonly string[] };
 
 const DONE = {
@@ -20,7 +20,7 @@ const DONE = {
   erase: 'erased',
 } as const;
 const VERBS = { retry: 'Retry', cancel: 'Cancel', finish: 'Complete', redrive: 'Redrive', erase: 'Erase' } as const;
-/** From so many on the number has to be typed, against a slip of the hand. */
+/** For this many jobs or more, the user must type the number, which prevents a slip of the hand. */
 const MANY = 100;
 
 interface BulkDialogProps {
@@ -30,7 +30,7 @@ interface BulkDialogProps {
   readonly onBegun: (id: string) => void;
 }
 
-/** Before many jobs are changed: how many there are, of how many it can be done, and some of them. */
+/** Shows how many jobs there are before they are changed, how many of them the action can change, and some of them. */
 export function BulkDialog({ action, of, onClose, onBegun }: BulkDialogProps): JSX.Element {
   const [preview, setPreview] = useState<BulkPreview | undefined>();
   const [error, setError] = useState<Error | undefined>();

@@ -11,14 +11,14 @@ import { Time } from '../text/time.tsx';
 import { Count, Maybe } from '../text/words.tsx';
 import { BulkBadge, BulkProgress } from './bulk-bar.tsx';
 
-/** What was done to everything that a search found. */
+/** The list of bulk actions. */
 export function BulksPage(): JSX.Element {
   const { page, rows, next } = useLongList<Bulk>('bulk', 2000);
   return (
     <>
       <Head
         title="Bulk actions"
-        about="What was done to all jobs that a search found. Each goes on when its page is closed, and when its process ends; it is kept for 30 days."
+        about="Changes of all jobs that a search found. An action goes on after its page is closed and after its process ends. It is kept for 30 days."
       />
       <Card title="Newest first">
         <Loaded of={page}>
@@ -55,12 +55,12 @@ export function BulksPage(): JSX.Element {
   );
 }
 
-/** What it was done to. */
+/** The search whose jobs the action changed. */
 function Search({ of }: { readonly of: string }): JSX.Element {
   return of === '' ? <span class="muted">jobs that were selected</span> : <code class="wrap">{of}</code>;
 }
 
-/** One of them, with what became of each job. */
+/** One bulk action, with the outcome of each job. */
 export function BulkPage({ id }: { readonly id: string }): JSX.Element {
   const bulk = useResource<Bulk>(`bulk/${id}`, 2000);
   return (

@@ -12,7 +12,7 @@ interface CaptureActionsProps {
   readonly reload: () => void;
 }
 
-/** What can be done with a capture. What makes work for the database, or cannot be taken back, has to be typed. */
+/** The actions on a capture. If an action makes much work for the database or cannot be undone, the user must type a text. */
 export function CaptureActions({ of, reload }: CaptureActionsProps): JSX.Element {
   const at = `captures/${encodeURIComponent(of.entity)}`;
   const isFollowed = of.consumers.length > 0;
@@ -62,11 +62,11 @@ async function verify(at: string): Promise<string> {
   throw new Error(`not as it was installed: ${plural(differences.length, 'difference')}, see the list`);
 }
 
-/** @returns undefined when it was thought better of */
+/** @returns undefined if the user cancelled */
 export async function install(entity: string): Promise<string | undefined> {
   const answer = await confirm({
     title: `Install ${entity}`,
-    text: 'The triggers, and the tables of its projections, are made as the program declares them, in one transaction. Writers of these tables wait for a moment; if one is at it for more than 10 s, nothing is done.',
+    text: 'One transaction creates the triggers and the tables of its projections, as the program declares them. Writers of these tables wait for a moment. If a writer holds a table for more than 10 s, nothing is changed.',
     verb: 'Install',
     typed: entity,
   });
@@ -81,7 +81,7 @@ async function compare(at: string, entity: string, isDryRun: boolean): Promise<s
   if (!isDryRun) {
     const answer = await confirm({
       title: `Compare and mend ${entity}`,
-      text: 'Every entity is compared with its row; what differs is marked as changed, and the workers write it anew.',
+      text: 'Every entity is compared with its row. Entities that differ are marked as changed, and the workers write them again.',
       verb: 'Compare and mend',
       typed: entity,
     });
@@ -99,7 +99,7 @@ async function compare(at: string, entity: string, isDryRun: boolean): Promise<s
 async function replay(at: string, entity: string): Promise<string | undefined> {
   const answer = await confirm({
     title: `Replay ${entity}`,
-    text: 'Every entity is projected once more, while changes go on. The workers of the projection do it; how far they are stands below “Back-fill”.',
+    text: 'The workers of the projection project every entity once more, while changes go on. Their progress is shown below “Back-fill”.',
     verb: 'Replay',
     typed: entity,
   });
@@ -111,7 +111,7 @@ async function replay(at: string, entity: string): Promise<string | undefined> {
 async function detach(at: string, entity: string): Promise<string | undefined> {
   const answer = await confirm({
     title: `Detach ${entity}`,
-    text: 'The triggers are taken out, and everything noted goes with them: changes go unnoticed from then on. Tables that projections wrote are left.',
+    text: 'The triggers and all noted changes are removed. Later changes are not noticed. The tables that projections wrote stay.',
     verb: 'Detach it',
     isDanger: true,
     typed: entity,

@@ -10,7 +10,7 @@ import { attempt } from '../parts/toast.tsx';
 import { CopyButton } from '../text/copy.tsx';
 import { CaptureActions } from './capture-actions.tsx';
 
-/** Whether the triggers stand as they should, what would mend them, and what can be done with the capture. */
+/** Whether the triggers are as declared, the SQL that would repair them, and the actions on the capture. */
 export function Coverage({ of }: { readonly of: Capture }): JSX.Element {
   const { entity } = of;
   const detail = useResource<CaptureDetail>(`captures/${encodeURIComponent(entity)}`, 10_000);
@@ -56,7 +56,7 @@ export function Coverage({ of }: { readonly of: Capture }): JSX.Element {
   );
 }
 
-/** The SQL that would mend it, to be read and run by a person with the rights. */
+/** The SQL that would repair the triggers. A person with the rights can read and run it. */
 function Mending({ entity }: { readonly entity: string }): JSX.Element {
   const [plan, setPlan] = useState<CapturePlan | undefined>();
   const ask = (): Promise<boolean> =>

@@ -14,7 +14,7 @@ import { Time } from '../text/time.tsx';
 import { install } from './capture-actions.tsx';
 import { Coverage } from './capture-coverage.tsx';
 
-/** Changes of the tables of the application: who follows them, how far behind, and the newest of them. */
+/** Changes in the application's tables: the consumers that follow them, how far behind these are, and the newest changes. */
 export function CapturesPage(): JSX.Element {
   const captures = useResource<CaptureList>('captures');
   const wanted = query.value.get('entity') ?? '';
@@ -39,7 +39,7 @@ export function CapturesPage(): JSX.Element {
   );
 }
 
-/** Declared by the program, and not there yet. */
+/** A capture that the program declares and that is not installed yet. */
 function Missing({ entity, reload }: { readonly entity: string; readonly reload: () => void }): JSX.Element {
   return (
     <p class="error">
@@ -64,7 +64,7 @@ function Consumers({ of }: { readonly of: readonly Capture[] }): JSX.Element {
   if (of.length === 0)
     return (
       <Empty title="Nothing is captured yet">
-        A program says which tables, and installs the triggers:
+        A program names the tables and installs the triggers:
         <Example>{`await createCapture(engine, { entity: 'customer', root: 'customer' }).apply();`}</Example>
       </Empty>
     );
@@ -161,7 +161,7 @@ function Tail({ entity }: { readonly entity: string }): JSX.Element {
         {({ items }) =>
           items.length === 0 ? (
             <Empty title="None">
-              Only tables that are given a history keep their changes:
+              Changes are kept only for tables with a history:
               <Example>{`createCapture(engine, { entity, root, history: { customer: { rows: 'both' } } });`}</Example>
             </Empty>
           ) : (
@@ -185,7 +185,7 @@ function Tail({ entity }: { readonly entity: string }): JSX.Element {
   );
 }
 
-/** Which values are others now. */
+/** The values that the change replaced. */
 function Difference({ of: { before, after } }: { readonly of: Change }): JSX.Element {
   if (me.value?.permissions.includes('payload:read') !== true) return <span class="muted">hidden</span>;
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(

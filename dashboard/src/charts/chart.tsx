@@ -19,19 +19,19 @@ export interface ChartProps {
   readonly times: readonly number[];
   readonly lines: readonly Line[];
   readonly format: (value: number) => string;
-  /** Moments that may be why a line turns. */
+  /** Events that may be the reason why a line rises or falls. */
   readonly marks?: readonly Mark[];
-  /** Somebody marked a span with the mouse. */
+  /** Called when the user marked a span with the mouse. */
   readonly onZoom?: (from: number, to: number) => void;
 }
 
 const HEIGHT = 170;
-/** Between two lines of the grid. */
+/** The possible distances of two lines of the grid. */
 const STEPS = [1, 2, 5]
   .flatMap((n) => [1, 10, 100, 1000, 1e4, 1e5, 1e6, 1e7].map((ten) => n * ten))
   .sort((a, b) => a - b);
 
-/** Lines over time, with the same as a table for people who do not see them. */
+/** Lines over time, and a table of the same values for people who do not see the lines. */
 export function Chart({ title, times, lines, format, marks = [], onZoom }: ChartProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
@@ -116,7 +116,7 @@ export function Chart({ title, times, lines, format, marks = [], onZoom }: Chart
   );
 }
 
-/** The hour; the day instead where it changes, or where days are what is shown. */
+/** The labels of the axis: the time of day; or the day, where it changes or if a step is a day or more. */
 function times(ticks: readonly number[]): string[] {
   const step = ((ticks[1] ?? 0) - (ticks[0] ?? 0)) * 1000;
   return ticks.map((tick) => {
@@ -159,7 +159,7 @@ function optionsOf(
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(max ?? 0, 1) * 1.08] } },
     axes: [
       { ...axis, size: 26, gap: 4, values: (_plot, ticks) => times(ticks) },
-      // No finer than whole things: half a job is none.
+      // Whole numbers only, because there is no half job.
       { ...axis, size: 58, gap: 6, incrs: STEPS, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
     ],
     hooks: {
@@ -179,7 +179,7 @@ function optionsOf(
         label: title,
         stroke: colour(tone),
         width: 1.8,
-        // A value that stands alone has no line to be seen by.
+        // A value without neighbours has no line, so it is drawn as a point.
         points: {
           show: true,
           size: 5,
@@ -192,7 +192,7 @@ function optionsOf(
   };
 }
 
-/** Dashed, from top to bottom. */
+/** Draws the marks as dashed lines from top to bottom. */
 function drawMarks(chart: uPlot, marks: readonly Mark[], stroke: string): void {
   const { ctx, bbox } = chart;
   ctx.save();

@@ -41,7 +41,7 @@ interface Placement {
   readonly height: number;
 }
 
-/** Boxes and arrows. A table next to it shows the same, so screen readers get one picture. */
+/** Boxes and arrows. A table next to the graph shows the same, so it is one image for screen readers. */
 export default function Graph({ title, nodes, edges, direction = 'TB' }: GraphProps): JSX.Element {
   const shape = JSON.stringify([
     nodes.map(({ id, title: text, under }) => [id, text, under]),
@@ -155,7 +155,7 @@ function place(
     return { d: curve(points), x: x ?? middle?.x ?? 0, y: (y ?? middle?.y ?? 0) + 4 };
   });
   const { width = 0, height = 0 } = graph.graph() as { width?: number; height?: number };
-  // Arrows may swing out further than the boxes.
+  // Arrows may reach further than the boxes.
   const all = edges.flatMap(
     ({ from, to }, index) => (graph.edge(from, to, String(index)) as { points?: Point[] }).points ?? [],
   );
@@ -168,7 +168,7 @@ function place(
   };
 }
 
-/** Through the middles between the points, so that corners are round. */
+/** A curve through the midpoints between the points, so that corners are round. */
 function curve(points: readonly { readonly x: number; readonly y: number }[]): string {
   const [first, ...rest] = points;
   const last = rest.at(-1);

@@ -8,7 +8,7 @@ import { Count } from '../text/words.tsx';
 import { dayName, hour, zoneName } from '../text/zone.ts';
 
 const HOUR_MS = 3_600_000;
-/** The API gives at most 120 points at once, and a week of hours has 168. */
+/** Half of the hours of a week. The API returns at most 120 points at once, and a week has 168 hours. */
 const HALF_HOURS = 84;
 const LEVELS = 5;
 
@@ -16,7 +16,7 @@ interface Series {
   readonly points: readonly Point[];
 }
 
-/** How long jobs ran in each hour of the last seven days: what is slow every night, or since Tuesday, is seen at once. */
+/** How long jobs ran in each hour of the last seven days. It shows at once if jobs are slow every night, or since Tuesday. */
 export function Heat({ path }: { readonly path: string }): JSX.Element {
   const end = Math.ceil(Date.now() / HOUR_MS) * HOUR_MS;
   const middle = end - HALF_HOURS * HOUR_MS;
@@ -90,7 +90,7 @@ function Week({ of: points }: { readonly of: readonly Point[] }): JSX.Element {
   );
 }
 
-/** What the colours mean; of one value there is one. */
+/** The meaning of the colours. If there is only one value, there is one colour. */
 function Key({ least, most }: { readonly least: number; readonly most: number }): JSX.Element {
   if (duration(least) === duration(most))
     return (
@@ -112,7 +112,7 @@ function Key({ least, most }: { readonly least: number; readonly most: number })
 
 const HOURS = Array.from({ length: 24 }, (_, of) => of);
 
-/** By orders of magnitude: one hour that hung for a minute must not make all others look the same. */
+/** Levels by orders of magnitude. Otherwise one hour with a run of a minute would make all other hours look the same. */
 function levels(values: readonly number[]): (value: number) => number {
   const log = (value: number): number => Math.log(Math.max(value, 1));
   const [least, most] = [Math.min(...values.map(log)), Math.max(...values.map(log))];

@@ -11,7 +11,7 @@ import { Spark } from './spark.tsx';
 
 const SPANS = ['1h', '24h', '7d'] as const;
 
-/** What each kind of job did over a span that stands in the address: how many, how many failed, how long they waited and ran. */
+/** The figures of each kind over a span, which is in the address: its jobs, its failures, its waits and its runs. */
 export function Kinds({ queue }: { readonly queue?: string }): JSX.Element {
   const given = query.value.get('span');
   const span = SPANS.find((one) => one === given) ?? SPANS[0];
@@ -33,7 +33,9 @@ export function Kinds({ queue }: { readonly queue?: string }): JSX.Element {
       <Loaded of={charts}>
         {(data) =>
           data.items.length === 0 ? (
-            <Empty title="Nothing was done in this span">As soon as a worker ends jobs, their kinds stand here.</Empty>
+            <Empty title="Nothing was done in this span">
+              The kinds of jobs are listed here as soon as a worker ends jobs.
+            </Empty>
           ) : (
             <>
               <Table
@@ -80,7 +82,7 @@ const columnsOf = (charts: Charts): readonly Column<KindChart>[] => [
   { title: 'Wait, p95', align: 'right', of: ({ waitP95Ms }) => <Maybe of={waitP95Ms && duration(waitP95Ms)} /> },
 ];
 
-/** One value for each step of the span: only steps in which something was done are told. */
+/** One value for each step of the span. The API leaves out steps without jobs, so their value is 0. */
 function steps(
   { since, until, stepMs }: Charts,
   { points }: KindChart,

@@ -11,7 +11,7 @@ interface Visit {
   readonly isOpen: boolean;
 }
 
-/** A lane for each state, with when the actor was in it; failed turns are marks. What is drawn is also in the table of its moves. */
+/** A lane for each state, with the times of the actor in it. Failed turns are marks. The table of its transitions has the same. */
 export function Lanes({
   of,
   endedAt,

@@ -7,13 +7,13 @@ import { Count, FirstLine, Maybe } from '../text/words.tsx';
 
 interface MovesProps {
   readonly of: readonly Move[];
-  /** The states have the names that a program gave them, and none of our colours. */
+  /** Whether the states have names of the program, which have no colours. */
   readonly isPlain?: boolean;
 }
 
 type Row = Move & { readonly index: number };
 
-/** Every move of a job or an actor, newest first. Columns that would be empty are left out. */
+/** Every transition of a job or an actor, newest first. Empty columns are left out. */
 export function Moves({ of, isPlain = false }: MovesProps): JSX.Element {
   const columns: readonly Column<Row>[] = [
     { title: 'When', of: ({ at }) => <Time at={at} /> },

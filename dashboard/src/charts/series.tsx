@@ -12,7 +12,7 @@ import { clock } from '../text/zone.ts';
 import type { ChartProps } from './chart.tsx';
 import { type Mark, useStarts } from './starts.ts';
 
-/** The code that draws lines is a third of the rest of the first page. */
+/** The code that draws lines is a third as large as the rest of the first page, so it is loaded later. */
 const Chart = lazy<ChartProps>(async () => (await import('./chart.tsx')).Chart);
 
 const RANGES = [
@@ -34,20 +34,20 @@ const MINUTE = 60_000;
 interface SeriesProps {
   readonly path: string;
   readonly queue?: string;
-  /** One of them can be looked at by itself. */
+  /** The kinds of the queue. The user can choose one of them. */
   readonly kinds?: readonly string[];
 }
 
-/** Throughput and times, over a range that stands in the address. A span marked with the mouse is looked at closely. */
+/** Throughput and times, over a range that is in the address. If the user marks a span with the mouse, only that span is shown. */
 export function SeriesCharts({ path, queue, kinds = [] }: SeriesProps): JSX.Element {
   const marks = useStarts(queue);
   const given = query.value;
   const range = RANGES.find(([name]) => name === given.get('range')) ?? RANGES[0];
   const kind = kinds.find((one) => one === given.get('kind'));
   const [from, to] = [timeOf(given.get('from')), timeOf(given.get('to'))];
-  // What is no span, in an address that somebody wrote, is none.
+  // An invalid span, in an address that a person wrote, is ignored.
   const isZoomed = from < to;
-  // The end moves on in steps, so that a wall of dashboards asks for the same.
+  // The end moves on in steps, so that many dashboards send the same request.
   const step = Math.max(2000, range[1] / 120);
   void tick.value;
   const until = isZoomed ? to : Math.ceil(Date.now() / step) * step;
@@ -57,7 +57,7 @@ export function SeriesCharts({ path, queue, kinds = [] }: SeriesProps): JSX.Elem
   const place = `${path} ${kind ?? ''}`;
   const last = shown.value[place];
   if (series.data !== undefined && series.data !== last) shown.value = { ...shown.peek(), [place]: series.data };
-  // While the next one is on its way the one before stays.
+  // The last series stays until the next one arrives.
   const kept = { ...series, data: series.data ?? last };
   return (
     <Card
@@ -113,14 +113,14 @@ function timeOf(text: string | null): number {
 
 const shown = signal<Readonly<Record<string, Series>>>({});
 
-/** Without a last stretch of time that has only begun: a few jobs would look like many, or like none. */
+/** Leaves out the last step of time if it has only begun, because its few jobs would look like many, or like none. */
 function whole(points: readonly Point[], stepMs: number): readonly Point[] {
   return points.filter(({ at }) => Date.now() - at >= stepMs / 4);
 }
 
 function Charts({ points, stepMs, marks }: Series & { readonly marks: readonly Mark[] }): JSX.Element {
   const times = points.map(({ at }) => at);
-  // The last stretch is not over: what it has so far is of so much less time, and no fall.
+  // The last step of time is not over. Its value is divided by its shorter time, so that it does not look like a fall.
   const now = Date.now();
   const perMinute = (value: number, index: number): number =>
     (value * MINUTE) / Math.min(stepMs, now - (times[index] ?? 0));

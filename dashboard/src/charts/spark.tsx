@@ -8,7 +8,7 @@ interface SparkProps {
   readonly tone?: Tone;
 }
 
-/** A line of the last minutes; its last value stands next to it as a number, so screen readers skip it. */
+/** A line of the last minutes. Its last value is next to it as a number, so screen readers skip the line. */
 export function Spark({ values, tone = 'accent' }: SparkProps): JSX.Element | null {
   if (values.length < 2) return <svg class="spark" aria-hidden="true" />;
   const most = Math.max(1, ...values);
@@ -30,11 +30,11 @@ interface GaugeProps {
   readonly part: number;
   readonly of: number;
   readonly label: string;
-  /** All of it in use is nothing to worry about. */
+  /** Whether full use is no reason for a warning. */
   readonly isPlain?: boolean;
 }
 
-/** How much of something is used. */
+/** Shows which part of a limit is in use. */
 export function Gauge({ part, of, label, isPlain = false }: GaugeProps): JSX.Element {
   const share = of === 0 ? 0 : Math.min(1, part / of);
   const tone = of === 0 ? 'idle' : share >= 1 && !isPlain ? 'warn' : 'busy';

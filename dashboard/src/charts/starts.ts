@@ -1,18 +1,18 @@
 import { useResource } from '../data/resource.ts';
 import type { Workers } from '../data/types.ts';
 
-/** A moment on a chart, and what it was. */
+/** A time on a chart, and the event at that time. */
 export interface Mark {
   readonly at: number;
   readonly text: string;
 }
 
-/** A hundred open dashboards are not to ask for it all the time. */
+/** Requested rarely, so that a hundred open dashboards do not load the server. */
 const RARELY_MS = 300_000;
-/** Workers that start within it are one deployment. */
+/** Workers that start within this time of each other are one deployment. */
 const TOGETHER_MS = 60_000;
 
-/** When the workers that live now were started: a deployment is the first suspect when a line turns. */
+/** The times at which the live workers started. If a line changes, a deployment is the first suspect. */
 export function useStarts(queue: string | undefined): readonly Mark[] {
   const workers = useResource<Workers>('workers', RARELY_MS);
   if (workers.data === undefined) return [];

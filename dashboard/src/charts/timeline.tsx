@@ -10,10 +10,10 @@ interface Attempt {
   readonly outcome: string;
 }
 
-/** A wait takes at most so much of the width: what ran is what one wants to see, and idle time is mostly longer. */
+/** A wait takes at most this part of the width, because readers want to see the runs, and waits are mostly longer. */
 const MOST_WAIT = 0.3;
 
-/** Each attempt as a bar: how long it waited, how long it ran. Long idle times are cut short, or nothing else would be seen. */
+/** Each attempt is a bar: how long it waited and how long it ran. Long waits are drawn shorter, or the runs would be too small to see. */
 export function Timeline({ job }: { readonly job: JobDetail }): JSX.Element {
   const attempts = attemptsOf(job.history);
   if (attempts.length === 0) return <p class="muted">It has not been tried yet.</p>;

@@ -6,7 +6,7 @@ import type { Me } from './types.ts';
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
-  /** What of the request it is about. */
+  /** The field of the request that the error is about. */
   readonly field: string | undefined;
 
   constructor(status: number, code: string, message: string, field?: string) {
@@ -17,7 +17,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether the database behind the API has such a part. False until that is known. */
+/** Whether the database behind the API has this part. False until that is known. */
 export function has(part: string): boolean {
   return me.value?.parts !== undefined && me.value.parts[part] !== false;
 }
@@ -34,7 +34,7 @@ export async function get<T>(path: string, abort?: AbortSignal): Promise<T> {
   return (await response.json()) as T;
 }
 
-/** As it came: numbers in it may be longer than a number here can be. */
+/** The text of the answer, unchanged, because JavaScript cannot represent its long numbers. */
 export async function getText(path: string): Promise<string> {
   return (await ask(path, {})).text();
 }
@@ -80,7 +80,7 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
   throw new ApiError(response.status, code, message, field);
 }
 
-/** A name that has only dots leads a folder up in an address, however it is written, and so to something else. */
+/** Refuses a name of dots alone. However it is encoded, an address with it leads a folder up, to another resource. */
 function addressOf(path: string): string {
   const raw = path.split('?', 1)[0] ?? '';
   const url = urlOf(`api/v1/${path}`);

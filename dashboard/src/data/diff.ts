@@ -1,12 +1,12 @@
-/** One value that another one took the place of; undefined: it was not there. */
+/** One value that was replaced by another one. If a value was not there, it is undefined. */
 export interface Difference {
-  /** `address.city`, `lines[2].sku`; empty: the whole. */
+  /** `address.city`, `lines[2].sku`; empty for the whole value. */
   readonly path: string;
   readonly before: unknown;
   readonly after: unknown;
 }
 
-/** What differs between two values of JSON, as deep as they are alike. */
+/** The differences between two values of JSON. Objects and lists are compared part by part. */
 export function differences(before: unknown, after: unknown, path = ''): readonly Difference[] {
   if (Object.is(before, after)) return [];
   if (Array.isArray(before) && Array.isArray(after)) {

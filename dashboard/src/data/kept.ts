@@ -1,13 +1,13 @@
 import { type Signal, signal } from '@preact/signals';
 
-/** Something that this browser keeps for its user. One that keeps nothing starts anew each time. */
+/** A value that this browser keeps for its user. A browser that keeps nothing begins with `start` each time. */
 export function kept<T>(name: string, isRight: (value: unknown) => value is T, start: T): Signal<T> {
   const value = signal(read(name, isRight) ?? start);
   value.subscribe((now) => {
     try {
       localStorage.setItem(name, JSON.stringify(now));
     } catch {
-      // It is full, or forbidden: what is on the screen still holds.
+      // The storage is full or forbidden. The value is still valid for this page.
     }
   });
   addEventListener('storage', ({ key }) => {

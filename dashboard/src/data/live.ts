@@ -3,21 +3,21 @@ import { urlOf } from '../router.ts';
 import { get, me } from './api.ts';
 import type { Live } from './types.ts';
 
-/** The last picture. */
+/** The last snapshot of the live picture. */
 export const live = signal<Live | undefined>(undefined);
-/** Rises with each picture; everything that is shown is asked for again. */
+/** Rises with each snapshot. Then all shown resources are requested again. */
 export const tick = signal(0);
 export const isPaused = signal(false);
 export const connection = signal<'connecting' | 'live' | 'polling' | 'lost'>('connecting');
 
-/** What the sparklines show: the last minutes, as this tab has seen them. */
+/** How many snapshots the sparklines show: those of the last minutes that this tab received. */
 const KEPT = 60;
 const seen = signal<readonly Live[]>([]);
 export const recent = computed(() => seen.value);
 
 const POLL_MS = 5000;
 const RETRY_MS = 30_000;
-/** Proxies that keep back what is streamed: then it is asked for instead. */
+/** Some proxies hold back streams. If no snapshot arrives within this time, the page polls instead. */
 const SILENT_MS = 8000;
 
 const channel = 'BroadcastChannel' in globalThis ? new BroadcastChannel('pawl') : undefined;
@@ -26,8 +26,8 @@ let poller: number | undefined;
 let lastId = '';
 
 /**
- * One stream for all tabs of this browser, which opens only six connections to one place: the tab that has the lock reads it and
- * tells the others. Where there are no such locks (over plain http), each tab reads one of its own.
+ * One stream serves all tabs of this browser, because a browser opens only six connections to one server. The tab that holds the
+ * browser's lock reads the stream and passes snapshots to the others. Over plain http there are no such locks, so each tab reads its own.
  */
 export function startLive(): void {
   channel?.addEventListener('message', ({ data }: MessageEvent<{ data: string; id: string }>) => {
@@ -52,7 +52,7 @@ export function togglePause(): void {
   if (!isPaused.value) void get<Live>('live').then(take, () => {});
 }
 
-/** Something was changed here: look now. */
+/** Requests all shown resources again, after a change by this page. */
 export function refresh(): void {
   tick.value += 1;
 }
@@ -76,7 +76,7 @@ function open(): void {
   source.addEventListener('error', () => {
     connection.value = 'lost';
     if (source?.readyState !== EventSource.CLOSED) return; // the browser comes back by itself
-    // Refused: there are too many streams, and asking does as well; or the login is over, and asking finds that out.
+    // Refused. Either there are too many streams, and polls do as well; or the login is over, and a poll finds that out.
     poll();
     setTimeout(open, RETRY_MS);
   });

@@ -1,9 +1,9 @@
 import { ApiError } from './api.ts';
 
-/** What is wrong, by the field that it is about; under no name what is about none. */
+/** Problems by the names of their fields. A problem of no field is under the empty name. */
 export type Problems = Readonly<Record<string, string>>;
 
-/** What a payload has wrong before it is sent. Nothing at all is null. */
+/** The problem of a payload before it is sent. An empty payload is valid and means null. */
 export function problemOfJson(payload: string): Problems {
   if (payload.trim() === '') return {};
   try {
@@ -14,12 +14,12 @@ export function problemOfJson(payload: string): Problems {
   }
 }
 
-/** As it is sent: to the letter, since reading it here would round long numbers. */
+/** The payload as it is sent: unchanged, because JSON.parse would round long numbers. */
 export function payloadText(payload: string): string {
   return payload.trim() === '' ? 'null' : payload;
 }
 
-/** What the server refuses names its field, as far as it is about one of ours. */
+/** A refusal of the server, under its field if the form has that field. */
 export function problemOf(error: unknown): Problems {
   const text = error instanceof Error ? error.message : String(error);
   const field = error instanceof ApiError ? (error.field ?? '') : '';
@@ -29,7 +29,7 @@ export function problemOf(error: unknown): Problems {
   return { [ours ?? '']: ours !== undefined && field !== ours ? `${field}: ${text}` : text };
 }
 
-/** In lines, if that changes nothing: numbers that are too long would be rounded. */
+/** Breaks JSON into lines, unless that could change it: long numbers would be rounded. */
 export function pretty(text: string): string {
   try {
     const value: unknown = JSON.parse(text);

@@ -17,8 +17,8 @@ interface Answer<T> {
 }
 
 /**
- * What is at a path of the API, kept fresh: asked for again when the live picture changes, at most every `everyMs`. Undefined asks
- * for nothing. What was shown stays until there is something newer.
+ * The answer of a path of the API, kept fresh: requested again when the live picture changes, at most every `everyMs`. With an undefined
+ * path, nothing is requested. The shown data stay until newer data arrive.
  */
 export function useResource<T>(path: string | undefined, everyMs = 2000): Resource<T> {
   const [state, setState] = useState<Answer<T>>({});
@@ -55,7 +55,7 @@ export function useResource<T>(path: string | undefined, everyMs = 2000): Resour
     const isDue = performance.now() - asked.current.at >= everyMs;
     if (asked.current.at > 0 && isDue && !isPaused.peek() && !document.hidden) latest.current();
   });
-  // Data of another path is no answer to this one, not even for the moment until it is dropped.
+  // Data of another path are no answer to this path, not even for the moment until they are dropped.
   const { data, error }: Answer<T> = state.path === path ? state : {};
   return { data, error, isLoading, reload: load };
 }

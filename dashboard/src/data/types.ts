@@ -1,15 +1,15 @@
 import type { JobTransition } from './types.gen.ts';
 
-/** What the API answers: see scripts/dashboard-types.mjs. */
+/** The types of the API's answers: see scripts/dashboard-types.mjs. */
 export type * from './types.gen.ts';
 
-/** A part of a list, and where the next one begins. */
+/** One page of a list, and the cursor of the next page. */
 export interface List<T> {
   readonly items: readonly T[];
   readonly after: string | null;
 }
 
-/** A move of a job, or of an actor. */
+/** A transition of a job or of an actor. */
 export interface Move extends Pick<JobTransition, 'at' | 'attempt' | 'reason' | 'error'> {
   readonly from: string | null;
   readonly to: string;

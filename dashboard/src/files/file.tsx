@@ -18,7 +18,7 @@ import { Moment, Time } from '../text/time.tsx';
 import { Maybe } from '../text/words.tsx';
 import { Namespace, RELOADS } from './files.tsx';
 
-/** One document: its live version, those before it, and who is at it. */
+/** One document: its live version, earlier versions, and the processes that work on it. */
 export function FilePage(): JSX.Element {
   const id = query.value.get('id') ?? '';
   const namespace = query.value.get('namespace') ?? '';
@@ -162,7 +162,7 @@ function VersionActions({ of, isOpen, live }: VersionActionsProps): JSX.Element 
   const restore = async (): Promise<void> => {
     const answer = await confirm({
       title: `Restore version ${version}`,
-      text: `It becomes the next version of ${id}; the one that is live now is kept as an old one.`,
+      text: `It becomes the next version of ${id}. The version that is live now is kept as an old version.`,
       verb: 'Restore it',
     });
     if (answer === undefined) return;

@@ -21,7 +21,7 @@ export function fileUrl({ namespace, id }: { readonly namespace: string; readonl
   return `files/one?${new URLSearchParams({ ...(namespace === '' ? {} : { namespace }), id })}`;
 }
 
-/** Documents, where their bytes lie, what there is to collect, and who fetches hot copies. */
+/** Documents, their stores, the objects to collect, and the processes that fetch hot copies. */
 export function FilesPage(): JSX.Element {
   const stores = useResource<List<FileStore>>('files/stores', 5000);
   const items = stores.data?.items ?? [];
@@ -31,7 +31,7 @@ export function FilesPage(): JSX.Element {
     <>
       <Head
         title="Files"
-        about="Documents whose bytes lie outside of the database: every version, and what can be swept."
+        about="Documents whose bytes are outside of the database, with every version, and the bytes that can be swept."
       />
       <Documents namespace={namespace} all={items.map((store) => store.namespace)} />
       <Card title="Content stores">
@@ -39,7 +39,7 @@ export function FilesPage(): JSX.Element {
           {() =>
             items.length === 0 ? (
               <Empty title="No content store is known yet">
-                A program makes its own known when it first writes:
+                A program registers its store when it first writes:
                 <Example>{`const files = createFiles(engine, { content: disk('/var/files') });
 await files.write(undefined, 'prices/2026.csv', 'name;price');`}</Example>
               </Empty>
@@ -158,7 +158,7 @@ function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore })
   const sweep = async (): Promise<void> => {
     const answer = await confirm({
       title: `Sweep ${name}`,
-      text: 'Deletes bytes that are not needed any more: of versions whose time is over, and of uploads that were given up. At most 500 objects.',
+      text: 'Deletes at most 500 objects that are not needed any more: expired versions, and uploads that did not finish.',
       verb: 'Sweep',
       isDanger: true,
       typed: 'sweep',
@@ -179,7 +179,7 @@ function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore })
   const quarantine = async (): Promise<void> => {
     const answer = await confirm({
       title: `Quarantine in ${name}`,
-      text: 'What lies in the store and belongs to nothing is taken out of the way, within the store. Nothing is deleted.',
+      text: 'Objects that belong to nothing are moved to a quarantine within the store. Nothing is deleted.',
       verb: 'Take them away',
       typed: 'quarantine',
     });
@@ -210,7 +210,7 @@ function StoreActions({ of: { namespace, isOpen } }: { readonly of: FileStore })
   );
 }
 
-/** What lies there and belongs to nothing, and what should lie there and does not. */
+/** Objects of the store that belong to nothing, and objects that are missing there or have the wrong size. */
 function Comparison({ of }: { readonly of: Reconciled }): JSX.Element {
   const { seen, strangers, quarantined, damaged, failed, next } = of;
   const isWhole = damaged.length === 0 && failed.length === 0;
@@ -250,7 +250,7 @@ function Halted({ of: { namespace, haltedAt, haltedBecause, isOpen } }: { readon
   const goOn = async (): Promise<void> => {
     const answer = await confirm({
       title: 'Let the collector go on',
-      text: 'From now on this database decides what is deleted in this store. Be sure that no other one does; compare first: what was written after the moment the database went back to is unknown to it.',
+      text: 'From now on this database decides which objects of the store are deleted. Be sure that no other database does. Compare first: if this database went back to an earlier moment, it does not know the objects that were written after it.',
       verb: 'Let it go on',
       isDanger: true,
       typed: namespace === '' ? 'go on' : namespace,
@@ -276,7 +276,7 @@ function Halted({ of: { namespace, haltedAt, haltedBecause, isOpen } }: { readon
   );
 }
 
-/** Who fetches which bytes for a hot copy now: one of each scope, while the others wait for it. */
+/** The processes that fetch bytes for a hot copy now. One process of each scope fetches, and the others wait for it. */
 function Reloads({ namespace }: { readonly namespace: string }): JSX.Element {
   const reloads = useResource<List<FileReload>>(`files/reloads?${new URLSearchParams({ namespace })}`, 3000);
   return (
@@ -284,7 +284,7 @@ function Reloads({ namespace }: { readonly namespace: string }): JSX.Element {
       <Loaded of={reloads}>
         {({ items }) =>
           items.length === 0 ? (
-            <p class="body muted">None just now: each process has the documents that it wants.</p>
+            <p class="body muted">No process fetches a hot copy now.</p>
           ) : (
             <Table
               caption="Hot copies being fetched"

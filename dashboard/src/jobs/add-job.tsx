@@ -15,12 +15,12 @@ import { fromField, zoneName } from '../text/zone.ts';
 
 interface AddJobProps {
   readonly queue: Queue;
-  /** A job whose payload is to be taken over. */
+  /** A job whose payload is copied into the form. */
   readonly like?: string | undefined;
   readonly onClose: () => void;
 }
 
-/** Adds a job by hand. What is wrong stands below the field that it is about. */
+/** Adds a job by hand. An error is shown below its field. */
 export function AddJob({ queue, like, onClose }: AddJobProps): JSX.Element {
   const [payload, setPayload] = useState('{}');
   const [kind, setKind] = useState(queue.kinds[0] ?? '');
@@ -104,7 +104,7 @@ export function AddJob({ queue, like, onClose }: AddJobProps): JSX.Element {
   );
 }
 
-/** The payload is sent as it was written: reading it here would round long numbers. */
+/** The payload is sent as it was written, because JSON.parse would round long numbers. */
 function bodyOf(form: FormData, kind: string, payload: string): string {
   const field = (name: string): string => {
     const value = form.get(name);
@@ -132,7 +132,7 @@ async function copyJob(id: string, setKind: (kind: string) => void): Promise<voi
   setKind((await get<Job>(`jobs/${id}`)).kind);
 }
 
-/** What a queue allows a group. */
+/** The limits that a queue has for each group. */
 function limitsOf({ perGroup, rate }: Queue): string {
   const atOnce = perGroup === null ? [] : [`at most ${perGroup} run at a time`];
   const begun = rate === null ? [] : [`at most ${rate.limit} begin in ${duration(rate.perMs)}`];

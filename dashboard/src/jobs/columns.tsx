@@ -3,7 +3,7 @@ import { Menu } from '../parts/menu.tsx';
 import type { Column } from '../parts/table.tsx';
 import { filter, query } from '../router.ts';
 
-/** The columns of the address, or those that are shown when it names none. The first is always there. */
+/** The columns that the address names, or the usual ones if it names none. The first column is always shown. */
 export function chosen<T>(all: readonly Column<T>[], usual: readonly string[]): readonly Column<T>[] {
   const asked = query.value.get('columns')?.split(',') ?? usual;
   return all.filter(({ title }, index) => index === 0 || asked.includes(title));
@@ -14,7 +14,7 @@ interface ColumnsProps<T> {
   readonly usual: readonly string[];
 }
 
-/** Chooses the columns of a list; the choice stands in the address. */
+/** Chooses the columns of a list. The choice is in the address. */
 export function Columns<T>({ all, usual }: ColumnsProps<T>): JSX.Element {
   const shown = new Set(chosen(all, usual).map(({ title }) => title));
   const toggle = (title: string): void => {

@@ -21,12 +21,12 @@ const SPANS = [
 const HOURS: Readonly<Record<string, number>> = { '7d': 168, '1d': 24, '1h': 1 };
 const HOUR_MS = 3_600_000;
 
-/** What is wrong, and how often: jobs in error, of which those that say the same are one row. */
+/** The errors and their numbers. Jobs in error with the same text are one row. */
 export function ErrorsPage(): JSX.Element {
   const given = query.value;
   const [queue, span] = [given.get('queue') ?? '', given.get('since') ?? ''];
   const hours = HOURS[span];
-  // By the minute, so that it is the same question for a while.
+  // Rounded to the minute, so that the request stays the same for a while.
   const since = hours === undefined ? undefined : Math.floor(Date.now() / 60_000) * 60_000 - hours * HOUR_MS;
   const asked = `errors?${new URLSearchParams({
     ...(queue === '' ? {} : { queue }),
@@ -37,7 +37,7 @@ export function ErrorsPage(): JSX.Element {
     <>
       <Head
         title="Errors"
-        about="Jobs that stand in error now. Those that say the same, except for numbers and names in quotes, are one row."
+        about="Jobs that are in error now. Errors that differ only in numbers and in names in quotes are one row."
         actions={<CopyAs of={{ CLI: 'pawl job search status:error', curl: curlOf(asked) }} />}
       />
       <Card title="The most frequent first" actions={groups.data && <Counted of={groups.data} />}>
@@ -55,8 +55,7 @@ export function ErrorsPage(): JSX.Element {
           {({ items }) =>
             items.length === 0 ? (
               <Empty title="No job is in error">
-                One comes here when its handler has failed as often as its kind has attempts; until then it is tried
-                again.
+                A job is in error when its handler has failed in all attempts of its kind. Until then it is tried again.
               </Empty>
             ) : (
               <Table caption="Errors" rows={items} keyOf={keyOf} columns={COLUMNS} />
@@ -111,7 +110,7 @@ const COLUMNS: readonly Column<ErrorGroup>[] = [
   },
 ];
 
-/** Its jobs, as a search: by the words that they have in common. From there they are retried, all or some. */
+/** A search for the jobs of the group, by the words that their errors share. On that page all or some of them can be retried. */
 function jobsUrl({ queue, kind, error }: ErrorGroup): string {
   const words =
     error === null || !can('payload:read') || !can('error:read')

@@ -7,7 +7,7 @@ import { Name, QueueLink } from '../text/name.tsx';
 
 type JobRow = JobDetail['parents'][number];
 
-/** What it comes after, what waits for it, and its batches. */
+/** The jobs and batches that this job waits for, the jobs that wait for it, and its batches. */
 export function JobFlow({ of }: { readonly of: JobDetail }): JSX.Element | null {
   const { parents, children, afterBatches, batches, afterError, afterCancel } = of;
   if (parents.length + children.length + afterBatches.length + batches.length === 0) return null;

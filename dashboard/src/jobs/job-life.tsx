@@ -12,7 +12,7 @@ const LIFE: readonly (readonly [from: string, to: string, label: string])[] = [
   ['new', 'cancelled', 'cancel'],
 ];
 
-/** Every way a job can go, and those that this one went. */
+/** All transitions of jobs, and those that this job made. */
 export function Life({ of: { status, history } }: { readonly of: JobDetail }): JSX.Element {
   const times = new Map<string, number>();
   for (const { from, to } of history) times.set(`${from} ${to}`, (times.get(`${from} ${to}`) ?? 0) + 1);

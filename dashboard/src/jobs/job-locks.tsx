@@ -6,7 +6,7 @@ import { Table } from '../parts/table.tsx';
 import { LockLink } from '../text/name.tsx';
 import { Time } from '../text/time.tsx';
 
-/** What its handler has locked, what it waits for, and what it had: within the hour for which the history of locks is kept. */
+/** The locks that the job's handler holds, waits for, or held. Locks of the past are kept in the history for an hour. */
 export function JobLocks({ of: { locks } }: { readonly of: JobDetail }): JSX.Element | null {
   if (locks.length === 0) return null;
   return (

@@ -13,7 +13,7 @@ interface JobPartProps {
   readonly isHidden: boolean;
 }
 
-/** The payload or the result of a job, to the letter: asked for by itself, since reading it as JSON would round long numbers. */
+/** The payload or the result of a job, unchanged. It is a separate request, because a read as JSON would round long numbers. */
 export function JobPart({ id, part, title, isHidden }: JobPartProps): JSX.Element {
   const [text, setText] = useState<string | undefined>();
   useEffect(() => {

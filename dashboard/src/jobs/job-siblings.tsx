@@ -15,7 +15,7 @@ interface Sibling {
   readonly enqueuedAt: string;
 }
 
-/** Jobs of the same key: those that ran as one with this, and those before and after it. */
+/** Jobs of the same key: those of the same unit, and those before and after this job. */
 export function Siblings({ id, of }: { readonly id: string; readonly of: JobDetail }): JSX.Element | null {
   const siblings = useResource<List<Sibling>>(`jobs/${id}/siblings`, 5000);
   const items = siblings.data?.items ?? [];

@@ -26,7 +26,7 @@ import { JobPart } from './job-part.tsx';
 import { Siblings } from './job-siblings.tsx';
 import { RetryEdited } from './retry-edited.tsx';
 
-/** One job: its life, why it is where it is, what was tried, what it carries. */
+/** One job: its transitions, the reasons of its status, its attempts, and its payload. */
 export function JobPage({ id }: { readonly id: string }): JSX.Element {
   const job = useResource<JobDetail>(`jobs/${id}`);
   return (
@@ -115,7 +115,7 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
   const cancel = async (): Promise<void> => {
     const text =
       status === 'in-progress'
-        ? 'Its handler is told to end; what it has done outside of the database stays.'
+        ? 'Its handler gets a signal to end. Its effects outside of the database stay.'
         : 'It will not be run.';
     const reason = await confirm({
       title: `Cancel job ${id}`,
@@ -127,12 +127,12 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
     if (reason !== undefined) await change('cancel', reason === '' ? {} : { reason });
   };
   const finish = async (): Promise<void> => {
-    const text = 'Somebody has done by hand what it was to do: it is complete, and is not run.';
+    const text = 'A person has done its work by hand. So it becomes complete and does not run.';
     if ((await confirm({ title: `Complete job ${id}`, text, verb: 'Complete it' })) !== undefined)
       await change('finish', {});
   };
   const erase = async (): Promise<void> => {
-    const text = 'Its payload, result, errors, tags and history are gone then, and so is this page.';
+    const text = 'Its payload, result, errors, tags and history are erased, and this page with them.';
     if ((await confirm({ title: `Erase job ${id}`, text, verb: 'Erase it', isDanger: true })) === undefined) return;
     const isDone = await attempt(async () => {
       await send('DELETE', `jobs/${id}`);
@@ -210,7 +210,7 @@ function Actions({ of }: { readonly of: JobDetail }): JSX.Element {
   );
 }
 
-/** Why a job waits that a retry makes due. */
+/** The reasons to wait from which a retry makes the job due. */
 const LATER: ReadonlySet<string> = new Set(['scheduled', 'backing_off', 'no_handler']);
 
 function factsOf(of: JobDetail): readonly Fact[] {
@@ -256,10 +256,10 @@ function factsOf(of: JobDetail): readonly Fact[] {
   ];
 }
 
-/** By the words of its first line that are no numbers, which differ from job to job. */
+/** Searches by the words of the first line. Numbers are left out, because they differ from job to job. */
 function Similar({ error, queue }: { readonly error: string; readonly queue: string }): JSX.Element | null {
   const words = (error.split('\n')[0] ?? '').match(/\b[\p{L}_]{3,}\b/gu)?.slice(0, 4) ?? [];
-  // Who may not see errors may not search them either.
+  // A user that may not see errors may not search them either.
   if (words.length === 0 || !can('error:read') || !can('payload:read')) return null;
   const search = new URLSearchParams({ q: `status:error ${words.join(' ')}`, queue });
   return <a href={`jobs?${search}`}>Jobs with the same error</a>;
@@ -278,12 +278,12 @@ function knownOf({
   return { id, queue, kind, key, trace, from: enqueuedAt, to: settledAt ?? new Date().toISOString() };
 }
 
-/** Of `00-<trace>-<span>-01`. */
+/** The trace of `00-<trace>-<span>-01`. */
 function traceId(traceparent: string): string {
   return traceparent.split('-')[1] ?? traceparent;
 }
 
-/** Who has it, or had it last: the process, as far as it is still known. */
+/** The worker of the job, or its last worker. Its process is named if Pawl still knows it. */
 function WorkerOf({ job }: { readonly job: JobDetail }): JSX.Element | null {
   const workers = useResource<Workers>('workers', 60_000);
   const id = job.history.findLast(({ worker }) => typeof worker === 'string')?.worker;

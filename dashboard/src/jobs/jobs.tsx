@@ -31,7 +31,7 @@ export function JobsPage(): JSX.Element {
         actions={<a href="bulk">Bulk actions</a>}
         about={
           <>
-            One box finds them: an id, words of the payload or of an error, <code>key:ada</code>,{' '}
+            The search box accepts an id, words of the payload or of an error, <code>key:ada</code>,{' '}
             <code>kind:welcome</code>, <code>status:error</code>, <code>since:2h</code>, <code>until:1h</code>.
           </>
         }
@@ -41,7 +41,7 @@ export function JobsPage(): JSX.Element {
   );
 }
 
-/** Jobs that fit the filters of the address, newest first. */
+/** Jobs that match the filters of the address, newest first. */
 export function JobTable({ queue }: { readonly queue: string | undefined }): JSX.Element {
   const given = query.value;
   const q = given.get('q') ?? '';
@@ -50,7 +50,7 @@ export function JobTable({ queue }: { readonly queue: string | undefined }): JSX
   const page = useResource<JobList>(asked);
   const list = useStillList(asked, page.data);
   const picked = useSelection(list.jobs ?? [], asked);
-  // All of them are of the queue of its own page.
+  // On the page of a queue, all jobs are of that queue.
   const all = queue === undefined ? COLUMNS : COLUMNS.filter(({ title }) => title !== 'Queue');
   return (
     <Card
@@ -84,7 +84,7 @@ export function JobTable({ queue }: { readonly queue: string | undefined }): JSX
             <Empty title="No job fits">
               {q === '' ? (
                 <>
-                  Nothing was enqueued yet. A program does it, in its own transaction if it likes:
+                  Nothing was enqueued yet. A program enqueues jobs, also in its own transaction:
                   <Example>{`await mail.enqueue('welcome', { to: 'ada@example.org' }, { key: 'ada', tx });`}</Example>
                 </>
               ) : (
@@ -129,13 +129,13 @@ export function JobTable({ queue }: { readonly queue: string | undefined }): JSX
   );
 }
 
-/** What was enqueued a moment ago is not yet found by its words. */
+/** A search by words does not yet find jobs that were enqueued a moment ago. */
 function Behind({ by }: { readonly by: number }): JSX.Element | null {
   if (by === 0) return null;
   return <Badge status="behind">{`the index of words is ${plural(by, 'job')} behind: some may be missing`}</Badge>;
 }
 
-/** The same search, done elsewhere. */
+/** The same search on the command line, by curl and in a program. */
 function elsewhere(q: string, queue: string, asked: string): Record<string, string> {
   const [words, of] = [
     q === '' ? 'list' : `search ${shellWord(q)}`,
@@ -157,7 +157,7 @@ interface StillList {
   readonly more: () => Promise<void>;
 }
 
-/** A list that does not move under the reader: the shown rows are kept up to date, and new ones wait until the reader asks for them. */
+/** A list that does not move while it is read. The shown rows are kept up to date. New rows appear when the reader asks for them. */
 function useStillList(asked: string, latest: List<Job> | undefined): StillList {
   const [shown, setShown] = useState<{ asked: string; jobs: readonly Job[]; after: string | null } | undefined>();
   useEffect(() => {
@@ -277,7 +277,7 @@ const COLUMNS: readonly Column<Job>[] = [
   { title: 'Process', of: ({ processId }) => <Maybe of={processId && <code>{processId}</code>} /> },
   { title: 'Error', of: ({ error }) => <FirstLine of={error} /> },
 ];
-/** Shown when the address names none. */
+/** The columns that are shown if the address names none. */
 const USUAL = ['Job', 'Status', 'Queue', 'Kind', 'Key', 'Attempt', 'Enqueued', 'Settled', 'Error'];
 
 function toCsv(jobs: readonly Job[]): string {
@@ -294,7 +294,7 @@ function toCsv(jobs: readonly Job[]): string {
     'settledAt',
     'error',
   ] as const;
-  // A cell that begins like a formula would be run by a spreadsheet.
+  // A spreadsheet would run a cell that begins like a formula.
   const cell = (value: string | number | null): string =>
     `"${`${value ?? ''}`.replaceAll('"', '""').replace(/^([=+\-@\t\r])/, "'$1")}"`;
   return [fields.join(), ...jobs.map((job) => fields.map((field) => cell(job[field])).join())].join('\r\n');

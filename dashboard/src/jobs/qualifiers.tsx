@@ -22,11 +22,11 @@ const ALWAYS = [
 interface QualifiersProps {
   readonly id: string;
   readonly typed: string;
-  /** Its kinds are known. */
+  /** The queue whose kinds are offered; empty for none. */
   readonly queue: string;
 }
 
-/** What the last word of a search may become, as the browser shows it below the field. */
+/** Completions of the last word of a search, which the browser shows below the field. */
 export function Qualifiers({ id, typed, queue }: QualifiersProps): JSX.Element {
   const found = useResource<Queue>(queue === '' ? undefined : queueUrl(queue), 60_000);
   const kinds = (found.data?.kinds ?? []).map((kind) => `kind:${/^[\w-]+$/.test(kind) ? kind : JSON.stringify(kind)}`);

@@ -10,8 +10,8 @@ import { say } from '../parts/toast.tsx';
 import { go } from '../router.ts';
 
 /**
- * Another payload: of a job that waits, instead of its own; one that has ended is done once more, as a new job, which names the one that it
- * comes from.
+ * Edits a payload. A waiting job gets the new payload. If the job has ended, a new job with the new payload is enqueued, which names the
+ * job that it comes from.
  */
 export function RetryEdited({ of, onClose }: { readonly of: JobDetail; readonly onClose: () => void }): JSX.Element {
   const [payload, setPayload] = useState<string | undefined>();
@@ -24,7 +24,7 @@ export function RetryEdited({ of, onClose }: { readonly of: JobDetail; readonly 
     const wrong = problemOfJson(payload ?? '');
     setProblems(wrong);
     if (Object.keys(wrong).length > 0) return;
-    // As it was written: reading it here would round long numbers.
+    // Sent as it was written, because JSON.parse would round long numbers.
     const body = `{"payload":${payloadText(payload ?? '')}}`;
     const { id } = await sendText<{ id: string }>(`jobs/${of.id}/${isWaiting ? 'update' : 'retry'}`, body);
     say(isWaiting ? `job ${id} has another payload` : `job ${id} does it once more`);

@@ -9,11 +9,14 @@ interface Row {
 export interface Selection<T> {
   readonly ids: readonly string[];
   readonly clear: () => void;
-  /** The column that rows are chosen in. */
+  /** The column in which rows are chosen. */
   readonly column: Column<T>;
 }
 
-/** Rows that somebody has chosen, by a click, from there to here with shift, or all that are shown. @param of  another list forgets it */
+/**
+ * Rows that the user has chosen: one by a click, a range by a click with shift, or all shown rows.
+ * @param of  the list; another list clears the choice
+ */
 export function useSelection<T extends Row>(rows: readonly T[], of: string): Selection<T> {
   const [state, setState] = useState<{ of: string; ids: ReadonlySet<string> }>({ of, ids: new Set() });
   const last = useRef<string | undefined>(undefined);

@@ -7,7 +7,7 @@ import { say } from '../parts/toast.tsx';
 import { go, path, query } from '../router.ts';
 import { copy } from '../text/copy.tsx';
 
-/** Filters with a name. The filters are those of the address, so that a view can be sent to somebody else as a link. */
+/** Filters with a name. The filters are in the address, so that a user can send a view to another one as a link. */
 interface View {
   readonly name: string;
   readonly search: string;
@@ -19,13 +19,13 @@ const OURS: readonly View[] = [
 ];
 const views = kept<readonly View[]>('pawl-views', isViews, []);
 
-/** Views of the list of jobs: ours, and those that are kept in this browser. */
+/** Views of the list of jobs: built-in ones, and those that this browser keeps. */
 export function Views(): JSX.Element {
   const search = query.value.toString();
   const save = async (): Promise<void> => {
     const name = await confirm({
       title: 'Save this view',
-      text: 'Its search, queue and columns, under a name, in this browser.',
+      text: 'This browser keeps its search, queue and columns under a name.',
       verb: 'Save',
       ask: { label: 'Name', isRequired: true },
     });

@@ -16,7 +16,7 @@ import { duration } from '../text/format.ts';
 import { Time } from '../text/time.tsx';
 import { OwnerOf } from './owner.tsx';
 
-/** One lock: who has it, who is next, who had it before. */
+/** One lock: its holders, its waiters, and its holders in the past. */
 export function LockPage(): JSX.Element {
   const name = query.value.get('name') ?? '';
   const namespace = query.value.get('namespace') ?? '';
@@ -60,7 +60,7 @@ export function LockPage(): JSX.Element {
           {({ items }) =>
             items.length === 0 ? (
               <Empty title="It was not held before">
-                Past holders stand here for as long as locks keep their history.
+                Past holders are listed here for as long as the history of locks is kept.
               </Empty>
             ) : (
               <Table
@@ -115,7 +115,8 @@ function Standing({ of: { holders, waiters, guardedBy, blocking } }: { readonly 
         )}
         {guardedBy.length > 0 && (
           <p class="body muted">
-            Guarded by open transactions of backends {guardedBy.join(', ')}: until they end, nobody else gets it.
+            Guarded by open transactions of backends {guardedBy.join(', ')}: until they end, no other caller gets the
+            lock.
           </p>
         )}
       </Card>
@@ -153,7 +154,7 @@ function Standing({ of: { holders, waiters, guardedBy, blocking } }: { readonly 
 async function breakLock(namespace: string, name: string): Promise<void> {
   const reason = await confirm({
     title: `Break ${name}`,
-    text: 'It is taken away from its holders, and the next in line has it at once. They are told, and their guards fail; but what they do outside of the database goes on until they look.',
+    text: 'Its holders lose the lock, and the next waiter gets it at once. The holders are notified, and their guards fail. But their work outside of the database goes on until they check.',
     verb: 'Break it',
     isDanger: true,
     typed: name,

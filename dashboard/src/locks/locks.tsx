@@ -15,13 +15,13 @@ import { Time } from '../text/time.tsx';
 import { Count, Maybe } from '../text/words.tsx';
 import { OwnerOf } from './owner.tsx';
 
-/** Who holds what, who waits for whom. */
+/** The locks, their holders, and their waiters. */
 export function LocksPage(): JSX.Element {
   const graph = useResource<LockGraph>('locks/graph', 2000);
   const hottest = useResource<List<HotLock>>('locks/hottest', 10_000);
   return (
     <>
-      <Head title="Locks" about="Who holds, who waits, and who stands in whose way." />
+      <Head title="Locks" about="The holders of locks, their waiters, and the holders that block them." />
       <Card
         title="Who blocks whom"
         actions={
@@ -116,7 +116,7 @@ function Holders({ of }: { readonly of: LockGraph['waits'][number]['holders'] })
   );
 }
 
-/** Waiters point at the lock that they want, and the lock at its holders; a waiter that holds a lock is one box. */
+/** An arrow leads from a waiter to its lock, and from a lock to its holders. A waiter that also holds a lock is one box. */
 function draw({ waits, backends, cycles }: LockGraph): { nodes: Node[]; edges: Edge[] } {
   const nodes = new Map<string, Node>();
   const edges = new Map<string, Edge>();
@@ -168,7 +168,7 @@ function draw({ waits, backends, cycles }: LockGraph): { nodes: Node[]; edges: E
   return { nodes: [...nodes.values()], edges: [...edges.values()] };
 }
 
-/** A box leads to the job that its process works for. */
+/** A box links to the job that its process works for. */
 function worksFor(job: string | null): { href?: string } {
   return job === null ? {} : { href: `jobs/${job}` };
 }

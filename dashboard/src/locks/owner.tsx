@@ -6,7 +6,7 @@ interface Owner {
   readonly job: string | null;
 }
 
-/** Whose a lock is: the process, and the job that it works for, where that is known. */
+/** The owner of a lock: the process, and the job that it works for, if that is known. */
 export function OwnerOf({ of: { host, pid, job } }: { readonly of: Owner }): JSX.Element {
   return (
     <>

@@ -14,7 +14,7 @@ import { bytes, duration, plural } from '../text/format.ts';
 import { Time } from '../text/time.tsx';
 import { Count, Maybe } from '../text/words.tsx';
 
-/** The database, the schema, this process, and what people did. */
+/** The database, the schema, this process, and the actions of people. */
 export function AdminPage(): JSX.Element {
   const admin = useResource<Admin>('admin', 10_000);
   return (
@@ -107,7 +107,7 @@ export function AdminPage(): JSX.Element {
   );
 }
 
-/** The largest say where the room goes; the many small ones are there on request. */
+/** The number of tables that are shown at first. The largest tables use most of the space; the small ones are shown on request. */
 const FIRST = 10;
 
 function Tables({ of }: { readonly of: Admin['tables'] }): JSX.Element {

@@ -22,14 +22,14 @@ const FOR = [
   ['For 7 days', 7 * 24 * HOUR_MS],
 ] as const;
 
-/** Until when, by what is snoozed. In this browser alone: what one person has seen is news to the next. */
+/** Until when each item is snoozed. Only this browser keeps it, because an item that one person knows is news to another one. */
 const snoozed = kept<Readonly<Record<string, number>>>('pawl-snoozed', isTimes, {});
 const still = computed(() => {
   void tick.value;
   return Object.fromEntries(Object.entries(snoozed.value).filter(([, until]) => until > Date.now()));
 });
 
-/** What needs somebody now. What somebody knows already can be put aside for a while. */
+/** The items that need the attention of a person now. A person can hide a known item for a while. */
 export function Attention(): JSX.Element {
   const attention = useResource<{ readonly items: readonly Item[] }>('attention', 4000);
   const isAside = (item: Item): boolean => still.value[nameOf(item)] !== undefined;
@@ -56,7 +56,7 @@ export function Attention(): JSX.Element {
   );
 }
 
-/** The worst come first, and what is below them is not to be pushed off the page. */
+/** The number of items that are shown at first. The worst are first. More would push the rest of the page down too far. */
 const FIRST = 6;
 
 function Items({ of }: { readonly of: readonly Item[] }): JSX.Element {
@@ -109,7 +109,7 @@ function Items({ of }: { readonly of: readonly Item[] }): JSX.Element {
   );
 }
 
-/** The same trouble, however many jobs it has by now; but not when it gets worse. */
+/** The same name for the same trouble, however many jobs it has now. If its level rises, it has another name. */
 function nameOf({ level, text, look }: Item): string {
   return `${level} ${look} ${text.replace(/\d+/g, '#')}`;
 }

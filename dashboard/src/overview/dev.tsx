@@ -16,7 +16,7 @@ interface Controls {
   }[];
 }
 
-/** Accidents to cause, in `pawl dev`. */
+/** Buttons of `pawl dev` that cause accidents. */
 export function Dev(): JSX.Element | null {
   const controls = useResource<Controls>('dev', 4000);
   if (controls.data === undefined) return null;

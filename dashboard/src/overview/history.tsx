@@ -20,14 +20,14 @@ const PARTS: readonly (readonly [string, string, IconName])[] = [
   ['page', 'Pages', 'bell'],
   ['audit', 'People', 'admin'],
 ];
-/** Before and after a moment. */
+/** How long before and after a moment its events are listed. */
 const AROUND_MS = 30_000;
 const RANGE = [
   ['since', 'From'],
   ['until', 'To'],
 ] as const;
 
-/** One log of everything that happened, or of what happened around one moment. */
+/** One log of all events, or of the events around one moment. */
 export function HistoryPage(): JSX.Element {
   const given = query.value;
   const [part, of, q, around] = ['part', 'of', 'q', 'around'].map((name) => given.get(name) ?? '');
@@ -100,7 +100,7 @@ export function HistoryPage(): JSX.Element {
           {() =>
             rows.length === 0 ? (
               <Empty title="Nothing of that kind happened">
-                Each move of a job, lock or actor stands here for as long as its history is kept.
+                Each transition of a job, lock or actor is listed here for as long as its history is kept.
               </Empty>
             ) : (
               <>
@@ -159,7 +159,7 @@ function Subject({ of: { part, subject, id, namespace } }: { readonly of: Histor
   return <span class="wrap">{subject}</span>;
 }
 
-/** What is no moment, in an address that somebody wrote, is none. */
+/** Ignores a text that is no time, in an address that a person wrote. */
 function toFieldOr(at: string | null): string {
   return at === null || Number.isNaN(Date.parse(at)) ? '' : toField(at);
 }

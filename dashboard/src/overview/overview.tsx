@@ -11,7 +11,7 @@ import { count, plural, rough, short } from '../text/format.ts';
 import { Attention } from './attention.tsx';
 import { Dev } from './dev.tsx';
 
-/** Whether all is well; if not, what to look at first. */
+/** Shows whether all is well, and if not, what to check first. */
 export function OverviewPage(): JSX.Element {
   const now = live.value;
   return (

@@ -37,7 +37,7 @@ export function WorkersPage(): JSX.Element {
           {({ queues }) =>
             queues.length === 0 ? (
               <Empty title="None is running">
-                A process becomes one by handlers for the kinds of a queue:
+                A process becomes a worker when it gives a queue handlers for its kinds:
                 <Example>{`const worker = mail.work({ welcome: async ({ payload }) => send(payload) }, { concurrency: 20 });`}</Example>
               </Empty>
             ) : (
@@ -75,7 +75,7 @@ export function WorkersPage(): JSX.Element {
           {({ actors }) =>
             actors.length === 0 ? (
               <Empty title="None is running">
-                A process becomes one by running its actors:
+                A process becomes a worker when it runs its actors:
                 <Example>{`const dispatcher = actors.run();`}</Example>
               </Empty>
             ) : (
@@ -100,7 +100,7 @@ export function WorkersPage(): JSX.Element {
   );
 }
 
-/** For a worker that is known to be dead before its lease is over. */
+/** The button for a worker that a person knows to be dead before its lease is over. */
 function Release({
   of: { id, host, pid, inProgress },
 }: {
@@ -108,7 +108,7 @@ function Release({
 }): JSX.Element | null {
   if (!can('worker:release')) return null;
   const release = async (): Promise<void> => {
-    const text = `Its ${plural(inProgress, 'job')} in progress ${inProgress === 1 ? 'is' : 'are'} tried again by others at once, at the price of an attempt. If it lives, it is told to end them.`;
+    const text = `Its ${plural(inProgress, 'job')} in progress ${inProgress === 1 ? 'is' : 'are'} tried again by other workers at once, and an attempt is charged. If the worker is alive, it gets a signal to end them.`;
     const answer = await confirm({
       title: `Release the jobs of ${host}:${pid}`,
       text,

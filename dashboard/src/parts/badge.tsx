@@ -3,7 +3,7 @@ import { Icon, type IconName } from './icon.tsx';
 
 export type Tone = 'good' | 'busy' | 'wait' | 'warn' | 'bad' | 'idle' | 'accent';
 
-/** Each status has a colour, a shape and its word: no one of them alone says it. */
+/** Each status has a colour, a shape and its word, so that none of them alone must say it. */
 const LOOKS: Readonly<Record<string, readonly [Tone, IconName]>> = {
   new: ['wait', 'circle'],
   'in-progress': ['busy', 'half'],

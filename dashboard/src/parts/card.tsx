@@ -25,7 +25,7 @@ export function Card({ title, actions, children, class: more = '' }: CardProps):
   );
 }
 
-/** The top of a page: what it is, and what can be done with it. */
+/** The top of a page: its title and its actions. */
 export function Head({
   title,
   about,
@@ -53,7 +53,7 @@ export function Head({
   );
 }
 
-/** What is there, or why it is not. */
+/** The data of a resource. Before they arrive, a skeleton; after a failure, the error. */
 export function Loaded<T>({
   of,
   children,
@@ -69,7 +69,7 @@ export function Loaded<T>({
   );
 }
 
-/** Where something is about to be. */
+/** A placeholder for data that are being loaded. */
 export function Skeleton(): JSX.Element {
   return (
     <div class="skeleton">
@@ -110,7 +110,7 @@ export function Empty({
   );
 }
 
-/** What to write, where nothing is there yet because nothing was written. */
+/** Example code, for a list that is empty because no program uses the feature yet. */
 export function Example({ children }: { readonly children: string }): JSX.Element {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a place that scrolls must be reached by keyboard

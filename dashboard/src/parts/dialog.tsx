@@ -8,16 +8,16 @@ interface Question {
   readonly text: ComponentChildren;
   readonly verb: string;
   readonly isDanger?: boolean;
-  /** Has to be typed, against accidents. */
+  /** A text that the user must type, which prevents accidents. */
   readonly typed?: string;
-  /** A text that goes with it, such as a reason. */
+  /** A text that the user may add, such as a reason. */
   readonly ask?: { readonly label: string; readonly isRequired?: boolean };
   readonly answer: (text: string) => void;
 }
 
 const question = signal<Question | undefined>(undefined);
 
-/** Asks before something is done. @returns the text that was asked for, or undefined when it is not to be done */
+/** Asks the user before an action. @returns the text that the user gave, or undefined if the user cancelled */
 export function confirm(asked: Omit<Question, 'answer'>): Promise<string | undefined> {
   return new Promise((resolve) => {
     const answer = (text: string | undefined): void => {
@@ -80,7 +80,7 @@ function Confirm({ title, text, verb, isDanger = false, typed, ask, answer }: Qu
   );
 }
 
-/** The browser's own dialog: it keeps the focus inside, and Escape closes it. */
+/** The browser's own dialog. It keeps the focus inside, and Escape closes it. */
 export function Modal({
   title,
   onClose,

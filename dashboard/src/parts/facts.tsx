@@ -2,7 +2,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { clock } from '../text/zone.ts';
 import { Icon, type IconName } from './icon.tsx';
 
-/** A name and what it is; what is null or undefined is left out. */
+/** A name and its value. A fact whose value is null or undefined is left out. */
 export type Fact = readonly [name: string, value: ComponentChildren];
 
 export function Facts({ of }: { readonly of: readonly Fact[] }): JSX.Element {
@@ -27,7 +27,7 @@ export interface Reason {
   readonly tone?: string;
 }
 
-/** Why something is as it is, the weightiest first. */
+/** Reasons for a state, the most important one first. */
 export function Reasons({ of }: { readonly of: readonly Reason[] }): JSX.Element {
   return (
     <ul class="reasons">
@@ -44,7 +44,7 @@ export function Reasons({ of }: { readonly of: readonly Reason[] }): JSX.Element
   );
 }
 
-/** Explanations of the server have its times; a reader compares them with a clock on the wall. */
+/** Explanations of the server have ISO times. They are shown in the zone of the page, because a reader compares them with a clock. */
 function inOurZone(text: string): string {
   return text.replace(/\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g, (time) => clock(time));
 }

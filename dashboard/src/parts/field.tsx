@@ -7,7 +7,7 @@ interface FieldProps {
   readonly children: ComponentChildren;
 }
 
-/** A field of a form, with what is wrong with it below. */
+/** A field of a form, with its problem below it. */
 export function Field({ title, problem, children }: FieldProps): JSX.Element {
   return (
     <label>

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 
-/** 16 px, drawn with lines, in the colour of the text. */
+/** Icons of 16 px, drawn with lines in the colour of the text. */
 const PATHS = {
   overview: 'M2.5 9.5 6 5.5l3 3 4.5-5M2.5 13.5h11',
   queue: 'M2.5 3.5h11M2.5 6.5h11M2.5 9.5h7M2.5 12.5h4M12 9.5v4m-2-2 2 2 2-2',

@@ -2,7 +2,7 @@ import type { FunctionComponent, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Skeleton, Trouble } from './card.tsx';
 
-/** A component whose code is fetched when it is first drawn: a page that is not opened costs nothing. */
+/** A component whose code is fetched when it is first drawn. So a page that is not opened costs nothing. */
 export function lazy<P extends object>(load: () => Promise<FunctionComponent<P>>): FunctionComponent<P> {
   let loaded: FunctionComponent<P> | undefined;
   return function Lazy(props: P): JSX.Element {
@@ -22,7 +22,7 @@ export function lazy<P extends object>(load: () => Promise<FunctionComponent<P>>
       const Loaded = loaded;
       return <Loaded {...props} />;
     }
-    // A browser remembers that a part of the code was not there, and so does not ask again; a new page does.
+    // A browser remembers that it could not load a module and does not request it again. After a reload it does.
     return error === undefined ? <Skeleton /> : <Trouble error={error} retry={() => location.reload()} />;
   };
 }

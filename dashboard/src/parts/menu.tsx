@@ -8,11 +8,11 @@ interface MenuProps {
   readonly children: ComponentChildren;
   /** The subject of the menu, for screen readers. */
   readonly label?: string;
-  /** Stays open when something in it is chosen. */
+  /** Whether the menu stays open after a choice. */
   readonly isSticky?: boolean;
 }
 
-/** What unfolds below a button. Escape and a click elsewhere close it, and so does a choice. */
+/** A menu below a button. Escape, a click outside it and a choice close it. */
 export function Menu({ title, icon, children, label, isSticky = false }: MenuProps): JSX.Element {
   const element = useRef<HTMLDetailsElement>(null);
   useEffect(() => {

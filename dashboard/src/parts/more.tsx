@@ -6,14 +6,14 @@ import type { List } from '../data/types.ts';
 import { attempt } from './toast.tsx';
 
 export interface LongList<T> {
-  /** As the pages of a list are: loading, refused, or what is there so far. */
+  /** The first page of the list: being loaded, refused, or its data. */
   readonly page: Resource<List<T>>;
   readonly rows: readonly T[];
-  /** Adds the next page; undefined when there is none. */
+  /** Adds the next page; undefined if there is none. */
   readonly next: (() => Promise<boolean>) | undefined;
 }
 
-/** A list that goes on: its first page is kept fresh, those after it are added by hand. */
+/** A list of several pages. The first page is kept fresh. The user adds the pages after it. */
 export function useLongList<T>(asked: string, everyMs?: number): LongList<T> {
   const page = useResource<List<T>>(asked, everyMs);
   const [more, setMore] = useState<{ asked: string; page: List<T> } | undefined>();
@@ -32,7 +32,7 @@ export function useLongList<T>(asked: string, everyMs?: number): LongList<T> {
   };
 }
 
-/** Below a list that goes on. */
+/** The button below a list that has more pages. */
 export function ShowMore({ next }: { readonly next: LongList<unknown>['next'] }): JSX.Element | null {
   if (next === undefined) return null;
   return (

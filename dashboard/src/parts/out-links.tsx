@@ -4,11 +4,11 @@ import type { Link } from '../data/types.ts';
 
 interface OutLinksProps {
   readonly of: Link['of'];
-  /** The values that its address may use. */
+  /** The values that the address of a link may use. */
   readonly known: Readonly<Record<string, string | null>>;
 }
 
-/** To where more is told about it, as far as the server was given such places: logs, traces. */
+/** Links to more information, such as logs and traces, if the server's options have such links. */
 export function OutLinks({ of, known }: OutLinksProps): JSX.Element {
   const links = me.value?.links.filter((link) => link.of === of) ?? [];
   return (
@@ -27,7 +27,7 @@ export function OutLinks({ of, known }: OutLinksProps): JSX.Element {
   );
 }
 
-/** @returns undefined where something is asked for that is not known */
+/** @returns undefined if the address needs a value that is not known */
 function fill(url: string, known: OutLinksProps['known']): string | undefined {
   const names = [...url.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
   if (names.some((name) => typeof known[name] !== 'string')) return undefined;

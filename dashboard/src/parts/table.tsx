@@ -5,17 +5,17 @@ export interface Column<T> {
   readonly title: string;
   readonly of: (row: T) => ComponentChildren;
   readonly align?: 'right';
-  /** What can be done with a row: always to be seen, however wide the table is. */
+  /** Whether the column has the actions of a row. It is always visible, however wide the table is. */
   readonly isAction?: boolean;
-  /** Rows are chosen in it. */
+  /** Whether rows are chosen in this column. */
   readonly isPick?: boolean;
-  /** In the place of the title, which screen readers still read. */
+  /** Shown instead of the title, which screen readers still read. */
   readonly head?: ComponentChildren;
-  /** By this the list can be ordered. */
+  /** The name of the order by this column. */
   readonly sort?: string;
 }
 
-/** By what a list is ordered, and how another order is chosen. */
+/** The order of a list, and the function that chooses another one. */
 export interface Order {
   readonly by: string;
   readonly isDown: boolean;
@@ -31,12 +31,12 @@ interface TableProps<T> {
 }
 
 /**
- * A list of things, also for screen readers: a caption, and headers that name the columns. On a narrow screen each row is a card,
- * with the header of each cell next to it; the roles stand here because a browser takes them from tables that are drawn otherwise.
+ * A list, also for screen readers: a caption, and headers that name the columns. On a narrow screen each row is a card, and the header of
+ * each cell is next to it. The roles are written here because a browser removes them from tables that are drawn in another way.
  */
 export function Table<T>({ caption, rows, columns, keyOf, order }: TableProps<T>): JSX.Element {
   return (
-    // Wider than the screen it is moved with the arrow keys, too.
+    // If the table is wider than the screen, the arrow keys can scroll it too.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a place that scrolls must be reached by keyboard
     <div class="table" role="group" aria-label={caption} tabIndex={0}>
       <table role="table">

@@ -10,7 +10,7 @@ interface TileProps {
   readonly isStrong?: boolean;
 }
 
-/** One figure, and where more of it stands. */
+/** One figure, with a link to the page that has more about it. */
 export function Tile({ icon, label, value, href, tone, isStrong = false }: TileProps): JSX.Element {
   return (
     <a class={`tile tone-${tone}`} href={href}>

@@ -21,7 +21,7 @@ export function say(text: string, tone: Tone = 'good'): void {
   }, SHOWN_MS);
 }
 
-/** Does something, says how it went, and never throws. @returns whether it was done */
+/** Runs an action, shows its outcome, and never throws. @returns whether it succeeded */
 export async function attempt(work: () => Promise<string | undefined>): Promise<boolean> {
   try {
     const done = await work();

@@ -12,7 +12,7 @@ import { count } from '../text/format.ts';
 import { QueueLink } from '../text/name.tsx';
 import { Moment } from '../text/time.tsx';
 
-/** How far one batch is. */
+/** The progress of one batch. */
 export function BatchPage({ id }: { readonly id: string }): JSX.Element {
   const batch = useResource<Batch>(`batches/${id}`, 2000);
   const { data } = batch;

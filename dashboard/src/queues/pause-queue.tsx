@@ -6,7 +6,7 @@ import { attempt } from '../parts/toast.tsx';
 import { queueUrl } from '../router.ts';
 import { visibleName } from '../text/visible.ts';
 
-/** Keeps workers from claiming, or lets them again. */
+/** Pauses or resumes a queue. Workers claim nothing from a paused queue. */
 export function PauseQueue({ name, isPaused }: { readonly name: string; readonly isPaused: boolean }): JSX.Element {
   const change = async (): Promise<void> => {
     const verb = isPaused ? 'resume' : 'pause';

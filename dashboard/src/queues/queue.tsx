@@ -30,7 +30,7 @@ interface Diagnosis {
   }[];
 }
 
-/** One queue: how it stands, why it does not move, what is in it. */
+/** One queue: its figures, the reasons why its jobs wait, and its jobs. */
 export function QueuePage({ name }: { readonly name: string }): JSX.Element {
   const at = queueUrl(name);
   const queue = useResource<Queue>(at);
@@ -109,7 +109,7 @@ export function QueuePage({ name }: { readonly name: string }): JSX.Element {
 const LEVELS = { ok: ['check', 'good'], warning: ['warn', 'warn'], error: ['cross', 'bad'] } as const;
 
 function reasonOf({ code, text, level, advice }: Diagnosis['findings'][number]): Reason {
-  // Why a single job waits is neither good nor bad for its queue.
+  // The reason why a single job waits is neither good nor bad for its queue.
   const [icon, tone] = code === 'newest' ? (['info', 'idle'] as const) : LEVELS[level];
   return { text, icon, tone, more: advice !== undefined && <span class="muted">: {advice}</span> };
 }

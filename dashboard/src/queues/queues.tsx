@@ -17,7 +17,7 @@ import { Count, Maybe } from '../text/words.tsx';
 import { PauseQueue } from './pause-queue.tsx';
 
 const LIMIT = 50;
-/** As many as one takes in at a glance. */
+/** As many queues as a reader can take in at a glance. */
 const BUSIEST = 10;
 
 export function QueuesPage(): JSX.Element {
@@ -25,7 +25,7 @@ export function QueuesPage(): JSX.Element {
     <>
       <Head
         title="Queues"
-        about="What waits, what runs, and how fast it goes."
+        about="The waiting and the running jobs of each queue, and its throughput."
         actions={
           <CopyAs
             of={{
@@ -43,18 +43,18 @@ export function QueuesPage(): JSX.Element {
   );
 }
 
-/** All of them, by a part of the name, in the order that stands in the address. */
+/** All queues, or those whose names contain a text. The text and the order are in the address. */
 function QueueList(): JSX.Element {
   const given = query.value;
   const [q, sort] = [given.get('q') ?? '', given.get('sort') ?? 'name'];
   const isDown = given.get('order') === null ? sort !== 'name' : given.get('order') === 'desc';
   const search = { ...(q === '' ? {} : { q }), sort, order: isDown ? 'desc' : 'asc', limit: String(LIMIT) };
   const { page, rows: loaded, next } = useLongList<Queue>(`queues?${new URLSearchParams(search)}`);
-  // Figures move, and with them the places of queues: one may be on two pages.
+  // Figures change, and with them the order of the queues. So a queue may be on two pages.
   const rows = [...new Map(loaded.map((queue) => [queue.name, queue])).values()];
   const total = (page.data as QueueList | undefined)?.total;
   const choose = (by: string): void => {
-    // The other way round, or as it is mostly wanted: names from a to z, figures from the largest.
+    // The same column reverses the order. Another column begins with the usual one: names from a to z, figures from the largest.
     const order = by !== sort ? undefined : isDown ? 'asc' : 'desc';
     filter({ sort: by === 'name' ? undefined : by, order });
   };
@@ -96,7 +96,7 @@ function QueueList(): JSX.Element {
   );
 }
 
-/** Those with the most to do. */
+/** The queues with the most ready jobs. */
 export function BusiestQueues(): JSX.Element {
   const queues = useResource<QueueList>(`queues?sort=ready&limit=${BUSIEST}`);
   const total = queues.data?.total ?? 0;
@@ -110,7 +110,7 @@ export function BusiestQueues(): JSX.Element {
 function NoQueues(): JSX.Element {
   return (
     <Empty title="No queue is known yet">
-      A program makes its own known when it first uses it:
+      A program registers its queue when it first uses it:
       <Example>{`const mail = createQueue(engine, 'mail', { kinds: { welcome: {} } });
 await mail.enqueue('welcome', { to: 'ada@example.org' });`}</Example>
     </Empty>

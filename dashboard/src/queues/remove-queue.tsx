@@ -7,12 +7,12 @@ import { attempt } from '../parts/toast.tsx';
 import { go, queueUrl } from '../router.ts';
 import { plural } from '../text/format.ts';
 
-/** Removes a queue that no program uses any more: one that is in use is refused, and the refusal says by what. */
+/** Removes a queue that no program uses any more. If the queue is in use, the server refuses, and its message says what uses it. */
 export function RemoveQueue({ name }: { readonly name: string }): JSX.Element {
   const remove = async (): Promise<void> => {
     const answer = await confirm({
       title: `Remove queue ${name}`,
-      text: 'Its jobs, their history, its schedules, subscriptions and batches go. It is refused while the queue is in use.',
+      text: 'This removes its jobs, their history, its schedules, subscriptions and batches. It is refused while the queue is in use.',
       verb: 'Remove it',
       isDanger: true,
       typed: name,

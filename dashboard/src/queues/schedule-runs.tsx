@@ -6,7 +6,7 @@ import { Badge } from '../parts/badge.tsx';
 import { Loaded } from '../parts/card.tsx';
 import { Time } from '../text/time.tsx';
 
-/** When it last ran, and the jobs of the ticks before: asked for once somebody wants to see them. */
+/** The time of the last run, and the jobs of earlier ticks, which are loaded when the user opens them. */
 export function ScheduleRuns({ of: { queue, name, lastAt } }: { readonly of: Schedule }): JSX.Element {
   const [isOpen, setOpen] = useState(false);
   const path = `schedules/${encodeURIComponent(queue)}/${encodeURIComponent(name)}/runs`;

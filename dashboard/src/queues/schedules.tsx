@@ -15,7 +15,7 @@ import { Maybe } from '../text/words.tsx';
 import { exact } from '../text/zone.ts';
 import { ScheduleRuns } from './schedule-runs.tsx';
 
-/** What is enqueued again and again. */
+/** The schedules, which enqueue jobs again and again. */
 export function SchedulesPage(): JSX.Element {
   const schedules = useResource<List<Schedule>>('schedules', 5000);
   return (
@@ -38,7 +38,7 @@ export function SchedulesPage(): JSX.Element {
           {({ items }) =>
             items.length === 0 ? (
               <Empty title="There is none">
-                A program declares them at its start, as often as it likes:
+                A program declares its schedules at every start:
                 <Example>{`await reports.schedule('every-night', { cron: '30 3 * * *', timezone: 'Europe/Berlin', kind: 'daily' });`}</Example>
               </Empty>
             ) : (
@@ -127,7 +127,7 @@ function Actions({ of: { queue, name, pausedAt } }: { readonly of: Schedule }): 
   const end = async (): Promise<void> => {
     const answer = await confirm({
       title: `End schedule ${name}`,
-      text: 'The jobs that it has enqueued stay. A program that declares it creates it again at its start.',
+      text: 'The jobs that it has enqueued stay. If a program declares the schedule, its next start creates it again.',
       verb: 'End it',
       isDanger: true,
       typed: name,

@@ -4,7 +4,7 @@ import type { List, Queue } from '../data/types.ts';
 import { filter } from '../router.ts';
 import { visibleName } from '../text/visible.ts';
 
-/** Chooses the queue that stands in the address. */
+/** Chooses a queue. The choice is in the address. */
 export function SelectQueue({ value }: { readonly value: string }): JSX.Element {
   const queues = useResource<List<Queue>>('queues', 30_000);
   const names = new Set([...(value === '' ? [] : [value]), ...(queues.data?.items ?? []).map(({ name }) => name)]);

@@ -5,17 +5,17 @@ import { Card, Empty, Example, Head, Loaded } from '../parts/card.tsx';
 import { Table } from '../parts/table.tsx';
 import { Name, QueueLink } from '../text/name.tsx';
 
-/** Topics, and the queues that get what is published. */
+/** Topics, and the queues that get the published messages. */
 export function TopicsPage(): JSX.Element {
   const topics = useResource<TopicList>('topics', 5000);
   return (
     <>
-      <Head title="Topics" about="What is published to a topic becomes a job in each of its queues" />
+      <Head title="Topics" about="A message that is published to a topic becomes a job in each of its queues." />
       <Loaded of={topics}>
         {({ items }) =>
           items.length === 0 ? (
             <Empty title="There is none">
-              A program subscribes its queues at its start, as often as it likes:
+              A program subscribes its queues at every start:
               <Example>{`await createTopic(engine, 'orders').subscribe('emails', 'send');`}</Example>
             </Empty>
           ) : (

@@ -5,7 +5,7 @@ interface State {
   readonly error: Error | undefined;
 }
 
-/** Whatever goes wrong while a page is drawn is said in its place: never is a page blank. */
+/** If an error is thrown while a page is drawn, the error is shown instead. So no page is ever blank. */
 export class Boundary extends Component<{ readonly children: ComponentChildren }, State> {
   override state: State = { error: undefined };
 

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { Modal } from '../parts/dialog.tsx';
 import { isHelpOpen, KEYS } from './keys.ts';
 
-/** What the keys do. */
+/** The list of the keys and their actions. */
 export function Help(): JSX.Element | null {
   if (!isHelpOpen.value) return null;
   const close = (): void => {

@@ -4,7 +4,7 @@ import { go } from '../router.ts';
 import { nextZone, toggleAbsolute } from '../text/zone.ts';
 import { nextTheme } from './theme.ts';
 
-/** What the keys do, as the help shows it. */
+/** The keys and their actions, as the help shows them. */
 export const KEYS: readonly (readonly [keys: string, does: string])[] = [
   ['/', 'search for jobs'],
   ['Ctrl+K', 'every page, queue and action by its name'],
@@ -31,7 +31,7 @@ export const KEYS: readonly (readonly [keys: string, does: string])[] = [
   ['?', 'this help'],
 ];
 
-/** Where `g` and a letter go. */
+/** The pages to which `g` and a letter lead. */
 export const PLACES: Readonly<Record<string, string>> = {
   o: '',
   q: 'queues',
@@ -53,7 +53,7 @@ export const isHelpOpen = signal(false);
 let before = '';
 let beforeAt = 0;
 
-/** Single keys, which never mean anything while somebody writes. */
+/** Single keys. They have no effect while the user writes in a field. */
 export function startKeys(): void {
   document.addEventListener('keydown', (event) => {
     const { target } = event;
@@ -87,13 +87,13 @@ export function startKeys(): void {
   });
 }
 
-/** From row to row of the list that one is in, or of the first on the page. The link of the row has the focus, so Enter opens it. */
+/** Moves to the next row of the list that has the focus, or of the first list of the page. The row's link takes the focus, so Enter opens it. */
 function moveInList(by: 1 | -1): void {
   const here = rowOf(document.activeElement);
   const list = here?.parentElement ?? document.querySelector('main .table tbody');
   const rows = [...(list?.querySelectorAll<HTMLElement>(':scope > tr') ?? [])];
   const next = rows[here === null ? 0 : rows.indexOf(here) + by];
-  // The box to select it stands before it.
+  // The box to select the row is in front of its link.
   const link = next?.querySelector<HTMLElement>('td:not(.pick) :is(a, button)');
   (link ?? next?.querySelector('input'))?.focus();
   next?.scrollIntoView({ block: 'nearest' });

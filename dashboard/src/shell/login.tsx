@@ -4,13 +4,13 @@ import { get, loadMe, send } from '../data/api.ts';
 import { Skeleton, Trouble } from '../parts/card.tsx';
 import { useTitle } from '../text/title.ts';
 
-/** What the server lets people in by. */
+/** The ways to log in that the server accepts. */
 interface Ways {
   readonly password: boolean;
   readonly token: boolean;
 }
 
-/** Asks for what the server takes: a name with its password, a token, or either. */
+/** Asks for the credentials that the server accepts: a name with its password, a token, or either. */
 export function Login(): JSX.Element {
   useTitle('Log in');
   const [ways, setWays] = useState<Ways | undefined>();
@@ -47,8 +47,8 @@ function Forms({ of: { password, token } }: { readonly of: Ways }): JSX.Element 
   if (token) return <TokenForm />;
   return (
     <p class="muted">
-      This server has neither passwords nor tokens. Open the address that it printed when it was started, or come by way
-      of the program that it is part of.
+      This server has neither passwords nor tokens. Open the address that it printed at its start, or open the dashboard
+      from the program that serves it.
     </p>
   );
 }
@@ -80,7 +80,7 @@ function TokenForm(): JSX.Element {
   );
 }
 
-/** Sends its fields as they are named. */
+/** Sends its fields under their names. */
 function LoginForm({ children }: { readonly children: ComponentChildren }): JSX.Element {
   const [error, setError] = useState('');
   const [isBusy, setBusy] = useState(false);
@@ -88,7 +88,7 @@ function LoginForm({ children }: { readonly children: ComponentChildren }): JSX.
     setBusy(true);
     try {
       const token = form.get('token');
-      // Copied from a terminal it often has a line end.
+      // A token that was copied from a terminal often has a line end.
       const shown = typeof token === 'string' ? { token: token.trim() } : Object.fromEntries(form);
       await send('POST', 'login', shown);
       await loadMe();

@@ -20,7 +20,7 @@ interface Command {
 
 const SHOWN = 12;
 
-/** Every page, queue and action by a part of its name; a number is a job, an actor or a bulk action, anything else a search. */
+/** Finds pages, queues and actions by a part of their names. A number leads to a job, an actor or a bulk action, any other text to a search. */
 export default function Palette(): JSX.Element {
   const [typed, setTyped] = useState('');
   const [at, setAt] = useState(0);
@@ -88,7 +88,7 @@ export default function Palette(): JSX.Element {
   );
 }
 
-/** Asked for by a part of the name: there may be thousands. */
+/** Queues whose names contain the text. There may be thousands, so the server searches. */
 function useQueues(typed: string): readonly Queue[] {
   const queues = useResource<List<Queue>>(
     `queues?${new URLSearchParams({ ...(typed === '' ? {} : { q: typed }), limit: '6' })}`,
@@ -123,7 +123,7 @@ function ofQueues(queues: readonly Queue[]): Command[] {
   return queues.map(({ name }) => ({ title: visibleName(name), about: 'queue', run: () => go(queueUrl(name)) }));
 }
 
-/** What can be done with what is on the screen. */
+/** The actions for the page that is shown. */
 function ofHere(): Command[] {
   const [place, name] = parts.value ?? [];
   if (place !== 'queues' || name === undefined || !can('queue:pause')) return [];

@@ -45,7 +45,7 @@ const GROUPS: readonly (readonly [title: string, entries: readonly Entry[]])[] =
   ],
 ];
 
-/** Without those that this server does not have. */
+/** The groups without the parts that this server does not have. */
 function groups(parts: Readonly<Record<string, boolean>>): typeof GROUPS {
   return GROUPS.map(([title, entries]) => [title, entries.filter(([href]) => parts[href] !== false)] as const).filter(
     ([, entries]) => entries.length > 0,

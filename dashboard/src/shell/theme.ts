@@ -4,7 +4,7 @@ const THEMES = ['system', 'light', 'dark'] as const;
 export type Theme = (typeof THEMES)[number];
 
 export const theme = signal<Theme>(kept());
-/** Rises when the colours change, so that what draws with them draws again. */
+/** Rises when the colours change, so that charts are drawn again. */
 export const repaint = signal(0);
 
 export function startTheme(): void {
@@ -14,7 +14,7 @@ export function startTheme(): void {
     try {
       localStorage.setItem('pawl-theme', theme.value);
     } catch {
-      // A browser that keeps nothing starts with the system's again.
+      // A browser that keeps nothing starts with the system's theme again.
     }
     repaint.value = repaint.peek() + 1;
   });

@@ -5,7 +5,7 @@ import { Menu } from '../parts/menu.tsx';
 import { say } from '../parts/toast.tsx';
 import { urlOf } from '../router.ts';
 
-/** Copies a text; over plain http, where browsers have no clipboard, by way of a field. */
+/** Copies a text. Over plain http, browsers have no clipboard, so the text is copied from a field. */
 export async function copy(text: string, what: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
@@ -20,25 +20,25 @@ export async function copy(text: string, what: string): Promise<void> {
   say(`${what} copied`);
 }
 
-/** As one word of a shell, whatever is in it. */
+/** Quotes a text as one word of a shell, whatever it contains. */
 export function shellWord(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** As a text of SQL. */
+/** Quotes a text as a literal of SQL. */
 export function sqlText(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;
 }
 
-/** The command that asks the API for the same, with the token of the person who runs it. */
+/** The curl command that sends the same request to the API, with the token of the person who runs it. */
 export function curlOf(asked: string): string {
   const by = me.value?.by;
-  // Whom the address lets in, or the program that this is part of, shows no token.
+  // A caller that the server admits by its address, or by a function of the program, shows no token.
   const needsToken = by !== 'loopback' && by !== 'authorize';
   return `curl ${needsToken ? '-H "Authorization: Bearer $PAWL_TOKEN" ' : ''}${shellWord(urlOf(`api/v1/${asked}`))}`;
 }
 
-/** A namespace, where there is one: as an option of a command, and as the last argument of a call. */
+/** A namespace as an option of a command and as the last argument of a call. Both are empty without a namespace. */
 export function inNamespace(namespace: string): { readonly option: string; readonly given: string } {
   if (namespace === '') return { option: '', given: '' };
   return {
@@ -47,7 +47,7 @@ export function inNamespace(namespace: string): { readonly option: string; reado
   };
 }
 
-/** The same, done elsewhere: on the command line, by curl, in a program. */
+/** A menu that copies the same request for the command line, for curl, or for a program. */
 export function CopyAs({ of }: { readonly of: Readonly<Record<string, string>> }): JSX.Element {
   return (
     <Menu title="Copy as" icon="copy">

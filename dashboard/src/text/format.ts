@@ -1,7 +1,7 @@
 const whole = new Intl.NumberFormat('en');
 const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
 
-/** Counts stop at 10,000: that many, or more. */
+/** The API counts to 10,000 at most. So that value is shown as `10,000+`. */
 export function count(value: number | undefined, most = 10_000): string {
   if (value === undefined) return '–';
   return value >= most && value === most ? `${whole.format(most)}+` : whole.format(value);
@@ -37,7 +37,7 @@ export function duration(ms: number | null | undefined): string {
   return `${sign}${Math.floor(value / big[1])} ${big[0]}${rest > 0 && small !== undefined ? ` ${rest} ${small[0]}` : ''}`;
 }
 
-/** A duration to look at, not to reckon with: `18 min`. */
+/** A rough duration: `18 min`. */
 export function rough(ms: number | null | undefined): string {
   return duration(typeof ms === 'number' && ms > 0 ? roughly(ms) : ms);
 }
@@ -62,7 +62,7 @@ export function percent(part: number, whole: number): number {
   return whole === 0 ? 0 : Math.min(100, Math.round((part / whole) * 100));
 }
 
-/** One unit says enough about what is ten of them ago. */
+/** If a duration is ten or more of a unit, smaller units are left out. */
 function roughly(ms: number): number {
   const unit = [86_400_000, 3_600_000, 60_000].find((size) => ms >= 10 * size) ?? (ms >= 1000 ? 1000 : undefined);
   return unit === undefined ? ms : Math.floor(ms / unit) * unit;
@@ -94,7 +94,7 @@ const NAMED: Readonly<Record<string, string>> = {
   '@hourly': '0 * * * *',
 };
 
-/** A pattern in words, as far as it is a usual one; else what each field says. */
+/** A usual pattern in words; for another pattern, the meaning of each field. */
 export function cronWords(pattern: string): string {
   const parts = (NAMED[pattern.toLowerCase()] ?? pattern).trim().split(/\s+/);
   const seconds = parts.length === 6 ? parts.shift() : '0';
@@ -131,7 +131,7 @@ function names(list: string, of: readonly string[], from = 0): string {
     .join(', ');
 }
 
-/** A search for the jobs of one key, as the path of a page. */
+/** The path of the page that searches for the jobs of one key. */
 export function jobsOfKey(key: string): string {
   return `jobs?q=${encodeURIComponent(`key:"${key.replaceAll(/["\\]/g, '\\$&')}"`)}`;
 }

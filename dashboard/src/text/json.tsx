@@ -7,13 +7,13 @@ interface Token {
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|[{}[\],:]/g;
 
-/** Laid out without being read as numbers: 12345678901234567890 stays what it is. */
+/** Lays out JSON without a conversion of numbers: 12345678901234567890 stays unchanged. */
 export function Json({ text, label }: { readonly text: string; readonly label: string }): JSX.Element {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a place that scrolls must be reached by keyboard
     <pre class="json" tabIndex={0} role="group" aria-label={label}>
       {layOut(text).map(({ kind, text: part }, index) => (
-        // Tokens have no identity but their place.
+        // Tokens have no identity except their place.
         // biome-ignore lint/suspicious/noArrayIndexKey: see above
         <span key={index} class={kind}>
           {part}

@@ -2,12 +2,12 @@ import type { JSX } from 'preact';
 import { lockUrl, queueUrl } from '../router.ts';
 import { visibleName } from './visible.ts';
 
-/** A name that somebody gave, so that no two look alike: the text around it has another direction, and blanks are signs. */
+/** Shows a name that a user gave so that no two names look alike. It is isolated from the direction of the text around it, and blanks are signs. */
 export function Name({ of }: { readonly of: string }): JSX.Element {
   return <bdi>{visibleName(of)}</bdi>;
 }
 
-/** The way to a queue. */
+/** A link to a queue. */
 export function QueueLink({ name }: { readonly name: string }): JSX.Element {
   return (
     <a href={queueUrl(name)}>
@@ -16,7 +16,7 @@ export function QueueLink({ name }: { readonly name: string }): JSX.Element {
   );
 }
 
-/** The way to a lock. */
+/** A link to a lock. */
 export function LockLink({ of }: { readonly of: { readonly namespace: string; readonly name: string } }): JSX.Element {
   return (
     <a href={lockUrl(of)}>

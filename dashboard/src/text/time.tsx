@@ -4,7 +4,7 @@ import { ago } from './format.ts';
 import { None } from './words.tsx';
 import { clock, exact, isAbsolute, millis } from './zone.ts';
 
-/** How long ago, or when, as the user chose; to the millisecond under the pointer. */
+/** How long ago, or when, as the user chose. The tooltip has the time to the millisecond. */
 export function Time({ at }: { readonly at: string | null | undefined }): JSX.Element {
   void tick.value;
   if (at === null || at === undefined) return <None />;
@@ -15,7 +15,7 @@ export function Time({ at }: { readonly at: string | null | undefined }): JSX.El
   );
 }
 
-/** The moment, and how long ago that is: where there is room for both. */
+/** The time, and how long ago it was, for places with room for both. */
 export function Moment({ at }: { readonly at: string }): JSX.Element {
   void tick.value;
   return (

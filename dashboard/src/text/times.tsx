@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { Menu } from '../parts/menu.tsx';
 import { isAbsolute, localZone, zone, zoneName } from './zone.ts';
 
-/** In which zone times are, and whether lists show moments or how long ago they were. */
+/** A menu for the time zone, and for times in lists: the time itself, or how long ago it was. */
 export function Times(): JSX.Element {
   return (
     <Menu title={zoneName()} icon="clock" label={`Times are in ${zoneName()}. Change`} isSticky>

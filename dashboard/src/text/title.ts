@@ -2,7 +2,7 @@ import { useEffect } from 'preact/hooks';
 import { me } from '../data/api.ts';
 import { visibleName } from './visible.ts';
 
-/** What tabs, bookmarks and the history of the browser call the page: what it is of, and whose dashboard this is. */
+/** Sets the title of the page, which tabs, bookmarks and the browser's history show: its subject, and the title of this dashboard. */
 export function useTitle(title: string): void {
   const whose = me.value?.title ?? undefined;
   useEffect(() => {

@@ -1,18 +1,18 @@
 import { Fragment, options } from 'preact';
 
-// A name that turns the direction of the text, or holds what cannot be seen, looks like another name. People act on what they see.
+// A name looks like another name if it changes the direction of the text or has invisible characters. People act on what they see.
 
-/** What steers text and is not seen itself. Line ends and tabs lay text out; joiners are letters of some scripts. */
+/** Invisible characters that control text. Line ends and tabs are allowed, and joiners too, which some scripts need as letters. */
 const STEERING = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
-/** In a name, also whatever is blank: but one space between two words. */
+/** In a name, also all blank characters, except one space between two words. */
 const BLANK = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\u115f\u1160\u2800\u3164\uffa0]|(?! )\p{Zs}|^ | $| (?= )/gu;
 
-/** The text with signs for what steers it. */
+/** The text with signs in place of its control characters. */
 export function visible(text: string): string {
   return text.replace(STEERING, signOf);
 }
 
-/** A name with signs for everything in it that would not be seen. */
+/** The name with signs in place of all invisible characters. */
 export function visibleName(name: string): string {
   return name.replace(BLANK, signOf);
 }
@@ -22,10 +22,10 @@ function signOf(character: string): string {
   return `⟨U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}⟩`;
 }
 
-/** Attributes that people read. What is sent or compared, such as a value, stays as it is. */
+/** Attributes that people read. Attributes that are sent or compared, such as a value, stay unchanged. */
 const READ = ['title', 'aria-label', 'alt', 'placeholder'] as const;
 
-/** Whatever any page writes goes through `visible`: names, errors and payloads alike, so that no page can forget one. */
+/** Passes all texts of all pages through `visible`: names, errors and payloads. So no page can forget one. */
 export function startVisible(): void {
   options.vnode = ({ type, props }) => {
     if (typeof type === 'string' || type === Fragment) show(props as Record<string, unknown>);

@@ -1,7 +1,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { count } from './format.ts';
 
-/** Where there is nothing to show. */
+/** A dash, if there is nothing to show. */
 export function None(): JSX.Element {
   return <span class="muted none">–</span>;
 }
@@ -14,18 +14,18 @@ export function Maybe({ of }: { readonly of: ComponentChildren }): JSX.Element {
 interface CountProps {
   readonly of: number;
   readonly href?: string;
-  /** Most counts stop at 10,000, and say so. */
+  /** Most counts stop at 10,000, which is shown as `10,000+`. This one does not. */
   readonly isExact?: boolean;
 }
 
-/** A count: zero is drawn faintly. */
+/** A count. Zero is drawn faintly. */
 export function Count({ of, href, isExact = false }: CountProps): JSX.Element {
   if (of === 0) return <span class="muted none">0</span>;
   const text = isExact ? count(of, Infinity) : count(of);
   return href === undefined ? <>{text}</> : <a href={href}>{text}</a>;
 }
 
-/** The first line of a long error; all of it under the pointer. */
+/** The first line of a long error. The tooltip has all of it. */
 export function FirstLine({ of }: { readonly of: string | null | undefined }): JSX.Element {
   if (of === null || of === undefined || of === '') return <None />;
   return (
@@ -35,7 +35,7 @@ export function FirstLine({ of }: { readonly of: string | null | undefined }): J
   );
 }
 
-/** The whole of an error, as it was thrown. */
+/** The whole text of an error, as it was thrown. */
 export function Trace({ text }: { readonly text: string }): JSX.Element {
   return (
     <div class="body">

@@ -1,12 +1,12 @@
 import { kept } from '../data/kept.ts';
 
-// Every time on every page is of one zone, which is named at the top of it.
+// Every time on every page is in one zone, which the top of the page names.
 
 const ZONES = ['local', 'UTC'] as const;
 type Zone = (typeof ZONES)[number];
 
 export const zone = kept<Zone>('pawl-zone', (value): value is Zone => ZONES.some((one) => one === value), 'local');
-/** Whether lists show moments, and not how long ago they were. */
+/** Whether lists show times, and not how long ago they were. */
 export const isAbsolute = kept<boolean>(
   'pawl-absolute',
   (value): value is boolean => typeof value === 'boolean',
@@ -21,30 +21,30 @@ export function toggleAbsolute(): void {
   isAbsolute.value = !isAbsolute.value;
 }
 
-/** `GMT+1`, or `UTC`. Of a moment, since it changes with the season. */
+/** `GMT+1`, or `UTC`. The name depends on the time, because it changes with the season. */
 export function zoneName(at: string | number = Date.now()): string {
   return fieldsOf(at)['timeZoneName'] ?? 'UTC';
 }
 
-/** Where the local one is: `Europe/Berlin`. */
+/** The name of the local zone: `Europe/Berlin`. */
 export function localZone(): string {
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
-/** `14:03:59`, and the day before it unless it is today. */
+/** `14:03:59`. If the time is not today, the day is in front of it. */
 export function clock(time: string | number, withDay = true): string {
   const { hour, minute, second } = fieldsOf(time);
   const isToday = day(time) === day(Date.now());
   return `${withDay && !isToday ? `${day(time)} ` : ''}${hour}:${minute}:${second}`;
 }
 
-/** With the day and to the millisecond: `2026-11-23 14:03:59.120`. */
+/** The time with the day and to the millisecond: `2026-11-23 14:03:59.120`. */
 export function precise(time: string | number): string {
   const { hour, minute, second } = fieldsOf(time);
   return `${day(time)} ${hour}:${minute}:${second}.${millis(time)}`;
 }
 
-/** With the zone, and the same in UTC, to compare it with a log. */
+/** The time with its zone, and in UTC too, to compare it with a log. */
 export function exact(time: string): string {
   const utc = new Date(time).toISOString();
   return zone.value === 'UTC' ? `${precise(time)} UTC` : `${precise(time)} ${zoneName(time)} (${utc})`;
@@ -70,12 +70,12 @@ export function hour(time: number): number {
   return Number(fieldsOf(time)['hour']);
 }
 
-/** What a field for a moment holds. */
+/** The value of an input field for a time. */
 export function toField(time: string | number): string {
   return `${day(time)}T${clock(time, false)}`;
 }
 
-/** The moment that somebody wrote in such a field, in the zone of the page; undefined when it is none. */
+/** Reads the text of such a field as a time in the zone of the page; undefined if it is no time. */
 export function fromField(text: string): string | undefined {
   const at = new Date(zone.value === 'UTC' ? `${text}Z` : text);
   return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
