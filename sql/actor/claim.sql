@@ -297,7 +297,7 @@ language sql immutable as $$
   select floor(extract(epoch from p_at) * 1000)::bigint
 $$;
 
--- Fails if the worker was taken for dead. Such a worker must not claim any more: no rescue would find its actors. The lock keeps the worker's row until
+-- Fails if the worker was declared dead. Such a worker must not claim any more: no rescue would find its actors. The lock keeps the worker's row until
 -- the claim is committed, for a rescue to find. Heartbeats do not wait for this lock.
 create or replace function pawl.actor_require_worker(p_worker bigint) returns void
 language plpgsql as $$

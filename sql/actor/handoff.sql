@@ -100,7 +100,7 @@ begin
   is_slow := clock_timestamp() > v_now + interval '20 ms';
 end $$;
 
--- Leaves an offer, unless the worker was taken for dead.
+-- Leaves an offer, unless the worker was declared dead.
 create or replace function pawl.actor_offer_add(p_worker bigint, p_number bigint, p_channel text) returns void
 language sql set search_path = pg_catalog, pg_temp as $$
   insert into pawl.actor_offer (worker, number, channel)

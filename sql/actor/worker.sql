@@ -34,7 +34,7 @@ end $$;
 
 -- Releases actors that are held because no program knew their state or fields. p_knows: {type id: {state: 1, $version}}, as the worker is listed by now.
 -- Each worker calls this once it is listed, so no actor stays held that was held between the worker's start and its listing, or while the worker was
--- taken for dead. Answers how many actors it released.
+-- declared dead. Answers how many actors it released.
 create or replace function pawl.actor_release_held(p_knows jsonb) returns integer
 language plpgsql as $$
 declare

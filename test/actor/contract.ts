@@ -303,7 +303,7 @@ export function actorContract(open: OpenActors): void {
     first.abandon();
     await start(actors, { lease: '1s' });
     const { result, lost } = await actors.waitFor(id);
-    // On a busy machine the second worker may be taken for dead as well.
+    // On a busy machine the second worker may be declared dead as well.
     expect(began.length).toBeGreaterThanOrEqual(2);
     expect({ result, lost }).toEqual({ result: began.length, lost: 0 });
     expect(Number(began[1])).toBeGreaterThan(Number(began[0]));

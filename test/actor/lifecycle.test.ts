@@ -55,7 +55,7 @@ describe('a dispatcher', () => {
     dispatcher.events.on('lost', ({ reason }) => lost.push(reason));
     await until('it runs', () => begun() === 1);
     // A heartbeat may come between: again, then.
-    await until('it was taken for dead', async () => {
+    await until('it was declared dead', async () => {
       await scene.query(`update pawl.actor_worker set expires_at = clock_timestamp() - interval '1 s'`);
       return (await scene.one<number>('select pawl.actor_rescue()')) > 0 || lost.length > 0;
     });
@@ -120,7 +120,7 @@ describe('a dispatcher', () => {
       isLost = true;
     });
     await until('its commit hangs', () => isReached);
-    await until('it was taken for dead', async () => {
+    await until('it was declared dead', async () => {
       await scene.query(`update pawl.actor_worker set expires_at = clock_timestamp() - interval '1 s'`);
       await scene.query('select pawl.actor_rescue()');
       return isLost;
@@ -245,7 +245,7 @@ describe('a dispatcher', () => {
   });
 });
 
-test('a worker that was taken for dead can claim nothing: no rescue would find it', async () => {
+test('a worker that was declared dead can claim nothing: no rescue would find it', async () => {
   const { Gate } = gated();
   const scene = await openScene([Gate]);
   const one = await scene.actors.create(Gate, {});

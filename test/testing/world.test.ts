@@ -133,7 +133,7 @@ test('time passes when it is told to', async () => {
 describe('a world that is asked to settle brings a turn to its end', () => {
   test.each([
     ['the database stands still for longer than a second', [STAND_STILL]],
-    ['its process is taken for dead', [EXPIRE, RESCUE]],
+    ['its process is declared dead', [EXPIRE, RESCUE]],
   ])('when %s', async (_what, statements) => {
     let tries = 0;
     const Patient = actor('patient', {

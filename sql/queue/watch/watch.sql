@@ -445,7 +445,7 @@ begin
     perform set_config('synchronous_commit', 'off', true);
   end if;
   update pawl.queue_watch w set expires_at = clock_timestamp() + p_lease * interval '1 millisecond' where w.channel = p_channel returning w.id into v_watch;
-  if v_watch is null then  -- the first call of the process, or it was taken for dead
+  if v_watch is null then  -- the first call of the process, or it was declared dead
     insert into pawl.queue_watch as w (sort, channel, expires_at)
     values ('process', p_channel, clock_timestamp() + p_lease * interval '1 millisecond')
     on conflict (channel) where channel is not null do update set expires_at = excluded.expires_at returning w.id into v_watch;

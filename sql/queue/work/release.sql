@@ -1,7 +1,7 @@
 -- Taking the jobs of a worker that an operator knows to be dead, without waiting for the end of its lease.
 
 -- Ends a worker's lease now, and gives its jobs back as queue_rescue() does: charged, and with its suspects. If the worker lives anyway, it learns
--- at once that it was taken for dead, and nothing that it settles afterwards is written. Answers {jobs, left}: how many jobs it gave up, and how
+-- at once that it was declared dead, and nothing that it settles afterwards is written. Answers {jobs, left}: how many jobs it gave up, and how
 -- many an open transaction still holds, which the next rescue takes. Answers null if a lock was not free within 500 ms: call again.
 --
 -- The worker's row is locked first, as in a rescue: a claim of this worker that is under way has committed by then, or claims nothing.

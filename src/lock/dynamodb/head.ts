@@ -98,7 +98,7 @@ export interface Wish {
   readonly ticket: number | undefined;
 }
 
-/** The standing of a request. `lost`: others took it for dead and gave up its place, so it needs another place. */
+/** The standing of a request. `lost`: other clients declared it dead and gave up its place, so it needs another place. */
 export type RequestStanding = 'held' | 'lost' | 'free' | 'waits';
 
 /** @param stale  nonces of holders whose lease has certainly run out */

@@ -303,7 +303,7 @@ export class DynamoQueueStore implements PortedStore {
     );
   }
 
-  /** The condition that makes a transaction fail if the worker of the claim was taken for dead. */
+  /** The condition that makes a transaction fail if the worker of the claim was declared dead. */
   guardItems(claim: number): readonly ConditionCheckItem[] {
     const held = this.#held.get(claim);
     if (held === undefined) throw new LeaseLost('the unit is over: nothing more can be written for it');

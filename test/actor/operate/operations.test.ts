@@ -113,7 +113,7 @@ describe('a program that does not know', () => {
       'version', c.version, 'reason', 'no running program knows it')) from claimed c`;
 
   // Invariant A16.
-  test('lets go actors that were held while its worker was taken for dead, as soon as that is listed anew', async () => {
+  test('lets go actors that were held while its worker was declared dead, as soon as that is listed anew', async () => {
     const scene = await openScene([New]);
     const { actors } = scene;
     const one = await actors.create(New, { width: 3 });

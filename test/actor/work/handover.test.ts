@@ -350,7 +350,7 @@ describe('a worker that was handed an actor', () => {
     await check(scene);
   });
 
-  test('while its lease is over by its own clock: does not begin it, and gives it back if it was not taken for dead', async () => {
+  test('while its lease is over by its own clock: does not begin it, and gives it back if it was not declared dead', async () => {
     const scene = await idle();
     await asleep(scene, { poll: '1s' });
     const now = performance.now.bind(performance);

@@ -23,9 +23,9 @@ import { awakeMs } from '../../support/time/awake.ts';
 import { atTestEnd, together } from '../../support/together.ts';
 
 const TABLE = 'hazards';
-/** Of those that are to be passed over. */
+/** The lease of waiters that the others must pass over. */
 const WAITER_MS = 1000;
-/** Of all others: a waiter that stands still with its machine is not taken for dead. */
+/** The lease of all other waiters. A waiter that stands still with its machine is not declared dead. */
 const PATIENT_MS = 10 * WAITER_MS;
 
 let local: SharedDynamo;
@@ -246,7 +246,7 @@ describe('who holds', () => {
     const b = ours((request) => held.choose(request));
     const lock = await a.acquire(name, { lease: '2s' });
     const waiting = b.acquire(name, { wait: '20s' });
-    await until('the waiter takes the holder for dead', () => held.met);
+    await until('the waiter declares the holder dead', () => held.met);
     beats.open();
     await until('the renewal has arrived', async () => (await row(name))['b']?.S !== undefined);
     takeover.open();

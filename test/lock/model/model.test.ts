@@ -28,15 +28,15 @@ const SMALL: [string, OursOptions][] = [
   ['three clients, two of which may die anywhere', { ...QUIET, crashes: 2 }],
   ['three clients, and an answer lost anywhere', { ...QUIET, losses: 1 }],
   ['two clients, answers lost anywhere, and a death', { ...QUIET, clients: 2, losses: 4, crashes: 1 }],
-  ['three clients, live ones taken for dead', { ...QUIET, isSuspicious: true }],
+  ['three clients, live ones declared dead', { ...QUIET, isSuspicious: true }],
   ['two clients, all of it at once', { clients: 2, isSuspicious: true, losses: 4, crashes: 1 }],
 ];
 
 /** The last one has some three hundred thousand states. */
 const LARGE: [string, OursOptions][] = [
   ['three clients, two answers lost anywhere, and a death', { ...QUIET, losses: 2, crashes: 1 }],
-  ['three clients, live ones taken for dead, and a death anywhere', { ...QUIET, isSuspicious: true, crashes: 1 }],
-  ['three clients, an answer lost, and live ones taken for dead', { ...QUIET, isSuspicious: true, losses: 1 }],
+  ['three clients, live ones declared dead, and a death anywhere', { ...QUIET, isSuspicious: true, crashes: 1 }],
+  ['three clients, an answer lost, and live ones declared dead', { ...QUIET, isSuspicious: true, losses: 1 }],
   ['three clients, all of it at once', ALL],
 ];
 
@@ -46,7 +46,7 @@ test.each(LONG ? [...SMALL, ...LARGE] : SMALL)(
   (_, options) => {
     const { fault, stuck, states } = explore(ourProtocol(options), MOST);
     expect(fault).toBeUndefined();
-    // In the model, clients that were taken for dead too often give up: being stuck is then no fault.
+    // In the model, clients that were declared dead too often give up. Then it is no fault that they are stuck.
     if (!options.isSuspicious) expect(stuck).toBeUndefined();
     expect(states).toBeGreaterThan(100);
   },

@@ -103,7 +103,7 @@ export interface OursOptions {
   readonly clients: number;
   /** How many clients may crash. */
   readonly crashes: number;
-  /** True: live clients may be taken for dead. */
+  /** True: live clients may be declared dead. */
   readonly isSuspicious: boolean;
   /** How many answers may be lost after the request was carried out. */
   readonly losses: number;
@@ -146,8 +146,8 @@ export function ourProtocol(options: OursOptions): Protocol<Ours> {
 }
 
 /**
- * The head never has two holders; and as long as no live client is taken for dead, never do two clients count the lock as
- * held.
+ * The head never has two holders. As long as no live client is declared dead, two clients never count the lock as held at the
+ * same time.
  */
 function faultOf({ head, clients }: Ours, { isSuspicious }: OursOptions): string | undefined {
   if (head.holders.length > 1) return 'the head has two holders';
@@ -271,7 +271,7 @@ function decisions(state: Ours, index: number, options: OursOptions): Step<Ours>
   return found;
 }
 
-/** Marks and passes over a first waiter that is dead or taken for dead; both in one step, since each write is conditional. */
+/** Marks and passes over a first waiter that is dead or declared dead. Both are one step, because each write is conditional. */
 function passing(state: Ours, index: number, options: OursOptions): Step<Ours>[] {
   const { next, last } = state.head;
   const me = state.clients[index];

@@ -82,7 +82,7 @@ describe.skipIf(local.kind === 'dynalite')('jobs that are changed by hand on Dyn
     const write = (of: number, part: string): Promise<void> =>
       writeRecords(store.rows, [record], { shard: 0, token: of, part, processId, claimedAt, historyMs: 1000 });
     await write(token, 'again');
-    await write(token - 1, 'by a worker that was taken for dead');
+    await write(token - 1, 'by a worker that was declared dead');
     const history = await queue.history(String(id));
     expect(history.map(({ reason }) => reason)).toEqual(['enqueue', 'claim', 'worker lost', 'claim', 'complete']);
   });

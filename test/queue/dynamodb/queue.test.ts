@@ -82,7 +82,7 @@ describe.skipIf(local.kind === 'dynalite')('a queue on DynamoDB', () => {
   });
 
   // Invariant P4.
-  test('the guard of a unit passes in a transaction, and fails once its worker was taken for dead', async () => {
+  test('the guard of a unit passes in a transaction, and fails once its worker was declared dead', async () => {
     const queue = createQueue(engine, name(), { kinds: { send: {} } });
     const outcomes: string[] = [];
     let items: readonly unknown[] = [];

@@ -127,7 +127,7 @@ begin
   insert into pawl.queue_uncrashed default values;
 end $$;
 
--- Fails if the worker was taken for dead. Such a worker must not claim any more: its jobs would be given back once more while it runs them.
+-- Fails if the worker was declared dead. Such a worker must not claim any more: its jobs would be given back once more while it runs them.
 -- The lock keeps the worker's row until the claim is committed, for a rescue to find. Heartbeats do not wait for this lock.
 create or replace function pawl.queue_require_worker(p_worker bigint) returns void
 language plpgsql as $$

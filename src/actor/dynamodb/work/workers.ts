@@ -38,7 +38,7 @@ export class Workers {
     return worker;
   }
 
-  /** A heartbeat changes the row, on condition that the row exists. So a worker learns that it was taken for dead. */
+  /** A heartbeat changes the row, on condition that the row exists. So a worker learns that it was declared dead. */
   async beat(workers: readonly number[]): Promise<number[]> {
     const alive: number[] = [];
     const { engine, limits } = this.#rows;

@@ -26,7 +26,10 @@ export async function runInTransaction(
   return store.inTransaction(turn.turnToken, run, timeoutMs + GRACE_MS);
 }
 
-/** What is refused is written as that under the same lock: a worker that claimed the actor in between would take its process for dead. */
+/**
+ * Writes the turn. If it is refused, that is written under the same lock, because a worker that claimed the actor in between would
+ * declare its process dead.
+ */
 async function writeUnderLock(
   store: PostgresActorStore,
   tx: Transaction,

@@ -6,7 +6,7 @@
  * - Fencing tokens rise for ever. The epoch of a key is at least the token of the claim that takes it, and the fence of the shard stays. So this
  *   fence is the floor of the epochs of all keys of the shard, without a row and a request of its own.
  * - Versions also begin with the token of the claim. No version is used twice, so no late change is carried out on another head.
- * - A request that arrives late, or a worker that was taken for dead, may make the head again. Its holder has no poke in any claim. So the worker
+ * - A request that arrives late, or a worker that was declared dead, may make the head again. Its holder has no poke in any claim. So the worker
  *   that takes the key next takes it from that holder at once, at a greater epoch. It leaves out jobs without rows.
  */
 import type { Change } from '../../../engine/dynamodb/index.ts';

@@ -32,7 +32,7 @@ function lastOfClaims(records: readonly JobRecordEntry[]): JobRecordEntry[] {
   );
 }
 
-/** The record of a worker that was taken for dead. It says `complete`, but other records follow, since another worker was given the job. */
+/** The record of a worker that was declared dead. It says `complete`, but other records follow, because another worker got the job. */
 function lost(record: JobRecordEntry): JobRecordEntry {
   return { ...record, to: 'release', reason: 'worker lost' };
 }

@@ -112,7 +112,7 @@ export class Letters {
         held.claim = left ?? { ...held.claim, spans: [] };
         return true;
       }
-      // Either an earlier settlement was carried out and its answer was lost, or the worker was taken for dead.
+      // Either an earlier settlement was carried out and its answer was lost, or the worker was declared dead.
       const { claims } = readHead(fieldsOf(await this.#rows.get(place)));
       const now = claims.find(({ token }) => token === held.claim.token);
       if (now === undefined) return false;

@@ -35,7 +35,7 @@ export class WorkerRows {
     return worker;
   }
 
-  /** A heartbeat changes the row, on condition that the row exists. So a worker learns that it was taken for dead. */
+  /** A heartbeat changes the row, on condition that the row exists. So a worker learns that it was declared dead. */
   async beat(beats: readonly Heartbeat[]): Promise<HeartbeatAnswer> {
     const alive: number[] = [];
     const cancel: { worker: number; id: number; reason: string | null }[] = [];

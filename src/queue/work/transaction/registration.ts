@@ -2,7 +2,7 @@ import type { PostgresQueueStore } from '../../postgres/store.ts';
 import type { WorkerSettings } from '../worker-parts.ts';
 import { addWorker } from '../worker-row.ts';
 
-/** The row of a worker in the database. It is written anew after the worker was taken for dead. */
+/** The row of a worker in the database. It is written again after the worker was declared dead. */
 export class Registration {
   readonly #store: PostgresQueueStore;
   readonly #queue: number;

@@ -16,7 +16,7 @@ const SMALL: [string, ActorModelOptions][] = [
   ['a turn that fails', { ...DUE, failures: 1 }],
   ['two turns that fail, a raise', { ...RAISED, workers: 1, failures: 2 }],
   ['a nap, a death', { ...DUE, naps: 1, crashes: 1 }],
-  ['a living worker is taken for dead', { ...DUE, suspicions: 1 }],
+  ['a living worker is declared dead', { ...DUE, suspicions: 1 }],
   ['a pause', { ...DUE, pauses: 1 }],
   ['two children', { ...DUE, children: 2 }],
   ['a child, a death', { ...DUE, children: 1, crashes: 1 }],
@@ -32,7 +32,7 @@ const MEDIUM: [string, ActorModelOptions][] = [['a raise, a turn that fails', { 
 const LARGE: [string, ActorModelOptions][] = [
   ['two raises', { ...DUE, raisers: 2 }],
   ['a child, and one is given to it', { ...DUE, children: 1, adoptions: 1 }],
-  ['a child, a living worker is taken for dead', { ...DUE, children: 1, suspicions: 1 }],
+  ['a child, a living worker is declared dead', { ...DUE, children: 1, suspicions: 1 }],
   ['a turn creates a child, a lost answer', { ...DUE, births: 1, losses: 1 }],
   ['a child is given to it, a death', { ...DUE, adoptions: 1, crashes: 1 }],
   ['a raise meets its removal, a death', { ...RAISED, isRemoved: true, crashes: 1 }],
@@ -41,11 +41,11 @@ const LARGE: [string, ActorModelOptions][] = [
   ['a raise, a request is carried out twice', { ...RAISED, doubles: 1 }],
   ['a raise, a nap', { ...RAISED, naps: 1 }],
   ['a raise, a pause', { ...RAISED, pauses: 1 }],
-  ['a raise, a living worker is taken for dead', { ...RAISED, suspicions: 1 }],
-  ['a living worker is taken for dead, a lost answer', { ...DUE, suspicions: 1, losses: 1 }],
-  ['a living worker is taken for dead, a request is carried out twice', { ...DUE, suspicions: 1, doubles: 1 }],
-  ['a living worker is taken for dead, a death', { ...DUE, suspicions: 1, crashes: 1 }],
-  ['a living worker is taken for dead, a nap', { ...DUE, suspicions: 1, naps: 1 }],
+  ['a raise, a living worker is declared dead', { ...RAISED, suspicions: 1 }],
+  ['a living worker is declared dead, a lost answer', { ...DUE, suspicions: 1, losses: 1 }],
+  ['a living worker is declared dead, a request is carried out twice', { ...DUE, suspicions: 1, doubles: 1 }],
+  ['a living worker is declared dead, a death', { ...DUE, suspicions: 1, crashes: 1 }],
+  ['a living worker is declared dead, a nap', { ...DUE, suspicions: 1, naps: 1 }],
 ];
 
 // Invariants Y1, Y2.

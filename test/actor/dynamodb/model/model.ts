@@ -1,5 +1,5 @@
-// Explores every order of the requests of producers and workers of one actor, with crashes, lost and doubled answers, and the living taken
-// for dead. Every decision is made by the functions of the library, and every write is one of their changes.
+// Explores every order of the requests of producers and workers of one actor, with crashes, lost and doubled answers, and live workers that
+// are declared dead. Every decision is made by the functions of the library, and every write is one of their changes.
 import {
   ALONE,
   absorbedFrom,
@@ -24,7 +24,7 @@ export interface ActorModelOptions {
   readonly losses?: number;
   /** How many writes may be carried out once more, at any later time. */
   readonly doubles?: number;
-  /** How many live workers may be taken for dead. */
+  /** How many live workers may be declared dead. */
   readonly suspicions?: number;
   /** How many turns may fail. */
   readonly failures?: number;
@@ -103,7 +103,7 @@ export interface Worker {
   readonly turn: Turn | null;
   /** The outcome of its turn, while it is written. */
   readonly end: TurnEnd | null;
-  /** It was taken for dead and has claimed since. */
+  /** It was declared dead and has claimed since. */
   readonly isTired: boolean;
 }
 
@@ -295,7 +295,7 @@ function workerSteps(state: ActorState, index: number, options: ActorModelOption
   if (!state.alive.includes(me.id)) {
     const id = me.id + 10;
     const alive = [...state.alive, id].sort((a, b) => a - b);
-    all.push(become('learns that it was taken for dead', { ...RESTING, id, isTired: false }, { alive }));
+    all.push(become('learns that it was declared dead', { ...RESTING, id, isTired: false }, { alive }));
   }
   switch (me.at) {
     case 'rest':
@@ -318,7 +318,7 @@ function restSteps(state: ActorState, me: Worker, options: ActorModelOptions, be
     if (!other.isDead && state.left.suspicions === 0) continue;
     const alive = state.alive.filter((id) => id !== other.id);
     all.push(
-      become(`takes worker ${other.id} for dead`, {}, { alive, ...(other.isDead ? {} : spend(state, 'suspicions')) }),
+      become(`declares worker ${other.id} dead`, {}, { alive, ...(other.isDead ? {} : spend(state, 'suspicions')) }),
     );
   }
   for (const note of state.notes) {
@@ -382,7 +382,7 @@ function lookSteps(state: ActorState, me: Worker, options: ActorModelOptions, be
       return [become('defers it', { at: 'write', row: null, todo: [{ kind: 'put row', row: later }, drop] })];
     }
     case 'claim': {
-      // One that was taken for dead claims once more at most before it learns so: else there would be no end of states.
+      // A worker that was declared dead claims at most once more before it learns this. Otherwise the states would have no end.
       if (me.isTired) return rests('is tired');
       return [become('decides on a claim', claimOf(state, me, drop, options))];
     }

@@ -1,6 +1,6 @@
-// Explores every order of the requests of somebody who asks an actor, and takes the question back, and of workers whose turns read and answer it,
-// with crashes, lost answers, the living taken for dead, and requests that are carried out twice. Every decision is made by the functions of the
-// library. A transaction is one step, which the service carries out once.
+// Explores every order of the requests of a caller that asks an actor and takes the question back, and of workers whose turns read and answer
+// it, with crashes, lost answers, live workers that are declared dead, and requests that are carried out twice. Every decision is made by the
+// functions of the library. A transaction is one step, which the service carries out once.
 import {
   claimed,
   committed,
@@ -204,7 +204,7 @@ function workerSteps(state: QuestionsState, index: number, options: QuestionsMod
     if (state.left.crashes > 0)
       all.push(become('dies', { ...RESTING, at: 'dead' }, { alive: gone, ...spend(state, 'crashes') }));
     if (state.left.suspicions > 0)
-      all.push(become('is taken for dead', {}, { alive: gone, ...spend(state, 'suspicions') }));
+      all.push(become('is declared dead', {}, { alive: gone, ...spend(state, 'suspicions') }));
   }
   const head = readHead(state.head);
   switch (me.at) {

@@ -13,12 +13,12 @@ const ALL: [string, QuestionsModelOptions][] = [
   ['its sender waits for ever', PATIENT],
   ['its sender waits for ever, a death, a raise', { ...PATIENT, crashes: 1, raises: 1 }],
   [
-    'its sender waits for ever, a living worker is taken for dead, a lost answer',
+    'its sender waits for ever, a living worker is declared dead, a lost answer',
     { ...PATIENT, suspicions: 1, losses: 1 },
   ],
   ['a death, a raise', { ...ASKED, crashes: 1, raises: 1 }],
   ['a death, a request is carried out twice', { ...ASKED, crashes: 1, doubles: 1 }],
-  ['a living worker is taken for dead, a lost answer', { ...ASKED, suspicions: 1, losses: 1 }],
+  ['a living worker is declared dead, a lost answer', { ...ASKED, suspicions: 1, losses: 1 }],
 ];
 
 // Invariant Y4.

@@ -1,5 +1,5 @@
 // Explores every order of the requests of workers that hold an actor whose state they do not know, and of workers that begin and know it, with
-// crashes, the living taken for dead, and requests that are carried out twice. Every decision is made by the functions of the library.
+// crashes, live workers that are declared dead, and requests that are carried out twice. Every decision is made by the functions of the library.
 import {
   claimed,
   committed,
@@ -167,11 +167,7 @@ function holderSteps(state: UnknownState, index: number, options: UnknownModelOp
     }
     if (state.left.suspicions > 0) {
       all.push(
-        become(
-          'is taken for dead',
-          {},
-          { alive: gone, left: { ...state.left, suspicions: state.left.suspicions - 1 } },
-        ),
+        become('is declared dead', {}, { alive: gone, left: { ...state.left, suspicions: state.left.suspicions - 1 } }),
       );
     }
   }

@@ -8,13 +8,13 @@ const MOST = 200_000;
 const SMALL: [string, UnknownModelOptions][] = [
   ['no fault', {}],
   ['a death', { crashes: 1 }],
-  ['a living worker is taken for dead', { suspicions: 1 }],
+  ['a living worker is declared dead', { suspicions: 1 }],
 ];
 
 /** Of ten to fifty thousand states. */
 const MEDIUM: [string, UnknownModelOptions][] = [
   ['a request is carried out twice', { doubles: 1 }],
-  ['a living worker is taken for dead, a request is carried out twice', { suspicions: 1, doubles: 1 }],
+  ['a living worker is declared dead, a request is carried out twice', { suspicions: 1, doubles: 1 }],
 ];
 
 // Invariant Y3.

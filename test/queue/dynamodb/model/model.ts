@@ -1,5 +1,5 @@
-// Explores every order of the requests of producers and workers of one shard, with crashes, lost and doubled answers, and the living
-// taken for dead. Every decision is made by the functions of the library, and every write is one of their changes.
+// Explores every order of the requests of producers and workers of one shard, with crashes, lost and doubled answers, and live workers
+// that are declared dead. Every decision is made by the functions of the library, and every write is one of their changes.
 import { applied, type Change, type Fields, isApplied } from '../../../../src/engine/dynamodb/index.ts';
 import { claimDecided, type SeenPiece } from '../../../../src/queue/dynamodb/heads/claim.ts';
 import {
@@ -38,7 +38,7 @@ export interface QueueModelOptions {
   readonly losses?: number;
   /** How many writes may be carried out once more, at any later time. */
   readonly doubles?: number;
-  /** How many live workers may be taken for dead. */
+  /** How many live workers may be declared dead. */
   readonly suspicions?: number;
   /** How many attempts may fail, and are retried later. */
   readonly failures?: number;
@@ -104,7 +104,7 @@ export interface Worker {
   readonly missing: readonly number[];
   /** The claims that there were then, besides its own. */
   readonly claims: readonly { readonly token: number; readonly pieces: readonly number[] }[];
-  /** It was taken for dead and has claimed since. */
+  /** It was declared dead and has claimed since. */
   readonly isTired: boolean;
 }
 
@@ -321,7 +321,7 @@ function workerSteps(state: QueueState, index: number, options: QueueModelOption
     const id = me.id + 10;
     all.push(
       become(
-        'learns that it was taken for dead',
+        'learns that it was declared dead',
         { ...RESTING, id, isTired: false },
         { alive: [...state.alive, id].sort((a, b) => a - b) },
       ),
@@ -359,7 +359,7 @@ function restSteps(
   const found = head.missing.flatMap((piece) => seenPiece(state, piece));
   const wish = { worker: me.id, request: `${me.id}`, limit: LIMIT, now: state.now };
   const decision = claimDecided(head, wish, { band: 0, line, found });
-  // One that was taken for dead claims once more at most before it learns so: else there would be no end of states.
+  // A worker that was declared dead claims at most once more before it learns this. Otherwise the states would have no end.
   if (decision !== undefined && !me.isTired) {
     const { claim } = decision;
     const planted = options.plant === 'claims expect nothing' ? { ...decision.change, expect: {} } : decision.change;
@@ -390,7 +390,7 @@ function restSteps(
     if (!owner.isDead && state.left.suspicions === 0) continue;
     const alive = state.alive.filter((id) => id !== claim.worker);
     const cost = owner.isDead ? {} : spend(state, 'suspicions');
-    all.push(become(`takes worker ${claim.worker} for dead`, {}, { alive, ...cost }));
+    all.push(become(`declares worker ${claim.worker} dead`, {}, { alive, ...cost }));
   }
   const numbers = [...head.missing, ...gapsAtTheEnd(state)];
   if (state.left.voids > 0) {

@@ -27,7 +27,7 @@ afterAll(async () => {
 const ORPHANS = `select count(*)::int from pawl.queue_running r
   where not exists (select 1 from pawl.queue_worker w where w.id = r.worker)`;
 
-describe('a worker that is taken for dead while it claims', () => {
+describe('a worker that is declared dead while it claims', () => {
   for (const key of [null, 'k']) {
     test(`has either claimed before, or claims nothing: jobs ${key === null ? 'without a key' : 'of a key'}, one and many`, async () => {
       for (const jobs of [1, 3]) {
