@@ -19,7 +19,7 @@ begin
   if v_state.paused then
     return 'paused';
   elsif not v_state.live then
-    raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
+    raise exception 'the lease of worker % ran out, so it may not claim', p_worker using errcode = 'PW004';
   elsif (v_state.due or v_state.noted) and not p_promotes then
     return case when v_state.noted then 'places' else 'due' end;
   elsif v_state.due or v_state.noted then
@@ -134,7 +134,7 @@ language plpgsql as $$
 begin
   perform 1 from pawl.queue_worker w where w.id = p_worker and w.lost_at is null for key share;
   if not found then
-    raise exception 'worker % is not registered any more: its lease ran out', p_worker using errcode = 'PW004';
+    raise exception 'worker % was declared dead: its lease ran out', p_worker using errcode = 'PW004';
   end if;
   if not exists (select 1 from pawl.queue_uncrashed) then
     perform pawl.queue_raise_tokens();
