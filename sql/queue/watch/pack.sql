@@ -57,12 +57,14 @@ begin
 end $$;
 
 -- As queue_ended, for a job that ends by hand. p_is_open: in a transaction that a user may leave open; then nothing of a watch is touched before the
--- commit, since settlements of other jobs need the same rows. A pack is never touched by hand: it would be split.
+-- commit, since settlements of other jobs need the same rows. A pack is never touched by hand: it would be split. The place of a group is given back at
+-- once: a job that is retried or moved before its watches are dealt with would be admitted a second time, and two places cannot have one job.
 create or replace function pawl.queue_ended_by_hand(p_shard smallint, p_id bigint, p_is_open boolean) returns void
 language plpgsql /* planner: loop */ as $$
 declare
   v_ids int8multirange := int8multirange(int8range(p_id, p_id + 1));
 begin
+  perform pawl.queue_wake(q.id) from unnest(pawl.queue_leave_places(p_shard, v_ids)) q (id);
   if exists (
     select 1 from pawl.queue_watch_part w
     where w.shard = p_shard and w.bucket = p_id / 256 and (p_is_open or w.ns is not null) and w.outstanding @> p_id) then
