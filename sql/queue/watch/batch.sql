@@ -82,17 +82,24 @@ begin
 end $$;
 
 -- Makes jobs members of an open batch, which the caller has joined. p_answer: what pawl.enqueue() answered. A unique job that existed already does not
--- become a member.
+-- become a member. A job that comes after one that had failed may have ended at once, so nothing else will take it out of its part.
 create or replace function pawl.queue_batch_members(p_batch bigint, p_answer jsonb) returns void
 language plpgsql /* planner: loop */ as $$
 begin
+  with member as materialized (
+    select j.id, j.shard, (select d.status from pawl.queue_dead d where d.shard = j.shard and d.id = j.id) as ended
+    from (
+      select (a.value ->> 'id')::bigint as id, pawl.queue_shard_of((a.value ->> 'id')::bigint) as shard
+      from jsonb_array_elements(case jsonb_typeof(p_answer) when 'array' then p_answer else jsonb_build_array(p_answer) end) a
+      where not (a.value ->> 'duplicate')::boolean offset 0) j
+  ), past as (
+    insert into pawl.queue_batch_part (batch, shard, members, errors, cancels)
+    select p_batch, m.shard, range_agg(int8range(m.id, m.id + 1)), count(*) filter (where m.ended = 'error'), count(*) filter (where m.ended = 'cancelled')
+    from member m where m.ended is not null group by m.shard
+  )
   insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, members)
-  select j.shard, j.id / 256, p_batch, min(j.id), range_agg(int8range(j.id, j.id + 1)), range_agg(int8range(j.id, j.id + 1))
-  from (
-    select (a.value ->> 'id')::bigint as id, pawl.queue_shard_of((a.value ->> 'id')::bigint) as shard
-    from jsonb_array_elements(case jsonb_typeof(p_answer) when 'array' then p_answer else jsonb_build_array(p_answer) end) a
-    where not (a.value ->> 'duplicate')::boolean) j
-  group by j.shard, j.id / 256;
+  select m.shard, m.id / 256, p_batch, min(m.id), range_agg(int8range(m.id, m.id + 1)), range_agg(int8range(m.id, m.id + 1))
+  from member m where m.ended is null group by m.shard, m.id / 256;
 end $$;
 
 -- Seals a batch: from here on no job is added, so it waits for the outstanding jobs alone. Does nothing to a batch that is sealed.

@@ -324,8 +324,8 @@ create or replace function pawl.queue_never() returns timestamptz
 language sql immutable as $$ select timestamptz '10000-01-01 00:00:00+00' $$;
 
 -- Makes jobs of this transaction, which are delayed until pawl.queue_never(), come after others. p_firsts, p_ns: the jobs, as runs of consecutive
--- ids; p_fresh: the others that are of this transaction, too, so that none of these can have ended. Others that have ended count at once. Answers
--- the queues of the jobs that may run now.
+-- ids; p_fresh: the others that are of this transaction, too, so that none of these can have begun. Such a job can only have ended because a job
+-- that it comes after had failed before. Others that have ended count at once. Answers the queues of the jobs that may run now.
 create or replace function pawl.queue_await(
   p_queue smallint, p_shard smallint, p_firsts bigint[], p_ns int[], p_parents bigint[], p_batches bigint[], p_after_error text, p_after_cancel text, p_fresh int8multirange
 ) returns smallint[]
@@ -339,7 +339,9 @@ declare
   v_over record;
 begin
   select array_agg(p.id order by p.id), array_agg(p.shard order by p.id),
-    array_agg(case when p_fresh @> p.id and p.shard is not null then 'new' else pawl.queue_status(p.shard, p.id) end order by p.id)
+    array_agg(case when p_fresh @> p.id and p.shard is not null
+      then coalesce((select d.status from pawl.queue_dead d where d.shard = p.shard and d.id = p.id), 'new')
+      else pawl.queue_status(p.shard, p.id) end order by p.id)
   into v_ids, v_shards, v_statuses
   from (select distinct u.id from unnest(p_parents) u (id)) u
   cross join lateral (
