@@ -3,11 +3,14 @@
 -- Erases one job: its payload, result, progress, errors, tags and history, and its words in the index. A waiting job is cancelled first, so that its
 -- waiters are notified. Raises PW003 while the job is in progress. Answers "erased", or "busy". The job's id stays in the receipts, which say how many
 -- jobs were settled when. A result that the jobs of a unit share stays with the other jobs. p_is_open: see queue_change.
+-- If jobs or batches that wait for it are left to queue_look, a row of queue_dead stays until then. It says how the job ended, and nothing else. Without
+-- it the job would count as complete, and the jobs after it would run.
 create or replace function pawl.queue_erase_job(p_queue text, p_id bigint, p_is_open boolean default false) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
   v_shard smallint := pawl.queue_find(p_queue, p_id);
   v_status text := (pawl.queue_locate(p_queue, v_shard, p_id)).status;
+  v_dead pawl.queue_dead;
 begin
   if v_status = 'new' then
     v_status := pawl.queue_cancel_job(p_queue, p_id, null, p_is_open => p_is_open);
@@ -18,7 +21,7 @@ begin
   -- Of two calls at once, the second finds no job. If a retry by hand was first, it has removed the dead row, and the job is new below.
   perform from pawl.queue_job j where j.shard = v_shard and j.id = p_id for update;
   perform pawl.queue_refuse_blocker(v_shard, p_id, 'erased');
-  delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id;
+  delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id returning d.* into v_dead;
   v_status := (pawl.queue_locate(p_queue, v_shard, p_id)).status;
   if v_status <> 'complete' then
     raise exception 'job % is %, so it cannot be erased; cancel it, and erase it when it has ended', p_id,
@@ -32,6 +35,10 @@ begin
   delete from pawl.queue_unique u where u.job = p_id;
   delete from pawl.queue_job j where j.shard = v_shard and j.id = p_id;
   insert into pawl.queue_search_again (id) values (p_id);
+  insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status)
+  select p_id, v_dead.at, v_shard, v_dead.queue, v_dead.kind, v_dead.attempt, v_dead.status
+  where v_dead.id is not null and exists (
+    select 1 from pawl.queue_watch_part w where w.shard = v_shard and w.bucket = p_id / 256 and w.outstanding @> p_id);
   return 'erased';
 exception when lock_not_available then
   return 'busy';

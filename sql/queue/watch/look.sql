@@ -41,6 +41,12 @@ begin
       group by i.shard order by i.shard
     loop
       perform pawl.queue_ended(v_ended.shard, array[v_ended.ids], v_ended.is_next);
+      -- What queue_erase_job has left of erased jobs, once nothing waits for them any more.
+      delete from pawl.queue_dead d using unnest(v_ended.ids) s (span)
+      where d.shard = v_ended.shard and d.id >= lower(s.span) and d.id < upper(s.span)
+        and not exists (select 1 from pawl.queue_job j where j.shard = d.shard and j.id = d.id)
+        and not exists (
+          select 1 from pawl.queue_watch_part w where w.shard = d.shard and w.bucket = d.id / 256 and w.outstanding @> d.id);
     end loop;
     v_over := array(
       select m.id from (
