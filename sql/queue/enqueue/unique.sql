@@ -112,16 +112,17 @@ begin
 end $$;
 
 -- For a rule with replace: gives the waiting job the payload of the request, and the time and the options that the request names; a priority of 0
--- counts as not named. Answers false if the job has begun: then it no longer owns the digest, and the caller's job may. A job in a claim that
--- stays open has begun, too, though only its worker's note says so. Raises 55P03 if an open transaction has held the job for 2 s.
+-- counts as not named. Answers false if the job has begun, or was erased or moved to another queue meanwhile: then it no longer owns the digest, and
+-- the caller's job may. A job in a claim that stays open has begun, too, though only its worker's note says so. Raises 55P03 if an open transaction has
+-- held the job for 2 s.
 create or replace function pawl.queue_replace(p_queue smallint, p_kind smallint, p_digest bytea, p_id bigint, p_request jsonb) returns boolean
 language plpgsql as $$
 begin
-  perform pawl.update(jsonb_build_object('id', p_id::text) || (
+  perform pawl.update(jsonb_build_object('id', p_id::text, 'queue', p_request -> 'queue') || (
     select jsonb_object_agg(f.key, f.value) from jsonb_each(jsonb_build_object('payload', null) || p_request) f
     where f.key = any ('{payload,runAt,delay,priority,attempts,timeout,backoff,expiresAt,onError,tags,meta}') and (f.key, f.value) <> ('priority', '0')));
   return true;
-exception when sqlstate 'PW003' then
+exception when sqlstate 'PW002' or sqlstate 'PW003' then
   delete from pawl.queue_unique u where u.queue = p_queue and u.kind = p_kind and u.digest = p_digest and u.job = p_id;
   return false;
 when lock_not_available then

@@ -34,6 +34,7 @@ begin
   v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
   for v_try in 1..5 loop  -- between two statements an unkeyed job may move
     v_at := pawl.queue_locate(p_queue, v_shard, p_id);
+    exit when v_at.place is null;  -- it was just moved to another shard
     if p_expires and (v_at.place in ('running', 'dead', 'complete') or v_at.attempt > 0) then
       return v_at.status;
     elsif v_at.place = 'running' then
@@ -47,6 +48,7 @@ begin
     end if;
     v_out := pawl.queue_take_waiting(v_at.place, v_job.queue, v_shard, v_job.kind, v_at.priority, v_job.key, p_id);
     if v_out.taken then
+      perform pawl.queue_require_queue(v_shard, p_id, v_job.queue);
       insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, key, error)
       values (p_id, clock_timestamp(), v_shard, v_job.queue, v_job.kind, v_out.attempt, 'cancelled', v_job.key, p_reason);
       insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason, error)

@@ -27,6 +27,7 @@ begin
   v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
   for v_try in 1..5 loop  -- between two statements an unkeyed job may move
     v_at := pawl.queue_locate(p_queue, v_shard, p_id);
+    exit when v_at.place is null;  -- it was just moved to another shard
     if v_at.status in ('in-progress', 'complete') then
       perform pawl.queue_refuse_finishing(p_id, v_at.status);
     elsif v_at.status = 'new' then
@@ -36,6 +37,7 @@ begin
       delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id;
       continue when not found;
     end if;
+    perform pawl.queue_require_queue(v_shard, p_id, v_job.queue);
     insert into pawl.queue_receipt_one (claim, worker, id, claimed_at, settled_at, process_id, shard, queue, attempt)
     values (nextval('pawl.queue_claim_id'), 0, p_id, v_now, v_now, '00000000-0000-0000-0000-000000000000', v_shard, v_job.queue, v_at.attempt);
     if p_result is not null then

@@ -40,6 +40,9 @@ begin
     v_from := 'new';
     for v_try in 1..5 loop  -- between two statements an unkeyed job may move
       v_at := pawl.queue_locate(p_queue, v_shard, p_id);
+      if v_at.place is null then
+        return 'busy';  -- it was just moved to another shard
+      end if;
       if v_at.status <> 'new' then
         raise exception 'job % is %, so it cannot be moved; only a job that waits, ended in error or was cancelled can', p_id,
           case v_at.status when 'in-progress' then 'in progress' else v_at.status end using errcode = 'PW003';
@@ -62,6 +65,7 @@ begin
       perform pawl.queue_wake(v_job.queue);
     end if;
   end if;
+  perform pawl.queue_require_queue(v_shard, p_id, v_job.queue);
   perform pawl.queue_carry_over(v_shard, p_id, v_to.queue, v_to.shard, v_to.kind, v_to.is_unique);
   if v_run_at > clock_timestamp() then
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)

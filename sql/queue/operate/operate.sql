@@ -44,6 +44,7 @@ begin
     end if;
     raise exception 'job % is %; only a job that waits, ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
   end if;
+  perform pawl.queue_require_queue(v_shard, p_id, v_job.queue);
   perform pawl.queue_win_again(v_shard, p_id);
   if exists (select 1 from pawl.queue_outstanding(pawl.queue_watch_of(v_shard, p_id))) then
     -- It was cancelled before the jobs that it comes after had ended. A transaction that just ends the last of these does not see it.
@@ -99,6 +100,16 @@ begin
   where j.shard = p_shard and j.id = p_id;
   if not found then
     perform pawl.queue_find(p_queue, p_id);
+  end if;
+end $$;
+
+-- Fails as for a job that another transaction holds, unless the job is still of the queue in which the caller has locked its key: it may have been moved
+-- since the caller read that queue. The caller has the job, so it is not moved any more.
+create or replace function pawl.queue_require_queue(p_shard smallint, p_id bigint, p_queue smallint) returns void
+language plpgsql /* planner: probe */ as $$
+begin
+  if not exists (select 1 from pawl.queue_job j where j.shard = p_shard and j.id = p_id and j.queue = p_queue) then
+    raise exception 'job % was just moved to another queue', p_id using errcode = '55P03';
   end if;
 end $$;
 

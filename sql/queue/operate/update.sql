@@ -36,6 +36,7 @@ begin
   end if;
   for v_try in 1..5 loop  -- between two statements an unkeyed job may move
     v_at := pawl.queue_locate(p_queue, v_shard, p_id);
+    exit when v_at.place is null;  -- it was just moved to another shard
     if v_at.status <> 'new' then
       perform pawl.queue_refuse_change(p_id, v_at.status);
     end if;
@@ -45,7 +46,10 @@ begin
     if v_moves then
       v_out := pawl.queue_take_waiting(v_at.place, v_job.queue, v_shard, v_job.kind, v_at.priority, v_job.key, p_id);
       continue when not v_out.taken;
+    elsif current_setting('transaction_isolation') <> 'read committed' then
+      perform pawl.queue_confirm_place(v_at.place, v_job.queue, v_shard, v_job.kind, v_at.priority, v_job.key, p_id);
     end if;
+    perform pawl.queue_require_queue(v_shard, p_id, v_job.queue);
     update pawl.queue_job j set
       payload = coalesce(p_payload, j.payload), run_at = coalesce(p_run_at, j.run_at), priority = coalesce(p_priority, j.priority),
       options = case when p_options is null then j.options else (coalesce(j.options::jsonb, '{}') || p_options::jsonb)::json end
@@ -72,6 +76,19 @@ begin
   return 'busy';
 exception when lock_not_available then
   return 'busy';
+end $$;
+
+-- For a transaction whose snapshot may be older than its lock of the key: raises a serialization error if the job has left its place since the
+-- snapshot, as when it has begun. Keeps no lock of the job's row.
+create or replace function pawl.queue_confirm_place(
+  p_place text, p_queue smallint, p_shard smallint, p_kind smallint, p_priority smallint, p_key text, p_id bigint
+) returns void
+language plpgsql as $$
+begin
+  perform pawl.queue_take_waiting(p_place, p_queue, p_shard, p_kind, p_priority, p_key, p_id);
+  raise exception 'it is there' using errcode = 'PWHTB';
+exception when sqlstate 'PWHTB' then
+  null;
 end $$;
 
 create or replace function pawl.queue_refuse_change(p_id bigint, p_status text) returns void
