@@ -58,8 +58,8 @@ begin
       perform pawl.queue_replace_head(v_job.queue, v_shard, v_key_name, v_key.held, v_key.epoch, v_out.epoch);
       perform pawl.queue_wake(v_job.queue);
     end if;
-    if v_out.attempt = 0 then
-      v_run_at := v_out.run_at;
+    if v_out.attempt = 0 then  -- a job that was set aside for a paused part of its queue is due
+      v_run_at := case when v_out.run_at < pawl.queue_set_aside_at(0) then v_out.run_at end;
     end if;
     if v_job.group_name is not null and pawl.queue_leave_places(v_shard, int8multirange(int8range(p_id, p_id + 1))) <> '{}' then
       perform pawl.queue_wake(v_job.queue);
