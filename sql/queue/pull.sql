@@ -99,6 +99,7 @@ declare
   v_fail json;
   v_jobs json;
   v_answer json;
+  v_late record;
 begin
   select u.* into v_unit from json_to_record(p_unit) u (
     shard smallint, worker bigint, claim bigint, job bigint, process uuid, "to" text, wait double precision, reason text, error text, "isGuarded" boolean,
@@ -156,7 +157,17 @@ begin
   if v_to <> 'release' then
     perform pawl.queue_note_untold(v_unit.shard, v_one.ids);
   end if;
-  delete from pawl.queue_cancel c where c.shard = v_unit.shard and c.id = any (v_one.ids) and c.worker = v_unit.worker;
+  for v_late in
+    select c.id, c.reason, pawl.queue_status(c.shard, c.id) = 'new' as waits from pawl.queue_cancel c
+    where c.shard = v_unit.shard and c.id = any (v_one.ids) and c.worker = v_unit.worker order by c.id
+  loop
+    if v_late.waits is not true then
+      delete from pawl.queue_cancel c where c.shard = v_unit.shard and c.id = v_late.id;
+    -- The request came after this call had read the requests. If another transaction holds the job, the sweep of requests cancels it.
+    elsif pawl.queue_cancel_job(null, v_late.id, v_late.reason) = 'cancelled' then
+      v_to := 'cancelled';
+    end if;
+  end loop;
   delete from pawl.queue_worker w where w.id = v_unit.worker and not exists (select 1 from pawl.queue_running r where r.worker = w.id);
   perform pawl.queue_wake(v_one.queue);
   return json_build_object('to', v_to);
