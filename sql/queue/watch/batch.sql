@@ -120,7 +120,8 @@ begin
   perform pawl.queue_ended(s.shard, array[s.ids], true) from unnest(v_over.shards, v_over.sets) s (shard, ids);
 end $$;
 
--- Which of these batches are over now: sealed, and with nothing outstanding. Enqueues their callbacks.
+-- Which of these batches are over now: sealed, and with nothing outstanding. Enqueues their callbacks. If one would have to wait for another
+-- transaction, as for the job of a unique kind, the batch is left to queue_look, which tries again until that transaction has ended.
 create or replace function pawl.queue_batches_over(p_watches bigint[]) returns bigint[]
 language plpgsql /* planner: loop */ as $$
 declare
@@ -139,17 +140,23 @@ begin
     continue when not found or exists (select 1 from pawl.queue_watch_part p where p.watch = v_batch);
     select coalesce(sum(b.errors), 0) as errors, coalesce(sum(b.cancels), 0) as cancels, coalesce(sum(pawl.queue_size(b.members)), 0) as total
     into v_sum from pawl.queue_batch_part b where b.batch = v_batch;
-    update pawl.queue_watch w set over_at = clock_timestamp(), errors = v_sum.errors, cancels = v_sum.cancels,
-      problem = pawl.queue_batch_call(v_row, v_sum.total::bigint, v_sum.errors::bigint, v_sum.cancels::bigint)
-    where w.id = v_batch;
+    begin
+      update pawl.queue_watch w set over_at = clock_timestamp(), errors = v_sum.errors, cancels = v_sum.cancels, check_at = null,
+        problem = pawl.queue_batch_call(v_row, v_sum.total::bigint, v_sum.errors::bigint, v_sum.cancels::bigint)
+      where w.id = v_batch;
+    exception when lock_not_available or deadlock_detected then
+      perform pawl.queue_come_back(array[v_batch]);
+      continue;
+    end;
     v_over := array_append(v_over, v_batch);
   end loop;
   return v_over;
 end $$;
 
 -- Enqueues the callbacks of a batch that is over. Answers why that failed, if it did: a failure must not keep the batch's last job from being settled.
+-- Raises lock_not_available, or deadlock_detected, if another transaction is in the way for the moment.
 create or replace function pawl.queue_batch_call(p_batch pawl.queue_watch, p_total bigint, p_errors bigint, p_cancels bigint) returns text
-language plpgsql as $$
+language plpgsql set lock_timeout = '50ms' as $$
 declare
   v_name text;
   v_request jsonb;
@@ -161,8 +168,11 @@ begin
       'id', p_batch.id::text, 'total', p_total, 'errors', p_errors, 'cancelled', p_cancels))));
   end loop;
   return null;
-exception when others then
-  return format('%s was not enqueued: %s', v_name, sqlerrm);
+exception
+  when lock_not_available or deadlock_detected then
+    raise;
+  when others then
+    return format('%s was not enqueued: %s', v_name, sqlerrm);
 end $$;
 
 -- The progress of a batch: {queue, total, outstanding, errors, cancelled, sealedAt, doneAt, problem}; null if it does not exist. Members are jobs and

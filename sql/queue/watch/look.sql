@@ -16,7 +16,7 @@ $$;
 
 -- Checks whether jobs have ended that new watches wait for: their settlements may have probed before the watch was committed. Nothing can have been
 -- missed once every transaction is over that ran while the watch was committed. Does the same for jobs that queue_look_again left to it, and returns
--- to watches that are over and of which a job was passed over. Answers how many ms to wait before the next check; null if none is due. As a rule
+-- to watches that are over and of which a job was passed over, and to batches whose callbacks could not be enqueued yet. Answers how many ms to wait before the next check; null if none is due. As a rule
 -- this reads an empty index.
 create or replace function pawl.queue_look(p_limit int) returns double precision
 language plpgsql /* planner: loop */ as $$
@@ -24,6 +24,7 @@ declare
   v_snapshot pg_snapshot := pg_current_snapshot();  -- taken before the reads: a later one would allow for more than they have seen
   v_watches bigint[];
   v_over bigint[];
+  v_batches bigint[];
   v_ended record;
 begin
   v_watches := array(select w.id from pawl.queue_watch w where w.check_at <= clock_timestamp() order by w.check_at limit p_limit);
@@ -65,9 +66,19 @@ begin
         perform pawl.queue_ended(v_ended.shard, array[v_ended.ids], true);
       end loop;
     end if;
+    v_batches := array(
+      select m.id from unnest(v_watches) u (id) join pawl.queue_watch m on m.id = u.id where m.sort = 'batch' and m.over_at is null);
+    if v_batches <> '{}' then
+      for v_ended in
+        select s.shard, s.ids from pawl.queue_over(v_batches, array_fill(0::bigint, array[cardinality(v_batches)]), array_fill(0::bigint, array[cardinality(v_batches)])) o
+        cross join lateral unnest(o.shards, o.sets) s (shard, ids)
+      loop
+        perform pawl.queue_ended(v_ended.shard, array[v_ended.ids], true);
+      end loop;
+    end if;
     with mine as (
       select m.id from unnest(v_watches) u (id) join pawl.queue_watch m on m.id = u.id
-      where m.check_at is not null and m.over_at is null
+      where m.check_at is not null and m.over_at is null and m.sort <> 'batch'
         and (m.sort <> 'after' or exists (select 1 from pawl.queue_watch_part p where p.watch = m.id offset 0))
       order by m.id desc for update of m skip locked
     ), done as (
