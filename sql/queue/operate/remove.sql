@@ -202,6 +202,7 @@ $$;
 
 -- Ends a removal when no job is left: removes schedules, subscriptions, batches, and the rows of dead workers. Answers {schedules, subscriptions,
 -- batches}. If jobs are left: null with p_force, since these jobs go, too, and PW003 without. The lock keeps new workers out until this is committed.
+-- Enqueues are not kept out: what is removed here may belong to a job that was enqueued after the first check. Then nothing is removed.
 create or replace function pawl.queue_remove_end(p_queue smallint, p_force boolean) returns json
 language plpgsql /* planner: probe */ as $$
 declare
@@ -210,50 +211,60 @@ declare
   v_schedules int;
   v_subscriptions int;
   v_batches int;
+  v_used boolean;
 begin
   select d.name into v_name from pawl.queue_definition d where d.id = p_queue for update;
   v_lives := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.expires_at > clock_timestamp());
-  if pawl.queue_has_waiting(p_queue) or exists (select 1 from pawl.queue_blocked b where b.queue = p_queue) or (v_lives and not p_force) then
-    if p_force then
-      return null;
-    end if;
+  v_used := pawl.queue_has_waiting(p_queue) or exists (select 1 from pawl.queue_blocked b where b.queue = p_queue) or (v_lives and not p_force);
+  if not v_used then
+    begin
+      delete from pawl.queue_schedule s where s.queue = p_queue;
+      get diagnostics v_schedules = row_count;
+      delete from pawl.queue_schedule_run r where r.queue = p_queue;
+      delete from pawl.queue_subscription s where s.queue = p_queue;
+      get diagnostics v_subscriptions = row_count;
+      -- The queue's jobs that came after others have been cancelled, so nothing waits by these watches any more. Parts first, in the order of watch.sql.
+      perform from pawl.queue_watch_part p
+      where p.watch in (select unnest(array[w.id, w.pack]) from pawl.queue_watch w where w.queue = p_queue and w.sort = 'after')
+      order by p.bucket, p.watch, p.first for update;
+      with over as (
+        delete from pawl.queue_watch w where w.queue = p_queue and (w.over_at is not null or w.sort = 'after') returning w.id, w.sort, w.pack
+      ), outstanding as (
+        delete from pawl.queue_watch_part p where p.watch in (select unnest(array[o.id, o.pack]) from over o)
+      ), part as (
+        delete from pawl.queue_batch_part b using over o where b.batch = o.id
+      ), child as (
+        delete from pawl.queue_child c using over o where c.watch = o.id
+      )
+      select count(*) filter (where o.sort = 'batch') into v_batches from over o;
+      delete from pawl.queue_watch_over o where o.queue = p_queue;
+      delete from pawl.queue_expiry e where e.queue = p_queue;
+      delete from pawl.queue_untold u where u.queue = p_queue;
+      delete from pawl.queue_key k where k.queue = p_queue and not (v_lives and k.held);
+      delete from pawl.queue_group_note n where n.queue = p_queue and not exists (
+        select 1 from pawl.queue_grouped g where g.shard = n.shard and g.queue = n.queue and g.group_name = n.group_name);
+      delete from pawl.queue_permit t where t.queue = p_queue;
+      delete from pawl.queue_rate r where r.queue = p_queue;
+      delete from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp();
+      -- The offers of dead workers: no rescue of this queue removes them any more.
+      delete from pawl.queue_offer o where o.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = o.worker);
+      update pawl.queue_definition d set removed_at = clock_timestamp(), paused_at = null, paused_parts = null, schedules_version = null, suspects = '{}',
+        -- An enqueue that is under way may have read the rows that go here, and may bring the queue back.
+        own_letters = d.own_letters or exists (select 1 from pawl.queue_own_letter o where o.queue = p_queue)
+      where d.id = p_queue;
+      delete from pawl.queue_own_letter o where o.queue = p_queue;
+      if pawl.queue_has_waiting(p_queue) then
+        raise exception 'it is in use' using errcode = 'PWAGN';
+      end if;
+    exception when sqlstate 'PWAGN' then
+      v_used := true;
+    end;
+  end if;
+  if v_used and p_force then
+    return null;
+  elsif v_used then
     raise exception 'queue "%" is in use again, so it was not removed: its jobs that had ended are gone, its other jobs are unchanged', v_name
       using errcode = 'PW003';
   end if;
-  delete from pawl.queue_schedule s where s.queue = p_queue;
-  get diagnostics v_schedules = row_count;
-  delete from pawl.queue_schedule_run r where r.queue = p_queue;
-  delete from pawl.queue_subscription s where s.queue = p_queue;
-  get diagnostics v_subscriptions = row_count;
-  -- The queue's jobs that came after others have been cancelled, so nothing waits by these watches any more. Parts first, in the order of watch.sql.
-  perform from pawl.queue_watch_part p
-  where p.watch in (select unnest(array[w.id, w.pack]) from pawl.queue_watch w where w.queue = p_queue and w.sort = 'after')
-  order by p.bucket, p.watch, p.first for update;
-  with over as (
-    delete from pawl.queue_watch w where w.queue = p_queue and (w.over_at is not null or w.sort = 'after') returning w.id, w.sort, w.pack
-  ), outstanding as (
-    delete from pawl.queue_watch_part p where p.watch in (select unnest(array[o.id, o.pack]) from over o)
-  ), part as (
-    delete from pawl.queue_batch_part b using over o where b.batch = o.id
-  ), child as (
-    delete from pawl.queue_child c using over o where c.watch = o.id
-  )
-  select count(*) filter (where o.sort = 'batch') into v_batches from over o;
-  delete from pawl.queue_watch_over o where o.queue = p_queue;
-  delete from pawl.queue_expiry e where e.queue = p_queue;
-  delete from pawl.queue_untold u where u.queue = p_queue;
-  delete from pawl.queue_key k where k.queue = p_queue and not (v_lives and k.held);
-  delete from pawl.queue_group_note n where n.queue = p_queue and not exists (
-    select 1 from pawl.queue_grouped g where g.shard = n.shard and g.queue = n.queue and g.group_name = n.group_name);
-  delete from pawl.queue_permit t where t.queue = p_queue;
-  delete from pawl.queue_rate r where r.queue = p_queue;
-  delete from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp();
-  -- The offers of dead workers: no rescue of this queue removes them any more.
-  delete from pawl.queue_offer o where o.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = o.worker);
-  update pawl.queue_definition d set removed_at = clock_timestamp(), paused_at = null, paused_parts = null, schedules_version = null, suspects = '{}',
-    -- An enqueue that is under way may have read the rows that go here, and may bring the queue back.
-    own_letters = d.own_letters or exists (select 1 from pawl.queue_own_letter o where o.queue = p_queue)
-  where d.id = p_queue;
-  delete from pawl.queue_own_letter o where o.queue = p_queue;
   return json_build_object('schedules', v_schedules, 'subscriptions', v_subscriptions, 'batches', v_batches);
 end $$;

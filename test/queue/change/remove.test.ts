@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Cancelled, Conflict, LockNotAvailable, NotFound } from '../../../src/base/errors.ts';
-import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue, createQueueAdmin, createTopic, type Queue, type Unit } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -233,6 +233,34 @@ test('a program that still has the queue brings it back: no job that it enqueues
   await admin.remove(queue.name, { force: true });
   await newQueue(queue.name).register();
   expect(await admin.stats(queue.name)).toMatchObject({ new: 0 });
+});
+
+test('a job after another one that is enqueued while the queue is removed runs after it, and expires', async () => {
+  const queue = newQueue();
+  const other = newQueue();
+  await queue.register();
+  const parent = await other.enqueue('job', 'before');
+  await queue.schedule('nightly', { cron: '0 3 * * *', kind: 'job' });
+  // The removal has found no job, and waits for the row of a schedule.
+  await session.client.query('begin');
+  await session.client.query('select from pawl.queue_schedule where queue = $1 for update', [await idOf(queue)]);
+  const removed = createQueueAdmin(engine).remove(queue.name);
+  removed.catch(() => {});
+  const waiting = statement(
+    'test.waiting',
+    'select 1 from pg_locks where not granted and $1::int = any (pg_blocking_pids(pid))',
+  );
+  await eventually(async () => expect(await engine.query(waiting, [session.pid])).not.toEqual([]));
+  const { id } = await queue.enqueue('job', 'after', { after: [parent.id] });
+  const { id: expiring } = await queue.enqueue('job', 'never', { delay: '1d', expiresAt: new Date(Date.now() + 1000) });
+  await session.client.query('rollback');
+  await expect(removed).rejects.toBeInstanceOf(Conflict);
+  const workers = [queue, other].map((one) => one.work({ job: () => 'done', once: () => 'done' }));
+  await eventually(async () => {
+    expect(await queue.get(id)).toMatchObject({ status: 'complete' });
+    expect(await queue.get(expiring)).toMatchObject({ status: 'cancelled' });
+  });
+  for (const worker of workers) await worker.stop();
 });
 
 // Invariants J16.
