@@ -158,18 +158,19 @@ begin
       union all
       select d.id from pawl.queue_delayed d
       where d.shard = v_shard and d.queue = v_queue and d.key = p_key and d.kind = k.id) x;
-    if v_id is null then
-      select max(j.id) into v_id from pawl.queue_running r
+    if v_id is null or exists (select 1 from pawl.queue_key k where k.shard = v_shard and k.queue = v_queue and k.key = p_key and k.held) then
+      select greatest(v_id, max(j.id)) into v_id from pawl.queue_running r
       cross join lateral unnest(r.ids) u (span) cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
       join pawl.queue_job j on j.shard = r.shard and j.id = i.id
       where r.shard = v_shard and r.queue = v_queue and j.key = p_key and j.kind = any (v_kinds);
     end if;
   end if;
-  if not v_keyed or (v_id is null and v_grouped) then  -- a job that waits for a place of its group is not yet in the order of its key
-    select j.id into v_id from (
-      select j.id from pawl.queue_job j
-      where j.shard = v_shard and j.queue = v_queue and j.key = p_key and j.kind = any (v_kinds) order by j.id desc limit 100) j
-    where pawl.queue_status(v_shard, j.id) in ('new', 'in-progress') limit 1;
+  if not v_keyed or v_grouped then  -- a job that waits for a place of its group is not yet in the order of its key
+    v_id := greatest(v_id, (
+      select j.id from (
+        select j.id from pawl.queue_job j
+        where j.shard = v_shard and j.queue = v_queue and j.key = p_key and j.kind = any (v_kinds) order by j.id desc limit 100) j
+      where pawl.queue_status(v_shard, j.id) in ('new', 'in-progress') limit 1));
   end if;
   if v_id is null then
     select max(j.id) into v_id from generate_series(0, 255) s cross join lateral (
