@@ -23,6 +23,8 @@ end $$;
 
 -- Makes a job that ended in error or was cancelled new again, with all its attempts before it. A job of a key takes its place in the key's order among
 -- the jobs that have not been tried yet. A job that is delayed, or waits for its next attempt, becomes due now. Answers "new", or "busy".
+-- A job that had ended before the number of shards was changed goes to the shard that it would have now: no worker claims from its former shard, or
+-- jobs of its key are in two shards.
 create or replace function pawl.queue_retry_job(p_queue text, p_id bigint) returns text
 language plpgsql /* planner: probe */ set lock_timeout = '500ms' as $$
 declare
@@ -31,16 +33,29 @@ declare
   v_key record;
   v_from text;
   v_key_name text;
+  v_home smallint;
 begin
-  select j.queue, j.kind, j.priority, j.key, j.group_name, j.run_at, q.keyed into v_job
+  select j.queue, j.kind, j.priority, j.key, j.group_name, j.run_at, j.only_one, q.keyed, q.shards into v_job
   from pawl.queue_job j join pawl.queue_definition q on q.id = j.queue where j.shard = v_shard and j.id = p_id;
   v_key_name := case when v_job.keyed then v_job.key end;
   v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
+  v_home := case when coalesce(v_job.group_name, v_job.key) is null then v_shard % v_job.shards
+    else pawl.queue_shard(coalesce(v_job.group_name, v_job.key), v_job.shards) end;
+  if v_home <> v_shard then
+    update pawl.queue_dead d set shard = v_home where d.shard = v_shard and d.id = p_id;
+    if found then
+      perform pawl.queue_unblock_key(v_job.queue, v_shard, v_key_name, p_id);
+      perform pawl.queue_carry_over(v_shard, p_id, v_job.queue, v_home, v_job.kind, v_job.only_one);
+      return pawl.queue_retry_job(p_queue, p_id);
+    end if;
+  end if;
   delete from pawl.queue_dead d where d.shard = v_shard and d.id = p_id returning d.status into v_from;
   if not found then
     v_from := (pawl.queue_locate(p_queue, v_shard, p_id)).status;
     if v_from = 'new' then
       return pawl.queue_update_job(p_queue, p_id, null, clock_timestamp(), null, p_reason => 'retry by hand');
+    elsif v_from is null then
+      return 'busy';  -- it was just moved to another shard
     end if;
     raise exception 'job % is %; only a job that waits, ended in error or was cancelled can be retried', p_id, v_from using errcode = 'PW003';
   end if;
