@@ -86,6 +86,23 @@ describe('a queue under test', () => {
     expect(seen).toEqual(['first', 'first', 'second', 'second']);
   });
 
+  test('is at rest while a job in error blocks its key', async () => {
+    const queue = createQueue(await freshEngine(), 'ledger', { kinds: { book: { attempts: 1 } }, keyOnError: 'block' });
+    const seen: unknown[] = [];
+    const book = ({ payload }: Unit): void => {
+      seen.push(payload);
+      if (payload === 1) throw new Error('no such account');
+    };
+    const opened = await open(queue, { handlers: { book } });
+    const { id } = await queue.enqueue('book', 1, { key: 'k' });
+    await queue.enqueue('book', 2, { key: 'k' });
+    await opened.drain();
+    expect(seen).toEqual([1]);
+    await queue.skip(id);
+    await opened.settle();
+    expect(seen).toEqual([1, 2]);
+  });
+
   test('runs the jobs of a group as its places allow, and comes to rest when the last one has run', async () => {
     const queue = createQueue(await freshEngine(), 'groups', { kinds: { step: {} }, concurrency: { perGroup: 1 } });
     const seen: unknown[] = [];
@@ -159,6 +176,88 @@ describe('a queue under test', () => {
     }
     await opened.drain();
     expect(seen).toEqual([1, 30]);
+  });
+
+  test('lets a job that comes after another one wait for it, however much time passes', async () => {
+    const queue = createQueue(await freshEngine(), 'flow', {
+      kinds: { step: { attempts: 2 } },
+      retry: { backoff: { min: '1h', max: '1h', jitter: 0 } },
+    });
+    const seen: unknown[] = [];
+    const step = ({ payload, attempt }: Unit): void => {
+      if (payload === 'never' || (payload === 'first' && attempt === 1)) throw new Error('not yet');
+      seen.push(payload);
+    };
+    const opened = await open(queue, { handlers: { step } });
+    const { id: first } = await queue.enqueue('step', 'first');
+    await queue.enqueue('step', 'second', { after: [first] });
+    await queue.enqueue('step', 'third', { after: [first], delay: '3h' });
+    await opened.advance('59m');
+    expect(seen).toEqual([]);
+    await opened.advance('2m');
+    expect(seen).toEqual(['first', 'second']);
+    await opened.advance('2h');
+    expect(seen).toEqual(['first', 'second', 'third']);
+    const { id: never } = await queue.enqueue('step', 'never');
+    const { id: last } = await queue.enqueue('step', 'last', { after: [never] });
+    await opened.drain();
+    expect(await queue.get(last)).toMatchObject({ status: 'error' });
+    expect(seen).not.toContain('last');
+  });
+
+  test('gives back the jobs of a paused part when it is resumed, however much time has passed', async () => {
+    const { queue, seen, opened } = await diary();
+    await queue.pause({ kind: 'note' });
+    const { id } = await queue.enqueue('note', 'x');
+    await opened.settle();
+    await opened.advance('2h');
+    await opened.drain();
+    expect(await queue.get(id)).toMatchObject({ status: 'new' });
+    await queue.resume({ kind: 'note' });
+    await opened.waitForJob('note', 'complete');
+    expect(seen).toEqual(['x']);
+  });
+
+  test('forgets a unique job, and cancels one that has expired, by the time that has passed', async () => {
+    const queue = createQueue(await freshEngine(), 'once', {
+      kinds: { note: { attempts: 2, unique: { by: 'payload', while: 'ever', per: '30m' } } },
+      retry: { backoff: { min: '1h', max: '1h', jitter: 0 } },
+    });
+    const seen: unknown[] = [];
+    const note = ({ payload }: Unit): void => {
+      seen.push(payload);
+      throw new Error('not yet');
+    };
+    const opened = await open(queue, { handlers: { note } });
+    const { id } = await queue.enqueue('note', 'a', { key: 'k' });
+    const { id: late } = await queue.enqueue('note', 'b', { key: 'k', expiresAt: new Date(Date.now() + 1_800_000) });
+    await opened.advance('29m');
+    expect(await queue.enqueue('note', 'a', { key: 'k' })).toMatchObject({ id, duplicate: true });
+    await opened.advance('2m');
+    expect(await queue.enqueue('note', 'a', { key: 'k' })).toMatchObject({ duplicate: false });
+    await opened.advance('1h');
+    expect(await queue.get(late)).toMatchObject({
+      status: 'cancelled',
+      error: expect.stringContaining('had not begun'),
+    });
+    expect(seen).not.toContain('b');
+  });
+
+  test('lets the jobs of a tick wait for their jitter', async () => {
+    const queue = createQueue(await freshEngine(), 'spread', { kinds: { note: {} } });
+    let ran = 0;
+    const opened = await open(queue, { handlers: { note: () => void (ran += 1) } });
+    const names = Array.from({ length: 8 }, (_, n) => `s${n}`);
+    // Half a day away, which is longer than the jitter.
+    const cron = `0 ${(new Date().getUTCHours() + 12) % 24} * * *`;
+    for (const name of names) await queue.schedule(name, { cron, kind: 'note', jitter: '10h' });
+    const [schedule] = await queue.schedules();
+    await opened.advance((schedule?.nextAt?.getTime() ?? 0) - Date.now() + 1000);
+    expect(await opened.jobs()).toHaveLength(names.length);
+    // That all of them fell into the first second of ten hours is out of the question.
+    expect(ran).toBeLessThan(names.length);
+    await opened.drain();
+    expect(ran).toBe(names.length);
   });
 
   test('moves no other queue', async () => {

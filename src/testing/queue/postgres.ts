@@ -1,4 +1,4 @@
-import { only, type PostgresEngine, statement } from '../../engine/postgres/index.ts';
+import { only, type PostgresEngine, statement, type Transaction } from '../../engine/postgres/index.ts';
 import { type JobStatus, nextTicks } from '../../queue/index.ts';
 
 const NEWEST = statement(
@@ -12,10 +12,12 @@ with q as (select id from pawl.queue_definition where name = $1::text)
 select exists (select from pawl.queue_ready r join q on q.id = r.queue)
   or exists (select from pawl.queue_running r join q on q.id = r.queue)
   or exists (select from pawl.queue_delayed d join q on q.id = d.queue where d.run_at <= clock_timestamp())
-  -- Behind a head that backs off, or is delayed, a job is at rest until that one is due.
+  -- Behind a head that backs off, or is delayed, a job is at rest until that one is due; behind one in error that blocks the key, until
+  -- that one is retried or skipped.
   or exists (
     select from pawl.queue_parked p join q on q.id = p.queue
-    where not exists (select from pawl.queue_delayed d where d.shard = p.shard and d.queue = p.queue and d.key = p.key))
+    where not exists (select from pawl.queue_delayed d where d.shard = p.shard and d.queue = p.queue and d.key = p.key)
+      and not exists (select from pawl.queue_blocked b where b.queue = p.queue and b.shard = p.shard and b.key = p.key))
   -- A full group is at rest as long as the jobs that have its places are.
   or exists (
     select from pawl.queue_grouped g join q on q.id = g.queue
@@ -34,6 +36,9 @@ where q.name = $1::text and j.id > $2::bigint and ($3::text is null or k.name = 
   and ($4::text is null or exists (select from pawl.queue_history(j.shard, j.id) h where h.to_status = $4::text))
 order by j.id`,
 );
+// Later than every time that a caller can name. A job that comes after others, or is of a paused part, has such a time, and waits for
+// none: see pawl.queue_never() and pawl.queue_set_aside_at().
+const NEVER = "timestamptz '10000-01-01 00:00:00+00'";
 // Rounded up to whole milliseconds, so that a job is then due, and a tick keeps its time to the millisecond.
 const NEXT = statement(
   'test_queue.next',
@@ -41,7 +46,7 @@ const NEXT = statement(
 select pg_catalog.ceil(extract(epoch from pg_catalog.min(d.at) - clock_timestamp()) * 1000::numeric)::float8 as wait
 from (select queue, run_at as at from pawl.queue_delayed union all select queue, due_at from pawl.queue_rate) d
 join pawl.queue_definition q on q.id = d.queue
-where q.name = $1::text`,
+where q.name = $1::text and d.at < ${NEVER}`,
 );
 const SCHEDULES = statement(
   'test_queue.schedules',
@@ -65,9 +70,27 @@ with time as (
   update pawl.queue_permit p set used_at = p.used_at - t.gone from time t where p.queue = t.queue
 ), rates as (
   update pawl.queue_rate r set tat = r.tat - t.gone, due_at = r.due_at - t.gone from time t where r.queue = t.queue
+), digests as (
+  update pawl.queue_unique u set at = u.at - t.gone from time t where u.queue = t.queue
 )
 update pawl.queue_delayed d set run_at = d.run_at - t.gone
-from time t where d.queue = t.queue`,
+from time t where d.queue = t.queue and d.run_at < ${NEVER}`,
+);
+// A statement of its own: the one before changes the same rows.
+const SHIFT_EXPIRIES = statement(
+  'test_queue.shift_expiries',
+  `
+with moved as (
+  update pawl.queue_expiry e set expires_at = e.expires_at - $2::float8 * interval '1 millisecond'
+  from pawl.queue_definition q where q.name = $1::text and e.queue = q.id returning e.shard, e.id
+)
+update pawl.queue_job j set options = pg_catalog.jsonb_set(j.options::jsonb, '{expiresAt}', pg_catalog.to_jsonb(pg_catalog.to_char(
+  ((j.options ->> 'expiresAt'::text)::timestamptz - $2 * interval '1 millisecond') at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')))::json
+from moved m where j.shard = m.shard and j.id = m.id and j.options ->> 'expiresAt'::text is not null`,
+);
+const EXPIRE = statement(
+  'test_queue.expire',
+  'select pawl.queue_expire(q.id, 1000) from pawl.queue_definition q where q.name = $1::text',
 );
 const SHIFT_SCHEDULES = statement(
   'test_queue.shift_schedules',
@@ -130,9 +153,9 @@ export class PostgresTestQueue {
     return all.length === 0 ? undefined : Math.min(...all);
   }
 
-  /** Moves delayed jobs closer by this time; schedules stay. */
+  /** Moves all that is for later closer by this time, except schedules; jobs that have expired by then end. */
   async shiftJobs(ms: number): Promise<void> {
-    await this.#engine.query(SHIFT_JOBS, [this.#queue, ms]);
+    await this.#engine.transaction((tx) => this.#shiftJobs(tx, ms));
   }
 
   /**
@@ -142,11 +165,19 @@ export class PostgresTestQueue {
   async shift(ms: number): Promise<void> {
     const due = (await this.#schedules()).filter(({ wait }) => wait <= ms);
     await this.#engine.transaction(async (tx) => {
+      // Before the ticks: this time has passed for no job that they enqueue, and a jitter delays such a job.
+      await this.#shiftJobs(tx, ms);
       for (const schedule of due) await tx.query(TICK, [JSON.stringify(this.#tick(schedule))]);
-      await tx.query(SHIFT_JOBS, [this.#queue, ms]);
       await tx.query(SHIFT_SCHEDULES, [this.#queue, ms]);
     });
     this.#passedMs += ms;
+  }
+
+  async #shiftJobs(tx: Transaction, ms: number): Promise<void> {
+    await tx.query(SHIFT_JOBS, [this.#queue, ms]);
+    await tx.query(SHIFT_EXPIRIES, [this.#queue, ms]);
+    // Before a worker sees the jobs that are due now.
+    await tx.query(EXPIRE, [this.#queue]);
   }
 
   /** The job gets the time of the pattern, as if all the time had passed. */
