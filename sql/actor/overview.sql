@@ -15,11 +15,18 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Moves of actors, newest first within each type: of each the newest p_most that fit. p_subject: the only type; p_word: an id, or a part of a state or a
--- reason, or with p_errors of an error.
+-- reason, or with p_errors of an error. Each moment is answered whole, as by queue_events.
 create or replace function pawl.actor_events(p_since timestamptz, p_until timestamptz, p_most int, p_subject text, p_word text, p_errors boolean)
 returns table (at timestamptz, part text, event text, subject text, id text, detail text, error text, process text, namespace text)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_most bigint := p_most;
 begin
+  if p_until <= clock_timestamp() then
+    select p_most + coalesce(max(x.n), 0) into v_most from pawl.actor_type t cross join lateral (
+      select count(*) as n from pawl.actor_transition h where h.type = t.id and h.at = p_until) x
+    where p_subject is null or t.name = p_subject;
+  end if;
   return query
   select h.at, 'actor', h.reason, t.name, h.actor::text, coalesce(h.from_state || ' → ', '') || h.to_state, left(h.error, 300), h.worker::text, null::text
   from pawl.actor_type t cross join lateral (
@@ -27,7 +34,7 @@ begin
     where h.type = t.id and h.at >= p_since and h.at <= p_until
       and (p_word is null or h.actor::text = p_word
         or strpos(lower(h.to_state || ' ' || h.reason || ' ' || coalesce(case when p_errors then h.error end, '')), lower(p_word)) > 0)
-    order by h.at desc limit p_most) h
+    order by h.at desc fetch first (v_most) rows with ties) h
   where p_subject is null or t.name = p_subject;
 end $$;
 

@@ -2,7 +2,7 @@ import { Lazy } from '../../base/lazy.ts';
 import type { Logger } from '../../base/logger.ts';
 import { after } from '../../base/time/clock.ts';
 import { readCursor, writeCursor } from '../protocol/cursor.ts';
-import type { HistoryEvent, HistoryStore } from '../store/history.ts';
+import { type HistoryEvent, type HistoryPlace, type HistoryStore, placeOf } from '../store/history.ts';
 
 /** How often new events are searched for. */
 const LOOK_MS = 1000;
@@ -114,7 +114,7 @@ class Feed {
   /** The events since then, oldest first, and whether these are all of them. */
   async since(at: number): Promise<{ events: HistoryEvent[]; isAll: boolean }> {
     const events: HistoryEvent[] = [];
-    let place: readonly [string, string, string, string] | undefined;
+    let place: HistoryPlace | undefined;
     while (events.length < MOST) {
       const page = await this.#store.list({
         since: new Date(at),
@@ -129,7 +129,7 @@ class Feed {
       events.push(...page);
       const last = page.at(-1);
       if (last === undefined || page.length < PAGE) return { events: events.toReversed(), isAll: true };
-      place = [last.at, last.part, last.event, last.id];
+      place = placeOf(last);
     }
     return { events: events.toReversed(), isAll: false };
   }
@@ -219,19 +219,19 @@ class Reader {
       if (this.#told?.has(id) === true || !this.#isWanted(event)) continue;
       this.#told?.add(id);
       // The words of an event may quote values, which not every caller may see; GET history has them for callers that may.
-      const { detail: _detail, error: _error, ...shown } = event;
+      const { detail: _detail, error: _error, place: _place, ...shown } = event;
       this.#send({ id, event: 'change', data: JSON.stringify(shown) });
     }
   }
 }
 
-function idOf({ at, part, event, id }: HistoryEvent): string {
-  return writeCursor(at, part, event, id);
+function idOf(event: HistoryEvent): string {
+  return writeCursor(...placeOf(event));
 }
 
 /** @throws InvalidInput  it is no id of an event */
 export function timeOf(lastId: string): number {
-  const [at = ''] = readCursor(lastId, 4) ?? [];
+  const [at = ''] = readCursor(lastId, 5) ?? [];
   const time = Date.parse(at);
   return Number.isNaN(time) ? 0 : time;
 }

@@ -3,7 +3,7 @@ import { HttpRefusal } from '../protocol/failure.ts';
 import { choice, integer, maybe, text, time } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
 import { errorOf, quotingError } from '../redaction/hidden.ts';
-import type { HistoryEvent } from '../store/history.ts';
+import { type HistoryEvent, type HistoryPlace, placeOf } from '../store/history.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -33,7 +33,7 @@ export const historyRoutes: readonly AnyRoute[] = [
       const until = query.until ?? new Date();
       const since = query.since ?? new Date(until.getTime() - DAY_MS);
       const { part, of: subject, q: word, limit } = query;
-      const cursor = readCursor(query.after, 4) as [string, string, string, string] | undefined;
+      const cursor = readCursor(query.after, 5) as [string, string, string, string, string] | undefined;
       const after = cursor === undefined ? undefined : checked(cursor);
       const events = await store.history.list({
         since,
@@ -46,15 +46,13 @@ export const historyRoutes: readonly AnyRoute[] = [
         after,
         limit: limit + 1,
       });
-      const { items, after: next } = pageOf(events, limit, ({ at, part: of, event, id }) =>
-        writeCursor(at, of, event, id),
-      );
+      const { items, after: next } = pageOf(events, limit, (event) => writeCursor(...placeOf(event)));
       return { items: items.map(shown), after: next };
     },
   }),
 ];
 
-function shown({ detail, error, ...event }: HistoryEvent): object {
+function shown({ detail, error, place: _place, ...event }: HistoryEvent): object {
   if (error === null) return { ...event, detail };
   const of = { queue: event.subject, kind: event.part };
   if (detail === null) return { ...event, detail: errorOf(error, of) };
@@ -65,7 +63,7 @@ function shown({ detail, error, ...event }: HistoryEvent): object {
 const AT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d(:\d\d)?$/;
 
 /** Checks the time of a cursor, because a statement gets this time as a value. @throws InvalidInput */
-function checked(cursor: [string, string, string, string]): [string, string, string, string] {
+function checked(cursor: HistoryPlace): HistoryPlace {
   if (!AT.test(cursor[0]) || Number.isNaN(Date.parse(cursor[0]))) readCursor('', 1);
   return cursor;
 }

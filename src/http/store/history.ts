@@ -3,13 +3,15 @@ import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 /**
  * Events of all parts, newest first: of each part the newest that fit, then the newest of these. $1 since, $2 until, $3 how many,
  * $4 the only part, $5 a queue, type of actors or name of a lock, $6 a word, $12 whether it may occur in an error. A part that
- * the request leaves out is not read.
+ * the request leaves out is not read. The locks of a set are granted at the same time and by the same token: `place`, $13, orders
+ * these.
  */
 const HISTORY = statement(
   'http.history',
   `
-select to_json(e.at) #>> '{}' as at, e.part, e.event, e.subject, e.id, e.detail, e.error, e.process, e.namespace
+select to_json(e.at) #>> '{}' as at, e.part, e.event, e.subject, e.id, e.detail, e.error, e.process, e.namespace, e.place
 from (
+  select u.*, pg_catalog.md5(pg_catalog.concat_ws('/', u.namespace, u.subject)) as place from (
   select * from pawl.queue_events($1::timestamptz, $2::timestamptz, $3::int, $5::text, $6::text, $12::boolean)
   where $4::text is null or $4 = 'job'
   union all
@@ -24,9 +26,10 @@ from (
   where ($4 = 'audit' or $4 is null and $7::boolean) and $7::boolean and a.at >= $1 and a.at <= $2 and $5 is null
     and ($6 is null or strpos(lower(a.action || ' ' || a.target || ' ' || a.who), lower($6)) > 0)
   order by a.at desc limit $3)
+  ) u
 ) e
-where $8::timestamptz is null or (e.at, e.part, e.event, e.id) < ($8::timestamptz, $9::text, $10::text, $11::text)
-order by e.at desc, e.part desc, e.event desc, e.id desc
+where $8::timestamptz is null or (e.at, e.part, e.event, e.id, e.place) < ($8::timestamptz, $9::text, $10::text, $11::text, $13::text)
+order by e.at desc, e.part desc, e.event desc, e.id desc, e.place desc
 limit $3`,
   { prepare: false },
 );
@@ -44,6 +47,15 @@ export interface HistoryEvent {
   readonly process: string | null;
   /** Of a lock. */
   readonly namespace: string | null;
+  /** Distinguishes events of different subjects that are equal in all that orders events. */
+  readonly place: string;
+}
+
+/** Where a list of events continues. */
+export type HistoryPlace = readonly [at: string, part: string, event: string, id: string, place: string];
+
+export function placeOf({ at, part, event, id, place }: HistoryEvent): HistoryPlace {
+  return [at, part, event, id, place];
 }
 
 export interface HistoryQuery {
@@ -54,7 +66,7 @@ export interface HistoryQuery {
   readonly word: string | undefined;
   readonly withAudit: boolean;
   readonly withErrors: boolean;
-  readonly after: readonly [at: string, part: string, event: string, id: string] | undefined;
+  readonly after: HistoryPlace | undefined;
   readonly limit: number;
 }
 
@@ -87,6 +99,7 @@ export class HistoryStore {
       rest[1] ?? null,
       rest[2] ?? null,
       withErrors,
+      rest[3] ?? null,
     ]);
   }
 

@@ -2,7 +2,7 @@ import * as v from 'valibot';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { statement } from '../../../src/engine/postgres/index.ts';
 import { createLocks } from '../../../src/lock/index.ts';
-import { createQueue } from '../../../src/queue/index.ts';
+import { createQueue, type Unit } from '../../../src/queue/index.ts';
 import { until } from '../../support/eventually.ts';
 import { answersOf } from '../document.ts';
 import { type Answer, type House, makeHouse, type Visitor } from '../house.ts';
@@ -200,7 +200,7 @@ test('a list goes on where its page before ended, and misses and repeats nothing
   for (let pages = 0; after !== null && pages < 50; pages += 1) {
     const { body } = await api(`/jobs?q=paged&limit=3${after === '' ? '' : `&after=${after as string}`}`);
     seen.push(...(body.items ?? []).map((job) => job['id']));
-    after = body['after'];
+    after = String(body['after']);
   }
   expect(new Set(seen).size).toBe(seen.length);
   expect(seen).toHaveLength(7);
@@ -221,7 +221,7 @@ test('what turns changed in the fields of an actor is listed, newest first, and 
   for (let pages = 0; after !== null && pages < 9; pages += 1) {
     const { body } = await api(`/actors/${id}/fields?limit=1${after === '' ? '' : `&after=${after as string}`}`);
     changes.push(...(body.items ?? []));
-    after = body['after'];
+    after = String(body['after']);
   }
   expect(changes).toMatchObject([
     { state: 'creating', before: { starts: 1 }, after: { starts: 2 } },
@@ -239,6 +239,52 @@ test('the history over all parts goes on exactly where a page ended', async () =
   const second = (await api(`/history?limit=4&until=${until}&after=${String(first['after'])}`)).body;
   const four = (await api(`/history?limit=8&until=${until}`)).body.items;
   expect([...(first.items ?? []), ...(second.items ?? [])]).toEqual(four);
+});
+
+test('the history has every event of a moment, however many there are and wherever a page ends', async () => {
+  const queue = createQueue(house.engine, 'together', { kinds: { one: { attempts: 1 } } });
+  let go = (): void => {};
+  const gone = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  let running = 0;
+  const one = async ({ payload }: Unit): Promise<never> => {
+    running += 1;
+    await gone;
+    throw new Error(`no. ${String(payload)}`); // alike ones would be one event
+  };
+  await queue.enqueueMany(Array.from({ length: 40 }, (_, payload) => ({ kind: 'one' as const, payload })));
+  const worker = queue.work({ one }, { concurrency: 40 });
+  await until('all run', () => running === 40);
+  go(); // one settlement or two write all of them
+  await until('all have failed', async () => (await queue.stats()).error === 40);
+  await worker.stop();
+  const end = encodeURIComponent(new Date(Date.now() + 60_000).toISOString());
+  const of = `/history?part=job&of=together&until=${end}`;
+  const ids: unknown[] = [];
+  for (let after = ''; after !== 'null'; ) {
+    const { body } = await api(`${of}&limit=3${after === '' ? '' : `&after=${after}`}`);
+    ids.push(...(body.items ?? []).map(({ id }) => id));
+    after = String(body['after']);
+  }
+  const whole = (await api(`${of}&limit=200`)).body.items ?? [];
+  expect(whole).toHaveLength(40);
+  expect(ids).toEqual(whole.map(({ id }) => id));
+});
+
+test('the history has each lock of a set, wherever a page ends', async () => {
+  const locks = createLocks(house.engine, { namespace: 'sets' });
+  const set = await locks.acquire(['a', 'b', 'c'], { lease: '1m' });
+  const names: unknown[] = [];
+  for (let after = ''; after !== 'null'; ) {
+    const { body } = await api(`/history?part=lock&limit=1${after === '' ? '' : `&after=${after}`}`);
+    names.push(...(body.items ?? []).filter(({ namespace }) => namespace === 'sets').map(({ subject }) => subject));
+    after = String(body['after']);
+  }
+  expect(names).toEqual(expect.arrayContaining(['a', 'b', 'c']));
+  expect(names).toHaveLength(3);
+  await set.release();
+  await locks.stop();
 });
 
 test('the moves of an actor go on exactly where a page ended, newest first', async () => {
