@@ -32,7 +32,7 @@ export function watchOf({ live, feeds }: Services, request: Request): StreamWatc
   const [only] = parts.length === 1 ? parts : [];
   const isWanted = (one: HistoryEvent): boolean =>
     parts.some((wanted) => wanted === one.part) && (event === undefined || one.event === event);
-  return (id, send) => feeds.watch({ part: only, subject }, isWanted, id, send);
+  return (id, send, end) => feeds.watch({ part: only, subject }, isWanted, id, send, end);
 }
 
 function partsOf(given: string | undefined): readonly (typeof PARTS)[number][] {

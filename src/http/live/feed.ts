@@ -26,7 +26,8 @@ export interface FeedEvent {
   readonly data: string;
 }
 
-type Tell = (events: readonly HistoryEvent[]) => void;
+/** @param isWhole  false: there were more events than one poll reads, and the oldest are not among these */
+type Tell = (events: readonly HistoryEvent[], isWhole: boolean) => void;
 
 /**
  * Events as they happen. For each watched subject, the history is read once a second for all of its streams. Events are sent in
@@ -43,12 +44,16 @@ export class Feeds {
     this.#logger = logger;
   }
 
-  /** @returns a function that ends it */
+  /**
+   * @param end  called if the database does not answer at the beginning: the client then comes back with the same id
+   * @returns a function that ends it
+   */
   watch(
     subject: Subject,
     isWanted: (event: HistoryEvent) => boolean,
     lastId: string | undefined,
     send: (event: FeedEvent) => void,
+    end: () => void,
   ): () => void {
     const key = JSON.stringify([subject.part ?? null, subject.subject ?? null]);
     const feed = this.#feeds.get(key) ?? new Feed(this.#store, subject, this.#logger);
@@ -58,6 +63,7 @@ export class Feeds {
     void reader.begin(lastId).catch((error: unknown) => {
       this.#logger.warn({ err: error }, 'http: the missed events of a stream could not be read');
       send({ event: 'trouble', data: JSON.stringify({ message: 'the database does not answer' }) });
+      end();
     });
     return () => {
       leave();
@@ -147,10 +153,12 @@ class Feed {
   async #look(): Promise<void> {
     const begun = performance.now();
     try {
-      const { events } = await this.since(this.#latest - OVERLAP_MS);
+      const { events, isAll } = await this.since(this.#latest - OVERLAP_MS);
       const fresh = events.filter((event) => !this.#seen.has(idOf(event)));
+      // An event that was seen before has none behind it that was not.
+      const isWhole = isAll || fresh[0] !== events[0];
       this.#remember(events);
-      if (fresh.length > 0) for (const tell of this.#readers) tell(fresh);
+      if (fresh.length > 0) for (const tell of this.#readers) tell(fresh, isWhole);
     } catch (error) {
       this.#logger.warn({ err: error }, 'http: new events could not be read');
     }
@@ -169,6 +177,7 @@ class Feed {
   }
 }
 
+const GAP: FeedEvent = { event: 'gap', data: JSON.stringify({ message: 'some events were missed: see GET history' }) };
 /** No event has a later date. */
 const FAR = new Date('9999-12-31T00:00:00Z');
 
@@ -187,7 +196,8 @@ class Reader {
     this.#send = send;
   }
 
-  readonly tell = (events: readonly HistoryEvent[]): void => {
+  readonly tell: Tell = (events, isWhole): void => {
+    if (!isWhole) this.#send(GAP);
     if (this.#waiting === undefined) this.#pass(events);
     else this.#waiting.push(...events);
   };
@@ -208,7 +218,7 @@ class Reader {
     const from = Math.max(at, Date.now() - MOST_BEHIND_MS);
     const { events, isAll } = await this.#feed.since(from - OVERLAP_MS);
     if (!isAll || from > at) {
-      this.#send({ event: 'gap', data: JSON.stringify({ message: 'some events were missed: see GET history' }) });
+      this.#send(GAP);
     }
     this.#pass(events.filter((event) => idOf(event) !== lastId));
   }

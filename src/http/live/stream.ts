@@ -2,8 +2,11 @@ import type { Streams, Watcher } from './streams.ts';
 
 /** Proxies close a connection that is silent for long, and browsers do not notice. */
 const HEARTBEAT_MS = 15_000;
-/** A client that reads too slowly is disconnected, and returns with the id of the last event that it saw. */
-const MOST_WAITING = 64;
+/**
+ * A client that leaves so many bytes unread is disconnected, and returns with the id of the last event that it saw. It is more than
+ * the 5,000 events of one poll: these are written at once, before the fastest client can read the first of them.
+ */
+const MOST_WAITING = 8 * 1024 * 1024;
 
 /** One event of a stream. */
 export interface StreamEvent {
@@ -68,7 +71,7 @@ export function eventStream(streams: Streams, watcher: Watcher, request: Request
       },
       cancel: () => end(),
     },
-    { highWaterMark: 16 },
+    { highWaterMark: 16_384, size: ({ byteLength }) => byteLength },
   );
   return new Response(body, { headers: HEADERS });
 }

@@ -1,7 +1,11 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { statement } from '../../../src/engine/postgres/index.ts';
+import { postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createHttp } from '../../../src/http/index.ts';
 import { createLocks } from '../../../src/lock/index.ts';
 import { until } from '../../support/eventually.ts';
+import { recordLog } from '../../support/log.ts';
+import { startProxy } from '../../support/proxy.ts';
+import { OPEN_DOOR } from '../../support/servers/open-door.ts';
 import { type House, makeHouse, type Visitor } from '../house.ts';
 
 let house: House;
@@ -49,6 +53,19 @@ async function listen(
   return { told, status: response.status, close: () => ending.abort() };
 }
 
+/** So many moves of jobs, within a moment. */
+async function moves(n: number, queue = 'mail'): Promise<void> {
+  await house.engine.query(
+    statement(
+      'test.moves',
+      `insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason)
+      select clock_timestamp() - n * interval '1 ms', nextval('pawl.queue_job_id'), 0, d.id, 0, 'new', 'new', 'many'
+      from pawl.queue_definition d cross join generate_series(1, $1::int) n where d.name = $2`,
+    ),
+    [n, queue],
+  );
+}
+
 const retire = async (): Promise<string> => {
   const added = await visitor.ask('/api/v1/queues/mail/jobs', { method: 'POST', body: { kind: 'send' } });
   const id = String(added.body['id']);
@@ -93,6 +110,42 @@ describe('a stream of what happens', () => {
     expect(again.told.map(({ id }) => id)).not.toContain(last.id);
     expect(new Set(again.told.map(({ id }) => id)).size).toBe(again.told.length);
     expect((await listen('part=job', 'nonsense')).status).toBe(400);
+  });
+
+  test('sends a client all that comes at once, also when it comes back, and goes on', async () => {
+    const stream = await listen('part=job&of=mail');
+    await moves(300);
+    await until('all of it is told', () => stream.told.length >= 300);
+    const next = await retire();
+    await until('what follows is told', () => stream.told.some(({ data }) => data.id === next));
+    const again = await listen('part=job&of=mail', stream.told[0]?.id);
+    await until('what it missed is told', () => again.told.length >= 300);
+    const last = await retire();
+    await until('what follows is told, too', () => again.told.some(({ data }) => data.id === last));
+  });
+
+  test('says that some are missing when more come at once than it reads', async () => {
+    const stream = await listen('part=job&of=later');
+    await moves(5100, 'later');
+    await until('it has learnt of the newest', () => stream.told.length >= 5000);
+    expect(stream.told[0]?.event).toBe('gap');
+    expect(stream.told.filter(({ event }) => event === 'gap')).toHaveLength(1);
+  });
+
+  test('ends when the database does not answer at its beginning, so that its client comes back', async () => {
+    const proxy = await startProxy(house.url);
+    const engine = postgres(proxy.url, { logger: recordLog() });
+    const handler = createHttp(engine, { auth: OPEN_DOOR });
+    onTestFinished(async () => {
+      await handler.stop();
+      await engine.stop();
+      await proxy.stop();
+    });
+    proxy.refuse();
+    const response = await handler(new Request('http://localhost/api/v1/events?part=job'), {
+      remoteAddress: '127.0.0.1',
+    });
+    expect(await response.text()).toContain('event: trouble');
   });
 
   test('sends an event that is committed after a later one', async () => {
