@@ -68,7 +68,11 @@ export const jobRoutes: readonly AnyRoute[] = [
     answers: 'JobDetail',
     run: async ({ params, query: { wait }, who, request, services }) => {
       const { queues, store, bounded, jobs, table } = services;
-      if (wait !== undefined) await jobs.settled(params.id, wait, request.signal);
+      if (wait !== undefined) {
+        // One statement reads all jobs that callers wait for, so an id that no job can have must not get into it.
+        await queues.reads.get(params.id);
+        await jobs.settled(params.id, wait, request.signal);
+      }
       const record = await queues.reads.get(params.id);
       const unitOf = async (): Promise<unknown[]> => {
         if (record.processId === null || table !== undefined) return [];

@@ -100,6 +100,19 @@ describe('waiting for a job', () => {
     expect((await get('/jobs/987654321?wait=30s')).status).toBe(404);
   });
 
+  test('?wait= for an id that no job has here keeps no other caller waiting', async () => {
+    const queue = createQueue(house.engine, 'others', { kinds: { one: {} } });
+    const { id } = await queue.enqueue('one', {});
+    const begun = performance.now();
+    const never = get('/jobs/mail:42?wait=30s'); // in the form of DynamoDB
+    const late = get(`/jobs/${id}?wait=30s`);
+    const worker = queue.work({ one: () => {} });
+    expect((await late).body).toMatchObject({ status: 'complete' });
+    expect(performance.now() - begun).toBeLessThan(25_000);
+    expect((await never).body.error?.code).toBe('invalid_input');
+    await worker.stop();
+  });
+
   test('…/events sends every step, and ends when the job is settled', async () => {
     const queue = createQueue(house.engine, 'steps', { kinds: { one: {} } });
     const { id } = await queue.enqueue('one', {});
