@@ -307,12 +307,21 @@ export class HttpApp {
   }
 }
 
-/** Hono decodes names in a path once, and leaves undecodable ones as they are. @throws InvalidInput  the path is no UTF-8 */
+/**
+ * Hono decodes names in a path once, and leaves undecodable ones as they are. In a query, URL puts U+FFFD in place of what it cannot
+ * decode, which would be another name.
+ * @throws InvalidInput  the path or the query is no UTF-8
+ */
 function refuseUndecodable(url: URL): void {
   try {
     decodeURIComponent(url.pathname);
   } catch (cause) {
     throw new InvalidInput('the path cannot be decoded: write a "%" in a name as %25', { cause });
+  }
+  try {
+    decodeURIComponent(url.search.replaceAll(/%(?![\da-f]{2})/gi, '%25')); // as URL reads a lone "%"
+  } catch (cause) {
+    throw new InvalidInput('the query cannot be decoded: it is no UTF-8', { cause });
   }
 }
 

@@ -46,14 +46,25 @@ async function readText(request: Request, most: number): Promise<string> {
   try {
     for (;;) {
       const chunk = await reader?.read();
-      if (chunk === undefined || chunk.done) return Buffer.concat(chunks).toString();
+      if (chunk === undefined || chunk.done) return decode(Buffer.concat(chunks));
       size += chunk.value.length;
       if (size > most) throw tooLong();
       chunks.push(chunk.value);
     }
   } catch (error) {
     void reader?.cancel().catch(() => {}); // the rest of the body is not read
-    if (error instanceof HttpRefusal) throw error;
+    if (error instanceof HttpRefusal || error instanceof InvalidInput) throw error;
     throw new HttpRefusal('body_incomplete', `the body broke off after ${size} bytes; nothing was done`);
+  }
+}
+
+const UTF8 = new TextDecoder('utf-8', { fatal: true });
+
+/** A program that sends another encoding must know: "M\u{fffd}ller" in place of "Müller" would be kept for good. */
+function decode(bytes: Uint8Array): string {
+  try {
+    return UTF8.decode(bytes);
+  } catch (cause) {
+    throw new InvalidInput('the body is no UTF-8, the only encoding that JSON may have here', { cause });
   }
 }

@@ -283,6 +283,30 @@ test('what was made says where it is, and every answer how many calls are left',
   expect(Number(last.headers.get('ratelimit-reset'))).toBeGreaterThan(0);
 });
 
+test('a body in another encoding is refused, and not stored with other letters; a mark of UTF-8 is none of its letters', async () => {
+  const send = async (body: Uint8Array<ArrayBuffer>): Promise<Response> =>
+    visitor.handler(
+      new Request('http://localhost/api/v1/queues/mail/jobs', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json; charset=iso-8859-1' },
+        body,
+      }),
+      { remoteAddress: '127.0.0.1' },
+    );
+  const before = await count();
+  const latin = await send(new Uint8Array(Buffer.from('{"kind":"send","payload":"Müller"}', 'latin1')));
+  expect([latin.status, await latin.text()]).toEqual([400, expect.stringContaining('no UTF-8')]);
+  expect(await count()).toBe(before);
+  const marked = await send(new Uint8Array(Buffer.from('\u{feff}{"kind":"send","payload":"Müller"}')));
+  const { id } = (await marked.json()) as { id: string };
+  expect((await get(`/jobs/${id}/payload`)).text).toBe('"Müller"');
+});
+
+test('a parameter in another encoding names nothing; a lone "%" is one', async () => {
+  expect((await get('/jobs?key=%FF')).body.error?.message).toContain('no UTF-8');
+  expect((await get('/jobs?key=100%')).body.items).toEqual([]);
+});
+
 test('a body without its type is refused with what to send', async () => {
   const { status, body } = await visitor.ask('/api/v1/queues/mail/jobs', {
     method: 'POST',
