@@ -19,7 +19,7 @@ import { readFields } from './protocol/field.ts';
 import { withHeaders, withThese } from './protocol/headers.ts';
 import { describeApi } from './protocol/openapi.ts';
 import { readList, readQuery } from './protocol/parameters.ts';
-import { Reply } from './protocol/reply.ts';
+import { isResponse, Reply } from './protocol/reply.ts';
 import type { AnyRoute, Call } from './protocol/route.ts';
 import { traceRequest } from './protocol/telemetry.ts';
 import { chartRoutes } from './queues/charts.ts';
@@ -198,7 +198,7 @@ export class HttpApp {
     const begun = performance.now();
     const response = await traceRequest(request.method, route, request.headers, async () => {
       const who = await this.#gate.identify(request, peer).catch((error: unknown) => this.#fail(error, requestId));
-      if (who instanceof Response) return who;
+      if (isResponse(who)) return who;
       const limits = this.#gate.limits(who);
       const answer = async (): Promise<Response> => {
         await this.#gate.admit(permission, who, request, peer);
@@ -250,7 +250,7 @@ export class HttpApp {
   #answer({ status = 200 }: AnyRoute, value: unknown, who: Principal): Response {
     const { redaction } = this.#services;
     if (value instanceof Reply) return json(redaction.write(value.value, who), value.status ?? status, value.headers);
-    return value instanceof Response ? value : json(redaction.write(value, who), status);
+    return isResponse(value) ? value : json(redaction.write(value, who), status);
   }
 
   #action(route: AnyRoute, call: Call, { remoteAddress: remote }: Peer): Parameters<Audit['record']>[0] {

@@ -6,6 +6,7 @@ import { RateLimiter } from './auth/rate.ts';
 import { Tarpit } from './auth/tarpit.ts';
 import type { HttpSettings } from './options.ts';
 import { HttpRefusal } from './protocol/failure.ts';
+import { isResponse } from './protocol/reply.ts';
 
 /** Decides which callers may enter, how often, from which site, and with which permission. */
 export class Gate {
@@ -32,7 +33,7 @@ export class Gate {
       await this.#takeFromStranger(stranger);
       throw error;
     });
-    if (who instanceof Response) await this.#takeFromStranger(stranger);
+    if (isResponse(who)) await this.#takeFromStranger(stranger);
     else this.#limiter.take(`${who.by} ${who.name}`);
     return who;
   }

@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Logger } from '../../base/logger.ts';
 import type { AuthSettings, HttpSettings } from '../options.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
+import { isResponse } from '../protocol/reply.ts';
 import type { SessionStore } from '../store/sessions.ts';
 import { EndedSessions } from './ended-sessions.ts';
 import { JwtVerifier } from './jwt.ts';
@@ -72,7 +73,7 @@ export class Authenticator {
     if (session !== undefined) return this.#admit(session.grant, 'session', session.until);
     if (authorize !== undefined) {
       const answer: unknown = await authorize(request);
-      if (answer instanceof Response) return answer;
+      if (isResponse(answer)) return answer;
       if (answer !== undefined) return this.#admit(answer, 'authorize');
     }
     if (bearer === undefined && loopback !== undefined && isLoopback(request, peer))

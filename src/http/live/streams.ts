@@ -1,5 +1,6 @@
 import type { Permission, Principal } from '../auth/permission.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
+import { isResponse } from '../protocol/reply.ts';
 
 /** How long a caller that has lost its permission still gets events. */
 const CHECK_MS = 60_000;
@@ -85,6 +86,6 @@ async function check({ who, permission, identify, end }: Open): Promise<void> {
     // If the identity provider does not answer now, the stream goes on until the next check.
     return error instanceof HttpRefusal && error.status < 500 ? undefined : who;
   });
-  const isSame = now !== undefined && !(now instanceof Response) && now.name === who.name;
+  const isSame = now !== undefined && !isResponse(now) && now.name === who.name;
   if (!isSame || !now.permissions.has(permission)) end();
 }

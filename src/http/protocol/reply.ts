@@ -11,6 +11,14 @@ export class Reply {
   }
 }
 
+/**
+ * Whether a value is a Response. Not by `instanceof`: @hono/node-server puts a class of its own in place of the global one, and the
+ * answers of `fetch` are of no such class.
+ */
+export function isResponse(value: unknown): value is Response {
+  return Object.prototype.toString.call(value) === '[object Response]';
+}
+
 interface ReplyOptions {
   /** Default: the status of the route. */
   readonly status?: number;

@@ -1,7 +1,7 @@
 import { SignJWT } from 'jose';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { ROUTES } from '../../../src/http/app.ts';
-import type { AuthOptions } from '../../../src/http/index.ts';
+import { type AuthOptions, serve } from '../../../src/http/index.ts';
 import { PLAIN_ROUTES } from '../../../src/http/plain-routes.ts';
 import { until } from '../../support/eventually.ts';
 import { type Answer, type House, makeHouse, type RequestOptions, type Visitor } from '../house.ts';
@@ -21,6 +21,15 @@ const SAME_ORIGIN = { 'sec-fetch-site': 'same-origin' } as const;
 function pathOf(path: string): string {
   return `/api/v1${path.replaceAll(/\{(id)\}/g, '1').replaceAll(/\{\w+\}/g, 'x')}`;
 }
+
+test('a rule of your own may answer with a Response of any class, also behind a server of node', async () => {
+  // The server of node puts a class of its own in place of the global one; an answer of fetch is of the old one.
+  const authorize = (): Promise<Response> => fetch('data:text/plain,who%20are%20you');
+  const server = await serve(house.open({ auth: { authorize } }).handler);
+  onTestFinished(() => server.stop());
+  const answer = await fetch(`${server.url}api/v1/me`);
+  expect([answer.status, await answer.text()]).toEqual([200, 'who are you']);
+});
 
 describe('without auth', () => {
   test('no caller gets in from any address; only the health is public', async () => {
