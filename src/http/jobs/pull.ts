@@ -48,7 +48,7 @@ export const pullRoutes: readonly AnyRoute[] = [
     id: 'failJob',
     tag: 'jobs',
     summary:
-      'The attempt of a claimed unit has failed: its jobs are tried again, after retryIn or 1 s, 2 s, 4 s and so on, unless this was the last attempt, or final is true. 409 lease_lost: as for complete.',
+      'The attempt of a claimed unit has failed: its jobs are tried again, after retryIn, or the backoff of the job, or 1 s, 2 s, 4 s and so on, unless this was the last attempt, or final is true. 409 lease_lost: as for complete.',
     permission: 'job:work',
     body: {
       ...handle,

@@ -1,3 +1,4 @@
+import type { Backoff } from '../../base/time/backoff.ts';
 import { type PostgresEngine, statement } from '../../engine/postgres/index.ts';
 import type { ClaimAnswer } from '../store.ts';
 import { alone, only, type Runner } from './runner.ts';
@@ -9,6 +10,10 @@ const PULL = statement(
    from pawl.queue_definition d cross join lateral (select ($2::int % d.shards::int)::smallint as shard) s where d.id = pawl.queue_id($1::text)`,
 );
 const SETTLE = statement('queue.settle_pulled', 'select pawl.queue_settle_pulled($1::json, $2::json) as answer');
+const OWN_BACKOFF = statement(
+  'queue.own_backoff',
+  `select j.options -> 'backoff'::text as backoff from pawl.queue_job j where j.shard = $1::smallint and j.id = $2::bigint`,
+);
 const EXTEND = statement('queue.extend', 'select pawl.queue_extend($1::json, $2::float8) as answer');
 const RESCUE = statement('queue.rescue_for_pull', 'select r.jobs from pawl.queue_rescue($1::smallint, null) r');
 const SWEEP = statement('queue.sweep_for_pull', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
@@ -101,6 +106,12 @@ export class PostgresQueuePull {
       result ?? null,
     ]);
     return only(row).answer.to;
+  }
+
+  /** The backoff that the unit's newest job was enqueued with, if any. */
+  async ownBackoff({ shard, job }: PulledKey): Promise<Backoff | undefined> {
+    const [row] = await this.#alone.query<{ backoff: Backoff | null }>(OWN_BACKOFF, [shard, job]);
+    return row?.backoff ?? undefined;
   }
 
   /** @throws LeaseLost */

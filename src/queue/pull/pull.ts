@@ -8,7 +8,7 @@ import { BACKOFF, type Backoff, delay } from '../../base/time/backoff.ts';
 import type { Duration } from '../../base/time/duration.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { namePart, pausedPartOf, setAsideMs } from '../paused-part.ts';
-import { type Extension, PostgresQueuePull, type PulledOutcome } from '../postgres/pull.ts';
+import { type Extension, PostgresQueuePull, type PulledKey, type PulledOutcome } from '../postgres/pull.ts';
 import { countUnits, readClaim } from '../work/claim-reader.ts';
 import { PredecessorFailed } from '../work/run/attempt.ts';
 import type { Unit, UnitOwner } from '../work/run/unit.ts';
@@ -150,20 +150,25 @@ export class Puller {
     handle: string,
     error: unknown,
     options: FailOptions,
-    { isGuarded = false, backoff = BACKOFF }: { readonly isGuarded?: boolean; readonly backoff?: Backoff } = {},
+    { isGuarded = false, backoff }: { readonly isGuarded?: boolean; readonly backoff?: Backoff } = {},
   ): Promise<FailedTo> {
     const { retryIn, final } = checkOptions('fail', options, failShape);
-    const { attempt } = readHandle(handle);
+    const { attempt, ...key } = readHandle(handle);
     const verdict = error instanceof Verdict ? error : undefined;
     const isFinal = final || error instanceof NoRetry;
     const to = await this.#settle(handle, {
       to: verdict?.to ?? (isFinal ? 'error' : 'retry'),
-      wait: retryIn ?? verdict?.waitMs ?? delay(backoff, attempt, Math.random()),
+      wait: retryIn ?? verdict?.waitMs ?? (isFinal ? 0 : await this.#backOff(key, attempt, backoff)),
       reason: verdict?.reason ?? (isFinal ? 'no retry' : 'failed'),
       error: verdict?.message ?? describeThrown(error),
       isGuarded,
     });
     return to === 'complete' ? 'retry' : to;
+  }
+
+  /** A caller that has only the handle knows neither the declaration nor the options of the job. */
+  async #backOff(key: PulledKey, attempt: number, known: Backoff | undefined): Promise<number> {
+    return delay(known ?? (await this.#store.ownBackoff(key)) ?? BACKOFF, attempt, Math.random());
   }
 
   /** @returns the outcome @throws LeaseLost, InvalidInput, LockNotAvailable */

@@ -56,6 +56,18 @@ test('a program in another language claims jobs, completes, fails and releases t
   expect([late.status, late.body.error?.code]).toEqual([409, 'lease_lost']);
 });
 
+test('a job that fails waits as it was enqueued to, unless its program says how long', async () => {
+  const backoff = { kind: 'fixed', min: 3_600_000, max: 3_600_000, jitter: 0 };
+  const added = await post('/queues/pulled/jobs', { kind: 'send', backoff });
+  const id = String(added.body['id']);
+  const [unit] = await claim();
+  expect(unit?.jobs).toMatchObject([{ id }]);
+  expect((await post('/claims/fail', { handle: unit?.handle, error: 'no paper' })).body).toEqual({ to: 'retry' });
+  const { runAt } = await queue.get(id);
+  expect(Number(runAt) - Date.now()).toBeGreaterThan(3_500_000);
+  await queue.erase(id);
+});
+
 test('what a program claimed that died is given out again, and what it says later is refused', async () => {
   const { id } = await queue.enqueue('send', 'once more');
   const [dead] = await claim({ lease: '1s' });
