@@ -1,5 +1,6 @@
 import type { ActorExplanation, ActorTransition } from '../../actor/index.ts';
 import { InvalidInput, NotFound } from '../../base/errors.ts';
+import { isObject } from '../../base/options/shape.ts';
 import { pageOf, readIdCursor, writeCursor } from '../protocol/cursor.ts';
 import { choice, flag, id, integer, maybe, text } from '../protocol/field.ts';
 import { AFTER, type AnyRoute, route } from '../protocol/route.ts';
@@ -183,11 +184,16 @@ function explained({ reasons, ...rest }: ActorExplanation, of: ValueOrigin): obj
 
 /** Values of fields, as JSON. @throws InvalidInput */
 function whereOf(where: string): Readonly<Record<string, string | number | boolean>> {
+  const words = 'where must be an object as JSON, such as {"customer":"c-7"}';
+  let fields: unknown;
   try {
-    return JSON.parse(where) as Readonly<Record<string, string | number | boolean>>;
+    fields = JSON.parse(where);
   } catch (cause) {
-    throw new InvalidInput('where must be JSON, such as {"customer":"c-7"}', { field: 'where', cause });
+    throw new InvalidInput(words, { field: 'where', cause });
   }
+  // Any other value has no fields, so it would find all actors.
+  if (!isObject(fields) || Array.isArray(fields)) throw new InvalidInput(words, { field: 'where' });
+  return fields as Readonly<Record<string, string | number | boolean>>;
 }
 
 /** The end of the previous page: an id or an epoch. @throws InvalidInput  the value is neither */
