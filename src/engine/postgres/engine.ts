@@ -167,6 +167,7 @@ export class PostgresEngine {
     this.#connections.refuseIfStopping();
     this.#listener ??= new Listener({
       settings: direct,
+      seed: this.schema.seed,
       enabled: this.options.listen,
       logger: this.options.logger,
       notify: async (probe) => {

@@ -49,6 +49,7 @@ function startListener(
 ): Listener {
   return new Listener({
     settings: { connectionString: proxy.url },
+    seed: '0',
     enabled: true,
     logger: log,
     notify: send,

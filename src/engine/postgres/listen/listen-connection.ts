@@ -20,8 +20,11 @@ export interface ListenConnectionTiming {
 
 /** One connection that listens, and detects when it is dead. */
 export interface ListenConnection {
-  /** With `isSeen`, also holds the lock that shows that a process listens. A second call for the channel does nothing. */
-  listen(channel: string, isSeen?: boolean): Promise<void>;
+  /**
+   * With the seed of the schema's hashes, also holds the lock that shows that a process listens. A second call for the channel
+   * does nothing.
+   */
+  listen(channel: string, seed?: string): Promise<void>;
   unlisten(channel: string): Promise<void>;
   /** Calls back on notifications of one channel until the returned function is called. */
   onNotificationOf(channel: string, callback: () => void): () => void;
@@ -78,8 +81,8 @@ class ListeningClient implements ListenConnection {
   readonly #expected = new Map<string, () => void>();
   /** The channels that it was asked to listen to. */
   readonly #channels = new Set<string>();
-  /** Channels whose lock this connection holds. */
-  readonly #seen = new Set<string>();
+  /** The seeds of the channels whose lock this connection holds. */
+  readonly #seen = new Map<string, string>();
   #queue: Promise<unknown> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
   #state: 'connecting' | 'open' | 'closed' = 'connecting';
@@ -111,23 +114,27 @@ class ListeningClient implements ListenConnection {
     }
   }
 
-  async listen(channel: string, isSeen = false): Promise<void> {
+  async listen(channel: string, seed?: string): Promise<void> {
     await this.#send(`listen ${id(channel)}`);
     this.#channels.add(channel);
-    if (!isSeen || this.#seen.has(channel)) return;
-    this.#seen.add(channel);
+    if (seed === undefined || this.#seen.has(channel)) return;
+    this.#seen.set(channel, seed);
     // This statement also replaces the name of a secret channel in pg_stat_activity.
-    await this.#send('-- engine.listen_seen\nselect pg_advisory_lock_shared(hashtextextended($1, 0::bigint))', [
+    await this.#send('-- engine.listen_seen\nselect pg_advisory_lock_shared(hashtextextended($1, $2::bigint))', [
       channel,
+      seed,
     ]);
   }
 
   async unlisten(channel: string): Promise<void> {
     this.#channels.delete(channel);
     await this.#send(`unlisten ${id(channel)}`);
-    if (!this.#seen.delete(channel)) return;
-    await this.#send('-- engine.listen_unseen\nselect pg_advisory_unlock_shared(hashtextextended($1, 0::bigint))', [
+    const seed = this.#seen.get(channel);
+    if (seed === undefined) return;
+    this.#seen.delete(channel);
+    await this.#send('-- engine.listen_unseen\nselect pg_advisory_unlock_shared(hashtextextended($1, $2::bigint))', [
       channel,
+      seed,
     ]);
   }
 

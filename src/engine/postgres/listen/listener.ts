@@ -94,7 +94,7 @@ export class Listener {
 
   async #ensureListening(channel: string, isSeen: boolean): Promise<void> {
     if (this.#connection !== undefined && this.#connecting === undefined) {
-      await this.#connection.listen(channel, isSeen);
+      await this.#connection.listen(channel, this.#seedOf(isSeen));
       return;
     }
     if (this.#retry !== undefined) {
@@ -105,7 +105,11 @@ export class Listener {
     });
     await this.#connecting;
     // Another subscriber's connect may have begun before this channel was added.
-    await this.#connection?.listen(channel, isSeen);
+    await this.#connection?.listen(channel, this.#seedOf(isSeen));
+  }
+
+  #seedOf(isSeen: boolean): string | undefined {
+    return isSeen ? this.#given.seed : undefined;
   }
 
   async #connect(): Promise<void> {
@@ -123,7 +127,7 @@ export class Listener {
       this.#connection = connection;
       for (const channel of new Set([...this.#subscribers].map((subscriber) => subscriber.channel))) {
         const isSeen = [...this.#subscribers].some((one) => one.channel === channel && one.isSeen);
-        await connection.listen(channel, isSeen);
+        await connection.listen(channel, this.#seedOf(isSeen));
       }
     } catch (error) {
       const known = failure(error);

@@ -4,6 +4,8 @@ import type { Logger } from '../../../base/logger.ts';
 /** What a listener needs from its engine. */
 export interface ListenerSettings {
   settings: pg.ClientConfig;
+  /** Of the hash of a channel, for the lock that shows that a process listens: {@link SchemaName.seed}. */
+  seed: string;
   /** False: no subscription gets notifications. */
   enabled: boolean;
   logger: Logger;

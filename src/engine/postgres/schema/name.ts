@@ -47,6 +47,14 @@ export class SchemaName {
     return digest(this.name).readBigInt64BE(0).toString();
   }
 
+  /**
+   * The seed with which SQL of this schema hashes a text, if the SQL itself names the seed 0: for a statement that is sent as it
+   * stands, before or without the hash function of the schema.
+   */
+  get seed(): string {
+    return this.isDefault ? '0' : this.salt;
+  }
+
   #word(word: string): string {
     if (KEPT.test(word)) return word;
     if (word === `${HASH}(`) return `${this.name}.${word}`;

@@ -1,6 +1,8 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { actor, createActors } from '../../../../src/actor/index.ts';
 import { InvalidInput, NotSupported, SchemaMismatch } from '../../../../src/base/errors.ts';
+import { probe } from '../../../../src/base/probe.ts';
 import { createCapture, sql } from '../../../../src/capture/index.ts';
 import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
 import { captureRows, createLocks, lockKey, lockRows, settle } from '../../../../src/lock/index.ts';
@@ -112,6 +114,38 @@ describe('two schemas in one database', () => {
     open();
     await until('both have run', async () => ran.length === 2);
     await Promise.all(workers.map((worker) => worker.stop()));
+  });
+
+  test('a job and an actor are handed to a process that sleeps', async () => {
+    const offers = (capability: string): Promise<unknown> =>
+      until(`a worker of ${capability} has made its offer`, async () => {
+        const { rows } = await client.query(`select count(*)::int as n from jobs.${capability}_offer`);
+        return rows[0]?.n > 0;
+      });
+    const queue = createQueue(jobs, 'handed', { kinds: { send: {} } });
+    const worker = queue.work({ send: () => {} }, { poll: '60s' });
+    await offers('queue');
+    using job = probe.watch('queue.handed');
+    const { id } = await queue.enqueue('send', {});
+    await queue.waitFor(id, { timeout: '30s' });
+    expect(job.hits).toHaveLength(1);
+    await worker.stop();
+
+    const Thing = actor('handed', {
+      semaphores: ['go'],
+      initial: 'only',
+      states: (state) => ({ only: state({ to: [], run: async (a) => (a.take('go') ? a.done() : a.hibernate()) }) }),
+    });
+    const actors = createActors(jobs, [Thing]);
+    const thing = await actors.create(Thing, {});
+    const dispatcher = actors.run({ poll: '60s', lease: '20s' });
+    await until('it hibernates', async () => (await actors.get(thing.id)).status === 'hibernating');
+    await offers('actor');
+    using turn = probe.watch('actor.handed');
+    await actors.incr(thing.id, 'go');
+    await actors.waitFor(thing.id, { timeout: '30s' });
+    expect(turn.hits).toHaveLength(1);
+    await dispatcher.stop();
   });
 
   test('a lock of one excludes no holder in the other', async () => {
