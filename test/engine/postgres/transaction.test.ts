@@ -38,6 +38,18 @@ test('the client of a transaction takes plain SQL, and may be passed on as one o
   expect(rows).toEqual([5, 1, 5]);
 });
 
+test('a table that was changed under a prepared statement fails one transaction of a connection, and none after it', async () => {
+  await using one = postgres(database.url, { max: 1 });
+  await engine.query(sql('create table shape (n int)'));
+  await engine.query(sql('insert into shape values (1)'));
+  const all = statement('test.shape', 'select * from shape', { isOwn: false });
+  const read = () => one.transaction((tx) => tx.query(all));
+  expect(await read()).toEqual([{ n: 1 }]);
+  await engine.query(sql('alter table shape add column m int'));
+  expect(String(await caught(read()))).toContain('cached plan');
+  expect(await read()).toEqual([{ n: 1, m: null }]);
+});
+
 beforeEach(async () => {
   proxy = await startProxy(database.url);
   remote = postgres(proxy.url);

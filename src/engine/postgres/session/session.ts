@@ -42,6 +42,8 @@ export class Session {
    * another.
    */
   #isLimited = false;
+  /** True: the server has a prepared statement of this connection whose answer has another type by now. It would fail each time. */
+  #isStale = false;
   #silentMs: number | undefined;
 
   /** @internal */
@@ -108,11 +110,11 @@ export class Session {
     } catch (error) {
       if (error instanceof StatementTimeout && statement.isOwn === true) this.#isLimited = true;
       // A migration may change the type of a result under a prepared statement. Then plan the statement anew, except inside a
-      // transaction, which that error has ended.
-      if (named && isStalePlan(error) && this.client.getTransactionStatus?.() !== 'E') {
-        return this.query({ ...statement, prepare: false }, values, options);
-      }
-      throw error;
+      // transaction, which that error has ended. The next one gets another connection.
+      if (!named || !isStalePlan(error)) throw error;
+      this.#isStale = true;
+      if (this.client.getTransactionStatus?.() === 'E') throw error;
+      return this.query({ ...statement, prepare: false }, values, options);
     }
   }
 
@@ -186,7 +188,8 @@ export class Session {
       return;
     }
     const status = this.client.getTransactionStatus?.() ?? 'I';
-    const unusable = destroy || this.#state === 'broken' || this.#isUnclear || this.#isLimited || status !== 'I';
+    const unusable =
+      destroy || this.#state === 'broken' || this.#isUnclear || this.#isLimited || this.#isStale || status !== 'I';
     this.#state = 'released';
     this.client.removeListener('error', this.#onError);
     if (unusable) {
