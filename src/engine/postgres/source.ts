@@ -197,7 +197,8 @@ export function maskUrl(url: string): string {
     }
     return parsed.toString();
   } catch {
-    return url.replace(/:[^:@/]*@/, ':***@').replace(/password=[^&]*/, 'password=***');
+    // The URL of a socket has no host. Its password may contain ":" and "@", so it ends at the last "@".
+    return url.replace(/^([^:]*:\/\/[^:@/]*):[^]*@/, '$1:***@').replace(/password=[^&]*/, 'password=***');
   }
 }
 

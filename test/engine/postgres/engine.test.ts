@@ -373,6 +373,13 @@ describe('construction', () => {
   });
 });
 
+test('no part of a password is shown of a URL of a socket, whatever characters it has', async () => {
+  for (const password of ['hunter2', 'hun:ter2', 'hun@ter2', 'h:un@ter2@']) {
+    await using described = postgres(`postgres://app:${password}@/db?host=/nowhere`);
+    expect(await described.address()).toBe('postgres://app:***@/db?host=/nowhere');
+  }
+});
+
 describe('stop', () => {
   test('waits for what is under way, refuses what comes later, and may be called twice', async () => {
     const stopping = postgres(database.url);
