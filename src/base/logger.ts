@@ -47,17 +47,25 @@ function jsonLine(level: LogLevel, fields: object, message: string): string {
 
 function textLine(level: LogLevel, fields: object, message: string): string {
   const parts = Object.entries(fields).map(([name, value]) => `${name}=${textOf(value)}`);
-  return [new Date().toISOString().slice(11, 23), level.toUpperCase().padEnd(5), message, ...parts].join(' ');
+  return [new Date().toISOString().slice(11, 23), level.toUpperCase().padEnd(5), harmless(message), ...parts].join(' ');
 }
 
 function textOf(value: unknown): string {
-  if (value instanceof Error) return value.stack ?? value.message;
-  if (typeof value !== 'object' || value === null) return String(value);
+  if (value instanceof Error) return harmless(value.stack ?? value.message);
+  if (typeof value !== 'object' || value === null) return harmless(String(value));
   try {
-    return JSON.stringify(value, plain);
+    return harmless(JSON.stringify(value, plain));
   } catch {
     return '[object]';
   }
+}
+
+/** Characters that a terminal acts on, or that turn the order of others, except ends of lines. */
+const ACTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+
+/** A text of other people, such as an error that quotes a payload, without any character that a terminal would act on. */
+export function harmless(text: string): string {
+  return text.replace(ACTIVE, ' ');
 }
 
 /** Values that JSON has no form for: a bigint becomes a decimal string, an error its name, code, message, stack and cause. */

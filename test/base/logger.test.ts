@@ -27,6 +27,14 @@ describe('stderrLogger', () => {
     expect(lines[0]).toMatch(/^\d\d:\d\d:\d\d\.\d{3} WARN {2}slow queue=mail detail=\{"a":"1"\} err=x\n$/);
   });
 
+  test('passes no character on to a terminal that it would act on', () => {
+    const { lines, logger } = collect('info', false);
+    const evil = '\u001b]0;owned\u0007\u009b31m\u202ered\r';
+    logger.error({ key: evil, list: [evil], error: new Error(`${evil}\nsecond`) }, `job ${evil} failed`);
+    expect(lines[0]).toContain('second');
+    expect(lines[0]?.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+  });
+
   test.each<[LogLevel, number]>([
     ['debug', 4],
     ['info', 3],

@@ -1,4 +1,5 @@
 import { InvalidInput } from '../../base/errors.ts';
+import { harmless } from '../../base/logger.ts';
 import { checkOptions, optional, record, text } from '../../base/options/options.ts';
 import type { Severity } from './page.ts';
 
@@ -61,7 +62,7 @@ export function webhook(url: string, options: WebhookOptions = {}): PageChannel 
 
 /** Writes each notification as a line, by default to stderr. */
 export function consoleChannel(
-  write: (line: string) => void = (line) => void process.stderr.write(`${line}\n`),
+  write: (line: string) => void = (line) => void process.stderr.write(`${harmless(line)}\n`),
 ): PageChannel {
   return {
     name: 'console',

@@ -3,6 +3,7 @@ import type { CapturedChange, Culprit, Difference, LineStatus, Projection } from
 import { EXIT, Failure } from '../output/failure.ts';
 import { type Field, json } from '../output/output.ts';
 import { startProgress } from '../output/progress.ts';
+import { printable } from '../output/table.ts';
 import { openCapture, openCaptureAdmin } from '../setup/capture-config.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, type RunOptions, run } from '../setup/run.ts';
@@ -130,7 +131,7 @@ async function showStatus(cli: Cli, entity: string | undefined): Promise<number>
 async function tail(cli: Cli, entity: string): Promise<number> {
   const admin = await openCaptureAdmin(cli);
   for await (const change of admin.tail(entity, { signal: cli.signal })) {
-    cli.out.text(cli.out.format === 'table' || cli.out.format === 'plain' ? line(change) : json(change));
+    cli.out.text(cli.out.format === 'table' || cli.out.format === 'plain' ? printable(line(change)) : json(change));
   }
   return EXIT.done;
 }

@@ -83,10 +83,20 @@ export class Output {
   }
 }
 
-/** One JSON value; bigints as decimal text, dates as ISO 8601. */
+/**
+ * One JSON value; bigints as decimal text, dates as ISO 8601. A terminal gets the characters that it would act on as escapes: the
+ * same value, and JSON itself escapes only some of them.
+ */
 export function json(value: unknown, pretty = false): string {
   const plain = (_key: string, inner: unknown): unknown => (typeof inner === 'bigint' ? String(inner) : inner);
-  return JSON.stringify(value, plain, pretty ? 2 : undefined) ?? 'null';
+  const text = JSON.stringify(value, plain, pretty ? 2 : undefined) ?? 'null';
+  return process.stdout.isTTY === true ? text.replace(ACTIVE, escaped) : text;
+}
+
+const ACTIVE = /(?!\n)[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+
+function escaped(character: string): string {
+  return character.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 function tabbed(cells: readonly string[]): string {

@@ -97,12 +97,15 @@ test('a capture is planned, applied, verified, followed, replayed, reconciled an
   expect((await worker.ended).code).toBe(0);
 
   const tail = startPawl(['capture', 'tail', 'team', '-o', 'jsonl'], { url });
+  const lines = startPawl(['capture', 'tail', 'team'], { url });
   let n = 0;
   await until('a change is told', async () => {
     n += 1;
-    await client.query('update team set name = $1 where id = 7', [`name ${n}`]);
-    return tail.stdout().includes('"op":"update"');
+    await client.query('update team set name = $1 where id = 7', [`name ${n} \u009b31m`]);
+    return tail.stdout().includes('"op":"update"') && lines.stdout().includes('update team');
   });
+  expect(lines.stdout()).not.toContain('\u009b');
+  lines.signal('SIGTERM');
   tail.signal('SIGTERM');
   expect((await tail.ended).code).toBe(0);
   const [told] = tail.stdout().trim().split('\n');

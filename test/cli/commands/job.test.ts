@@ -203,6 +203,21 @@ test('cancel asks before many; one that refuses does not keep the others from it
     '-o',
     'json',
   ]);
+  const { id: other } = await queue.enqueue('send', { to: '\u009b31m\u202e' });
+  const env = { NODE_OPTIONS: '--import=data:text/javascript,process.stdout.isTTY=true' };
+  const { stdout } = await job(['get', other, '-o', 'json'], { env, input: '' });
+  expect(stdout).not.toMatch(/[\u0080-\u009f\p{Cf}]/u);
+  expect(JSON.parse(stdout).payload).toEqual({ to: '\u009b31m\u202e' });
+});
+
+test('an escape sequence in a name does not reach the terminal by way of a message', async () => {
+  const { url } = await freshDatabase();
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  await createQueue(engine, 'emails', { kinds: { 'se\u001b[2Jnd': {} } }).register();
+  const { code, stderr } = await warmPawl(['job', 'add', 'emails', 'other', '1', '--dry-run'], { url });
+  expect([code, stderr]).toEqual([2, expect.stringContaining('it has se')]);
+  expect(stderr).not.toContain('\u001b[2J');
   expect(code).toBe(4);
   expect(JSON.parse(stdout)).toEqual(ids.map((id) => ({ id, status: 'cancelled' })));
   expect((await queue.get(second)).error).toContain('sent twice');

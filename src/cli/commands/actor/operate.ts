@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { ActorAdmin } from '../../../actor/index.ts';
 import { EXIT, Failure } from '../../output/failure.ts';
+import { json } from '../../output/output.ts';
 import { findActors, openAdmin } from '../../setup/actor-config.ts';
 import { durationOption } from '../../setup/globals.ts';
 import { examples } from '../../setup/help.ts';
@@ -73,7 +74,7 @@ async function askOne(cli: Cli, id: string, name: string, payload: string | unde
     return EXIT.done;
   }
   const answer = await admin.ask(id, name, value, { wait, signal: cli.signal });
-  cli.out.text(JSON.stringify(answer, undefined, cli.out.format === 'table' ? 2 : undefined));
+  cli.out.text(json(answer, cli.out.format === 'table'));
   return EXIT.done;
 }
 
