@@ -9,7 +9,7 @@ import { postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createLocks, type Locks } from '../../../src/lock/index.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
-import { pawl, startPawl } from '../pawl.ts';
+import { cleanEnvironment, MAIN, pawl, startPawl } from '../pawl.ts';
 
 let database: FreshDatabase;
 beforeAll(async () => {
@@ -101,6 +101,24 @@ test('a command that loses the lock is ended with all that it started, by SIGKIL
   for (const pid of readFileSync(pids, 'utf8').trim().split(' ').map(Number)) {
     await until(`process ${pid} is gone`, () => isGone(pid));
   }
+});
+
+test('a command that loses the lock may clean up, and the exit code says so, although no process reads the messages', async () => {
+  const { url, locks } = open();
+  const at = folder();
+  const ready = join(at, 'ready');
+  const clean = join(at, 'clean');
+  const script = `exec 2> /dev/null; trap 'echo yes > ${clean}; exit 0' TERM; touch ${ready}; while :; do sleep 0.1; done`;
+  const child = spawn(process.execPath, [MAIN, 'lock', 'run', 'unheard', ...sh(script)], {
+    env: cleanEnvironment({ url }),
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  child.stderr.destroy();
+  await until('it runs', () => existsSync(ready));
+  await locks.break('unheard', { reason: 'the test says so' });
+  const [code] = await once(child, 'exit');
+  expect([code, existsSync(clean)]).toEqual([1, true]);
 });
 
 test('a signal is passed on: the command ends in its own way, and the lock is released after it', async () => {
