@@ -218,6 +218,7 @@ test('actors are found by their fields, asked, moved and run anew', async () => 
     warmPawl(['actor', 'list', '--type', 'desk', '-q', '--where', ...where], { url });
   expect((await list('vip=true')).stdout).toBe(`${second}\n${first}\n`);
   expect((await list('vip=true', 'floor=2')).stdout).toBe(`${second}\n`);
+  expect(await list('floor=01')).toMatchObject({ code: 0, stdout: '' }); // a text, and no number of JSON
   expect(await list('color=red')).toMatchObject({ code: 2 });
   expect(await list('floor')).toMatchObject({ code: 2 });
 

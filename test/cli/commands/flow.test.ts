@@ -53,6 +53,16 @@ async function runAll(queue: Queue<typeof kinds>): Promise<void> {
   await worker.stop();
 }
 
+test('a time in words is refused, and is no time long ago', async () => {
+  const queue = await newQueue();
+  const words = ['flow', 'add', '--queue', queue.name];
+  const of = (runAt: string): string => JSON.stringify([{ name: 'one', kind: 'send', runAt }]);
+  expect((await pawl(words, of('tomorrow 5'))).code).toBe(2);
+  expect((await queue.stats()).new).toBe(0);
+  await json(words, of('10m'));
+  expect((await queue.stats()).delayed).toBe(1);
+});
+
 test('a flow is added as a whole, from a file or from stdin, in any order of its nodes', async () => {
   const [queue, other] = [await newQueue(), await newQueue()];
   const nodes = [

@@ -96,7 +96,10 @@ export function whereOf(
       if (name === undefined || value === undefined) {
         throw new Failure(`--where takes field=value, but was "${pair}"`, { exit: EXIT.usage });
       }
-      return [name, /^(true|false|-?\d+(\.\d+)?)$/.test(value) ? (JSON.parse(value) as number | boolean) : value];
+      return [
+        name,
+        /^(true|false|-?(0|[1-9]\d*)(\.\d+)?)$/.test(value) ? (JSON.parse(value) as number | boolean) : value,
+      ];
     }),
   );
 }

@@ -1,5 +1,6 @@
 import type { HandJob } from '../../../queue/index.ts';
 import { EXIT, Failure } from '../../output/failure.ts';
+import { readTime } from '../../output/moment.ts';
 import { readPayload } from '../job-add.ts';
 
 /** A job in JSON: its times are texts. */
@@ -29,5 +30,6 @@ export function withTimes<J extends HandJob>(job: unknown): J {
 }
 
 function timeOf(value: unknown): unknown {
-  return typeof value === 'string' ? new Date(value) : value;
+  // Not by Date alone, which takes "tomorrow 5" for a day of 2001.
+  return typeof value === 'string' ? (readTime(value) ?? new Date(Number.NaN)) : value;
 }
