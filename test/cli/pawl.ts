@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
+import type { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { until } from '../support/eventually.ts';
@@ -29,7 +30,11 @@ export interface PawlOptions {
   /** Database, as PAWL_URL. */
   readonly url?: string;
   readonly env?: NodeJS.ProcessEnv;
-  readonly input?: string;
+  /**
+   * What stdin has; null: nothing, and it stays open. Each text of a list is written when the command has read nearly all of those
+   * before it.
+   */
+  readonly input?: string | readonly string[] | null;
   readonly cwd?: string;
   /** Another path to the same file. */
   readonly main?: string;
@@ -54,7 +59,8 @@ export function startPawl(args: readonly string[], options: PawlOptions = {}): R
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     stderr += text;
   });
-  child.stdin.on('error', () => {}).end(input ?? '');
+  child.stdin.on('error', () => {});
+  if (input !== null) void feed(child.stdin, [input ?? ''].flat());
   const ended = once(child, 'close').then(([code]): PawlExit => ({ code, stdout, stderr }));
   onTestFinished(async () => {
     child.kill('SIGKILL');
@@ -72,6 +78,11 @@ export function startPawl(args: readonly string[], options: PawlOptions = {}): R
       });
     },
   };
+}
+
+async function feed(stdin: Writable, texts: readonly string[]): Promise<void> {
+  for (const text of texts) await new Promise<void>((resolve) => stdin.write(text, () => resolve()));
+  stdin.end();
 }
 
 /** What the command sees of ours, and what it is given. */

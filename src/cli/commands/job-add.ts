@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { buffer } from 'node:stream/consumers';
 import { type Command, InvalidArgumentError } from 'commander';
 import { show } from '../../base/options/refusal.ts';
 import { requireJson } from '../../base/storable.ts';
@@ -68,7 +69,7 @@ interface AddRequest {
 }
 
 async function add(cli: Cli, { queue, kind, payload, flags }: AddRequest): Promise<number> {
-  const value = readPayload(payload, flags.file);
+  const value = await readPayload(payload, flags.file);
   const unique = readUnique(flags);
   const admin = await cli.admin();
   if (cli.globals.dryRun) {
@@ -115,14 +116,14 @@ function requireKind(queues: readonly QueueRecord[], queue: string, kind: string
 }
 
 /** The payload of a command line, checked; null if there is none. @throws Failure */
-export function readPayload(given: string | undefined, file: string | undefined): unknown {
+export async function readPayload(given: string | undefined, file: string | undefined): Promise<unknown> {
   if (given !== undefined && file !== undefined) {
     throw new Failure('the payload was given twice: as an argument and with --file', {
       exit: EXIT.usage,
       next: 'leave one of them out',
     });
   }
-  const text = file !== undefined || given === '-' ? readText(file) : given;
+  const text = file !== undefined || given === '-' ? await readText(file) : given;
   if (text === undefined) return null;
   const payload = parse(text, file ?? (given === '-' ? 'stdin' : undefined));
   requireJson(payload, 'the payload', 'payload');
@@ -144,9 +145,12 @@ function parse(text: string, from: string | undefined): unknown {
   }
 }
 
-function readText(file: string | undefined): string {
+/** Reads stdin as a stream: a program may write it slowly, and a signal or `--timeout` must still end the command. */
+async function readText(file: string | undefined): Promise<string> {
   try {
-    return readFileSync(file ?? process.stdin.fd, 'utf8');
+    const bytes = file === undefined ? await buffer(process.stdin) : await readFile(file);
+    // Bytes of another encoding would be stored as other letters.
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new Failure(`${file ?? 'stdin'} cannot be read: ${why}`, {

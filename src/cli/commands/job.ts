@@ -34,8 +34,11 @@ export function addJob(program: Command): void {
     .option('--result <json>', 'the result of each of them; "-" reads it from stdin');
   examples(finish, ['pawl job finish 1042', `pawl job finish 1042 --result '{"by":"hand"}'`]);
   finish.action((ids: string[], { result }: { result?: string }, self: Command) => {
-    const options = result === undefined ? {} : { result: readPayload(result, undefined) };
-    return run(self, (cli) => each(cli, ids, 'finish', (admin, id) => admin.finish(id, options)), { writes: true });
+    const finishAll = async (cli: Cli): Promise<number> => {
+      const options = result === undefined ? {} : { result: await readPayload(result, undefined) };
+      return each(cli, ids, 'finish', (admin, id) => admin.finish(id, options));
+    };
+    return run(self, finishAll, { writes: true });
   });
   const skip = job
     .command('skip <id...>')

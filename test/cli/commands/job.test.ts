@@ -7,7 +7,7 @@ import { createLocks, type Locks } from '../../../src/lock/index.ts';
 import { createQueue, type Queue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
-import type { PawlExit, PawlOptions } from '../pawl.ts';
+import { type PawlExit, type PawlOptions, startPawl } from '../pawl.ts';
 import { warmPawl } from '../warm-pawl.ts';
 
 const KINDS = { send: {}, welcome: { unique: 'key' }, bad: { attempts: 1 } } as const;
@@ -69,6 +69,36 @@ test('add enqueues from an argument, stdin or a file, with key, priority and tim
   expect((await queue.get(piped.stdout.trim())).payload).toEqual(['bob']);
   const read = await job(['add', 'emails', 'send', '--file', file, '-q']);
   expect((await queue.get(read.stdout.trim())).payload).toEqual({ to: 'carl' });
+});
+
+test('add waits for a program that writes its payload slowly, and refuses one in another encoding', async () => {
+  const { queue, job } = await fixture();
+  const slow = await job(['add', 'emails', 'send', '-', '-q'], { input: ['"', 'x'.repeat(1_000_000), '"'] });
+  expect(slow).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.get(slow.stdout.trim())).payload).toHaveLength(1_000_000);
+  const file = join(mkdtempSync(join(tmpdir(), 'pawl-cli-')), 'latin.json');
+  onTestFinished(() => rmSync(join(file, '..'), { recursive: true, force: true }));
+  writeFileSync(file, '"Müller"', 'latin1');
+  expect(await job(['add', 'emails', 'send', '--file', file])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(file),
+  });
+});
+
+test('a command that reads stdin ends when its time is over', async () => {
+  const { url } = await freshDatabase();
+  const child = startPawl(['job', 'add', 'emails', 'send', '-', '--timeout', '1s'], { url, input: null });
+  expect((await child.ended).code).toBe(6);
+});
+
+test('a question that gets no answer, because stdin ends, is answered by no', async () => {
+  const { queue, job } = await fixture();
+  const { id } = await queue.enqueue('send', 1);
+  const terminal = 'process.stdin.isTTY=true;process.stderr.isTTY=true';
+  const env = { NODE_OPTIONS: `--import=data:text/javascript,${terminal}` };
+  const asked = await job(['erase', id], { env, input: '' });
+  expect(asked).toMatchObject({ code: 1, stderr: expect.stringContaining('nothing was done') });
+  expect((await queue.get(id)).payload).toBe(1);
 });
 
 test('add of a duplicate gives the id that is there; --dry-run adds nothing', async () => {
@@ -173,6 +203,21 @@ test('an escape sequence in a payload does not reach the terminal', async () => 
   const { queue, job } = await fixture();
   const { id } = await queue.enqueue('send', { to: '\u001b]0;owned\u0007' }, { key: '\u001b[31mred' });
   expect((await job(['get', id])).stdout).not.toContain('\u001b');
+  const { id: other } = await queue.enqueue('send', { to: '\u009b31m\u202e' });
+  const env = { NODE_OPTIONS: '--import=data:text/javascript,process.stdout.isTTY=true' };
+  const { stdout } = await job(['get', other, '-o', 'json'], { env, input: '' });
+  expect(stdout).not.toMatch(/[\u0080-\u009f\p{Cf}]/u);
+  expect(JSON.parse(stdout).payload).toEqual({ to: '\u009b31m\u202e' });
+});
+
+test('an escape sequence in a name does not reach the terminal by way of a message', async () => {
+  const { url } = await freshDatabase();
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  await createQueue(engine, 'emails', { kinds: { 'se\u001b[2Jnd': {} } }).register();
+  const { code, stderr } = await warmPawl(['job', 'add', 'emails', 'other', '1', '--dry-run'], { url });
+  expect([code, stderr]).toEqual([2, expect.stringContaining('it has se')]);
+  expect(stderr).not.toContain('\u001b[2J');
 });
 
 test('retry puts a failed job back; of a complete one it is 5, of an unknown one 4, of what is no id 2', async () => {
@@ -203,21 +248,6 @@ test('cancel asks before many; one that refuses does not keep the others from it
     '-o',
     'json',
   ]);
-  const { id: other } = await queue.enqueue('send', { to: '\u009b31m\u202e' });
-  const env = { NODE_OPTIONS: '--import=data:text/javascript,process.stdout.isTTY=true' };
-  const { stdout } = await job(['get', other, '-o', 'json'], { env, input: '' });
-  expect(stdout).not.toMatch(/[\u0080-\u009f\p{Cf}]/u);
-  expect(JSON.parse(stdout).payload).toEqual({ to: '\u009b31m\u202e' });
-});
-
-test('an escape sequence in a name does not reach the terminal by way of a message', async () => {
-  const { url } = await freshDatabase();
-  const engine = postgres(url);
-  onTestFinished(() => engine.stop());
-  await createQueue(engine, 'emails', { kinds: { 'se\u001b[2Jnd': {} } }).register();
-  const { code, stderr } = await warmPawl(['job', 'add', 'emails', 'other', '1', '--dry-run'], { url });
-  expect([code, stderr]).toEqual([2, expect.stringContaining('it has se')]);
-  expect(stderr).not.toContain('\u001b[2J');
   expect(code).toBe(4);
   expect(JSON.parse(stdout)).toEqual(ids.map((id) => ({ id, status: 'cancelled' })));
   expect((await queue.get(second)).error).toContain('sent twice');

@@ -52,7 +52,7 @@ async function updateOne(cli: Cli, id: string, flags: ChangeFlags): Promise<numb
     cli.talk.say(`would change job ${id}, which is ${status}`);
     return EXIT.done;
   }
-  const payload = given === undefined && file === undefined ? {} : { payload: readPayload(given, file) };
+  const payload = given === undefined && file === undefined ? {} : { payload: await readPayload(given, file) };
   const changed = await admin.update(id, { ...rest, tags, ...payload });
   const fields = [
     { title: 'id', of: () => changed.id },

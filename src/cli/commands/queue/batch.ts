@@ -98,7 +98,7 @@ async function listAll(cli: Cli, queue: string | undefined, { limit, before }: L
 
 async function makeOne(cli: Cli, queue: string, flags: MakeFlags): Promise<number> {
   const { file, seal = false, onComplete, onError, onDone, parent } = flags;
-  const jobs = file === undefined ? [] : readJobs(file, 'what --file names');
+  const jobs = file === undefined ? [] : await readJobs(file, 'what --file names');
   const admin = await cli.admin();
   if (cli.globals.dryRun) {
     await admin.stats(queue);
@@ -112,7 +112,7 @@ async function makeOne(cli: Cli, queue: string, flags: MakeFlags): Promise<numbe
 }
 
 async function addTo(cli: Cli, id: string, file: string | undefined): Promise<number> {
-  const jobs = readJobs(file, 'what is added');
+  const jobs = await readJobs(file, 'what is added');
   const admin = await cli.admin();
   if (cli.globals.dryRun) {
     const { queue } = await admin.batch(id);

@@ -25,7 +25,7 @@ export function addFlow(program: Command): void {
 }
 
 async function addAll(cli: Cli, file: string | undefined, queue: string | undefined): Promise<number> {
-  const given = readJobs<HandNode>(file, 'a flow');
+  const given = await readJobs<HandNode>(file, 'a flow');
   const nodes =
     queue === undefined
       ? given

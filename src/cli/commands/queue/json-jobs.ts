@@ -7,8 +7,8 @@ import { readPayload } from '../job-add.ts';
 type JsonJob = Omit<HandJob, 'runAt' | 'expiresAt'> & { readonly runAt?: unknown; readonly expiresAt?: unknown };
 
 /** Reads a list of jobs from a file, or from stdin if the file is "-" or missing. @throws Failure */
-export function readJobs<J extends HandJob>(file: string | undefined, what: string): J[] {
-  const value = file === undefined || file === '-' ? readPayload('-', undefined) : readPayload(undefined, file);
+export async function readJobs<J extends HandJob>(file: string | undefined, what: string): Promise<J[]> {
+  const value = await (file === undefined || file === '-' ? readPayload('-', undefined) : readPayload(undefined, file));
   if (!Array.isArray(value)) {
     throw new Failure(`${what} must be an array of jobs as JSON`, {
       exit: EXIT.usage,

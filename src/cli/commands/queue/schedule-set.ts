@@ -78,7 +78,7 @@ async function setOne(
     ...rest,
     cron,
     kind,
-    payload: readPayload(payload, file),
+    payload: await readPayload(payload, file),
     ...(missed !== undefined && { missed: readMissed(missed) }),
     ...(jitter !== undefined && { jitter }),
   } as ScheduleOptions;

@@ -56,7 +56,7 @@ async function publishOne(
   payload: string | undefined,
   { key, tag: tags, file }: PublishFlags,
 ): Promise<number> {
-  const value = readPayload(payload, file);
+  const value = await readPayload(payload, file);
   const { createTopic } = await import('../../../queue/index.ts');
   const topic = createTopic(await cli.engine(), name);
   if (cli.globals.dryRun) {
