@@ -107,9 +107,11 @@ async function compareChanging(
   names: readonly string[],
   { into, columns }: TargetOptions,
 ): Promise<Difference[]> {
-  const types = names.map(
-    (name) => table?.columns.find((one) => one.name === name)?.type ?? typeOf(columns[name] ?? ''),
-  );
+  const types = names.map((name) => {
+    const declared = columns[name];
+    // Null for the key of a table that does not exist yet: before Postgres 16, `to_regtype` refuses an empty text.
+    return table?.columns.find((one) => one.name === name)?.type ?? (declared === undefined ? null : typeOf(declared));
+  });
   const found = await db.query<{ name: string; type: string }>(CHANGING, [names, types]);
   return found.map(({ name, type }) => ({
     kind: 'target',
