@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, NotFound, SerializationFailed } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
-import { createQueue, createTopic, type Queue, type Topic } from '../../../src/queue/index.ts';
+import { createQueue, createQueueAdmin, createTopic, type Queue, type Topic } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
@@ -119,6 +119,28 @@ test('above read committed, a publish whose snapshot is older than a subscriptio
   );
   expect(failed).toEqual([expect.any(SerializationFailed)]);
   expect(await counts(queues)).toEqual([1, 1]);
+});
+
+test('above read committed, a publish whose snapshot is older than the first subscription fails as well', async () => {
+  const { topic, queues } = await newQueues(1);
+  const failed: unknown[] = [];
+  await engine.transaction(
+    async (tx) => {
+      await tx.query(LOOK);
+      await topic.subscribe(queues[0]?.name ?? '', 'send');
+      await topic.publish(1, { tx }).catch((error: unknown) => {
+        failed.push(error);
+        throw error;
+      });
+    },
+    { isolation: 'repeatable read' },
+  );
+  expect(failed).toEqual([expect.any(SerializationFailed)]);
+  expect(await counts(queues)).toEqual([1]);
+  // A topic without a subscription takes a publish, and leaves no row.
+  const { topic: lonely } = await newQueues(1);
+  await engine.transaction((tx) => lonely.publish(1, { tx }), { isolation: 'repeatable read' });
+  expect((await createQueueAdmin(engine).topics()).map(({ name }) => name)).not.toContain(lonely.name);
 });
 
 // Invariants J13.
