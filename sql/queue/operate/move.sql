@@ -26,10 +26,6 @@ begin
     select 1 from pawl.queue_worker w
     where w.queue = v_job.queue and w.hold = 'transaction' and p_id = any (w.holding) and w.expires_at > clock_timestamp()) then
     raise exception 'job % is in progress, so it cannot be moved', p_id using errcode = 'PW003';
-  elsif v_to.shard <> v_shard and exists (
-    select 1 from pawl.queue_watch_part p where p.shard = v_shard and p.bucket = p_id / 256 and p.outstanding @> p_id) then
-    raise exception 'job % cannot be moved now: it would be of another shard in queue "%", and a batch, a job or a process waits for it', p_id, p_to
-      using errcode = 'PW003';
   end if;
   v_key_name := case when v_job.keyed then v_job.key end;
   v_key := pawl.queue_lock_key(v_job.queue, v_shard, v_key_name);
@@ -66,6 +62,12 @@ begin
     end if;
   end if;
   perform pawl.queue_require_queue(v_shard, p_id, v_job.queue);
+  -- After the first write: so a watch that is committed later is checked again after this transaction, and follows the job, see queue_follow_moved.
+  if v_to.shard <> v_shard and exists (
+    select 1 from pawl.queue_watch_part p where p.shard = v_shard and p.bucket = p_id / 256 and p.outstanding @> p_id) then
+    raise exception 'job % cannot be moved now: it would be of another shard in queue "%", and a batch, a job or a process waits for it', p_id, p_to
+      using errcode = 'PW003';
+  end if;
   perform pawl.queue_carry_over(v_shard, p_id, v_to.queue, v_to.shard, v_to.kind, v_to.is_unique);
   if v_run_at > clock_timestamp() then
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)

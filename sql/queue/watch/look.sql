@@ -38,7 +38,8 @@ begin
         cross join lateral unnest(p.ids) s (span)
         cross join lateral generate_series(lower(s.span), upper(s.span) - 1) i (id)) i
       where case when i.shard = -1 then exists (select 1 from pawl.queue_watch b where b.id = i.id and b.over_at is not null)
-        else coalesce(pawl.queue_status(i.shard, i.id), 'gone') not in ('new', 'in-progress') end
+        else coalesce(pawl.queue_status(i.shard, i.id), case when pawl.queue_follow_moved(i.shard, i.id) then 'new' else 'gone' end)
+          not in ('new', 'in-progress') end
       group by i.shard order by i.shard
     loop
       perform pawl.queue_ended(v_ended.shard, array[v_ended.ids], v_ended.is_next);
@@ -93,4 +94,40 @@ begin
   return (
     select greatest(0, extract(epoch from w.check_at - clock_timestamp()) * 1000) from pawl.queue_watch w
     where w.check_at is not null order by w.check_at limit 1);
+end $$;
+
+-- If a job was moved to another shard while a watch of it was being committed, lets the parts of that watch follow it, and answers true. The job may
+-- have ended in its new shard, so the next queue_look checks it there. No settlement may take the watch for free by the number of its parts any more.
+-- If another transaction has locked a part, a later call does all of this.
+create or replace function pawl.queue_follow_moved(p_shard smallint, p_id bigint) returns boolean
+language plpgsql /* planner: probe */ set lock_timeout = '20ms' as $$
+declare
+  v_home smallint := pawl.queue_shard_of(p_id);
+  v_ids int8multirange := int8multirange(int8range(p_id, p_id + 1));
+  v_part record;
+begin
+  if v_home is null or v_home = p_shard then
+    return false;
+  end if;
+  for v_part in
+    select w.* from pawl.queue_watch_part w
+    where w.shard = p_shard and w.bucket = p_id / 256 and w.outstanding @> p_id and w.members is null and w.ns is null
+    order by w.bucket, w.watch, w.first for update
+  loop
+    update pawl.queue_watch_part w set only_of = null where w.watch = v_part.watch and w.only_of is not null;
+    if v_part.outstanding = v_ids then
+      update pawl.queue_watch_part w set shard = v_home
+      where w.shard = p_shard and w.bucket = v_part.bucket and w.watch = v_part.watch and w.first = v_part.first;
+    else
+      update pawl.queue_watch_part w set outstanding = w.outstanding - v_ids
+      where w.shard = p_shard and w.bucket = v_part.bucket and w.watch = v_part.watch and w.first = v_part.first;
+      insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, parts)
+      values (v_home, v_part.bucket, v_part.watch, p_id, v_ids, v_part.parts);
+    end if;
+  end loop;
+  perform pawl.queue_look_again(v_home, v_ids);
+  return true;
+exception when lock_not_available then
+  perform pawl.queue_look_later(p_shard, v_ids);
+  return true;
 end $$;
