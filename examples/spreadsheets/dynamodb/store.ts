@@ -134,7 +134,7 @@ export class DynamoStore implements ObservedStore {
       this.#table.changed(sheet, next),
       this.#runs.applied(unit, jobs),
     ]);
-    if (!isSaved) throw new Error(`"${sheet.id}" is another back end's: this one was taken for dead`);
+    if (!isSaved) throw new Error(`"${sheet.id}" is another back end's: this one was declared dead`);
   }
 
   isTransient(error: unknown): boolean {

@@ -26,7 +26,9 @@ export async function findTarget(globals: Globals, loaded?: Config): Promise<Tar
     ['DATABASE_URL', process.env['DATABASE_URL']],
   ].find(([, value]) => value !== undefined && value !== '') ?? [undefined, undefined];
   const config = loaded ?? (url === undefined || file !== undefined ? await loadConfig(file) : undefined);
-  const { directUrl, prepare } = config ?? {};
+  // They describe the way to the file's own database, if it names one.
+  const isOther = url !== undefined && config?.url !== undefined && config.url !== url;
+  const { directUrl, prepare } = isOther ? {} : (config ?? {});
   const schema = globals.schema ?? (process.env['PAWL_SCHEMA'] || config?.schema);
   const rest = { directUrl, prepare, schema };
   if (origin !== undefined && url !== undefined) return check({ url, origin, ...rest });

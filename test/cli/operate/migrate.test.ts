@@ -76,6 +76,25 @@ test('--schema, PAWL_SCHEMA and the config file name another schema, in this ord
   expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('other roles may create') });
 });
 
+test('the directUrl of a config file is for the database of its url, and not for another one that --url names', async () => {
+  const [own, other] = [await freshDatabase({ migrated: false }), await freshDatabase({ migrated: false })];
+  const folder = await mkdtemp(join(tmpdir(), 'pawl-direct-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const config = join(folder, 'pawl.config.json');
+  const stateOf = async (url: string): Promise<unknown> =>
+    JSON.parse((await warmPawl(['migrate', 'status', '-o', 'json', '--url', url])).stdout).state;
+  await writeFile(config, JSON.stringify({ url: own.url, directUrl: own.url }));
+  expect((await warmPawl(['migrate', '--url', other.url, '--config', config])).code).toBe(0);
+  expect(await stateOf(other.url)).toBe('current');
+  expect(await stateOf(own.url)).toBe('behind');
+  const named = async (...args: string[]): Promise<string> =>
+    (await warmPawl(['doctor', '--url', other.url, '--config', config, ...args])).stdout;
+  expect(await named()).not.toContain('directUrl');
+  // Without a url of its own, the file is for any database.
+  await writeFile(config, JSON.stringify({ directUrl: other.url }));
+  expect(await named()).toContain('directUrl');
+});
+
 test('status is 1 when a person has changed the schema, and says what mends it; doctor does, too', async () => {
   const { url } = await freshDatabase();
   const client = new pg.Client({ connectionString: url });
