@@ -16,8 +16,8 @@ $$;
 
 -- Checks whether jobs have ended that new watches wait for: their settlements may have probed before the watch was committed. Nothing can have been
 -- missed once every transaction is over that ran while the watch was committed. Does the same for jobs that queue_look_again left to it, and returns
--- to watches that are over and of which a job was passed over, and to batches whose callbacks could not be enqueued yet. Answers how many ms to wait before the next check; null if none is due. As a rule
--- this reads an empty index.
+-- to watches that are over and of which a job was passed over, and to batches whose callbacks could not be enqueued yet. Answers how many ms to wait
+-- before the next check; null if none is due. As a rule this reads an empty index.
 create or replace function pawl.queue_look(p_limit int) returns double precision
 language plpgsql /* planner: loop */ as $$
 declare
@@ -25,6 +25,7 @@ declare
   v_watches bigint[];
   v_over bigint[];
   v_batches bigint[];
+  v_none bigint[];  -- no errors and no cancellations to add
   v_ended record;
 begin
   v_watches := array(select w.id from pawl.queue_watch w where w.check_at <= clock_timestamp() order by w.check_at limit p_limit);
@@ -70,12 +71,9 @@ begin
     v_batches := array(
       select m.id from unnest(v_watches) u (id) join pawl.queue_watch m on m.id = u.id where m.sort = 'batch' and m.over_at is null);
     if v_batches <> '{}' then
-      for v_ended in
-        select s.shard, s.ids from pawl.queue_over(v_batches, array_fill(0::bigint, array[cardinality(v_batches)]), array_fill(0::bigint, array[cardinality(v_batches)])) o
-        cross join lateral unnest(o.shards, o.sets) s (shard, ids)
-      loop
-        perform pawl.queue_ended(v_ended.shard, array[v_ended.ids], true);
-      end loop;
+      v_none := array_fill(0::bigint, array[cardinality(v_batches)]);
+      perform pawl.queue_ended(s.shard, array[s.ids], true)
+      from pawl.queue_over(v_batches, v_none, v_none) o cross join lateral unnest(o.shards, o.sets) s (shard, ids);
     end if;
     with mine as (
       select m.id from unnest(v_watches) u (id) join pawl.queue_watch m on m.id = u.id
