@@ -60,12 +60,14 @@ function textOf(value: unknown): string {
   }
 }
 
-/** Characters that a terminal acts on, or that turn the order of others, except ends of lines. */
-const ACTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+/** The class of the characters that a terminal acts on, or that change the order of others: for regular expressions with `u`. */
+export const ACTIVE: string = String.raw`[\p{Cc}\p{Cf}\u2028\u2029]`;
 
-/** A text of other people, such as an error that quotes a payload, without any character that a terminal would act on. */
+const EXCEPT_LINES = new RegExp(String.raw`(?![\n\t])${ACTIVE}`, 'gu');
+
+/** A text of other people, such as an error that quotes a payload, without any character that a terminal would act on, except ends of lines. */
 export function harmless(text: string): string {
-  return text.replace(ACTIVE, ' ');
+  return text.replace(EXCEPT_LINES, ' ');
 }
 
 /** Values that JSON has no form for: a bigint becomes a decimal string, an error its name, code, message, stack and cause. */

@@ -1,3 +1,4 @@
+import { ACTIVE } from '../../base/logger.ts';
 import { showTime, type TimeStyle } from './moment.ts';
 import { type Colour, painter } from './reporter.ts';
 import { type Column, printable, tableLines } from './table.ts';
@@ -90,10 +91,10 @@ export class Output {
 export function json(value: unknown, pretty = false): string {
   const plain = (_key: string, inner: unknown): unknown => (typeof inner === 'bigint' ? String(inner) : inner);
   const text = JSON.stringify(value, plain, pretty ? 2 : undefined) ?? 'null';
-  return process.stdout.isTTY === true ? text.replace(ACTIVE, escaped) : text;
+  return process.stdout.isTTY === true ? text.replace(TO_ESCAPE, escaped) : text;
 }
 
-const ACTIVE = /(?!\n)[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+const TO_ESCAPE = new RegExp(String.raw`(?!\n)${ACTIVE}`, 'gu');
 
 function escaped(character: string): string {
   return character.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);

@@ -1,3 +1,5 @@
+import { ACTIVE } from '../../base/logger.ts';
+
 /** A column of a table. */
 export interface Column {
   readonly title: string;
@@ -51,7 +53,7 @@ function wrap(text: string, width: number): string[] {
 }
 
 // Payloads and errors are texts of other people: an escape sequence in such a text must not reach the terminal.
-const CONTROL = /[\p{Cc}\p{Cf}\u2028\u2029]+/gu;
+const CONTROL = new RegExp(`${ACTIVE}+`, 'gu');
 
 /** One line, without any character that a terminal would act on. */
 export function printable(text: string): string {
