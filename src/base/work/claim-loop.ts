@@ -20,7 +20,7 @@ const SHORT_MS = 100;
  * {@link Slots} decide how many units run. Its {@link NotifySwitch} decides whether producers notify the worker. Direct hand-off
  * is in `base/handoff/`.
  *
- * The path of a unit: `#poll` claims it, `add` lets it wait for a slot, its slot begins it, `ended` frees the slot.
+ * The path of a unit: `#poll` claims it, `add` lets it wait for a slot or the next claim, its slot begins it, `ended` frees the slot.
  */
 export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H extends Handoff> {
   readonly #source: ClaimSource<Unit, Answer, H>;

@@ -212,6 +212,38 @@ describe('claimed units begin while the claim of the next ones is on its way', (
     expect(numbers.errors).toHaveLength(1);
   });
 
+  test('and are given back, if the worker stops before that claim', async () => {
+    const numbers = new Numbers([1, 2, 3, 4, 5], 7);
+    const begunAtClaim = watched(numbers);
+    let stopped: Promise<void> | undefined;
+    const nextPoll = numbers.nextPoll.bind(numbers);
+    numbers.nextPoll = (answer) => {
+      stopped = numbers.loop.stop(0);
+      return nextPoll(answer);
+    };
+    await numbers.start();
+    await until('it stops', () => stopped !== undefined);
+    await stopped;
+    expect(begunAtClaim).toEqual([0]);
+    expect(numbers.begun).toEqual([]);
+    expect(numbers.released).toEqual([1, 2, 3, 4]);
+  });
+
+  test('and not at all, if the lease has ended when that claim would go out', async () => {
+    const numbers = new Numbers([1, 2, 3, 4, 5], 7);
+    const begunAtClaim = watched(numbers);
+    const nextPoll = numbers.nextPoll.bind(numbers);
+    numbers.nextPoll = (answer) => {
+      numbers.hasLease = false;
+      return nextPoll(answer);
+    };
+    await numbers.start();
+    await until('they are claimed', () => numbers.loop.waiting.length === 4);
+    await numbers.loop.stop(0);
+    expect(begunAtClaim).toEqual([0]);
+    expect(numbers.begun).toEqual([]);
+  });
+
   test('and at once, if there is no other claim', async () => {
     const numbers = new Numbers([1, 2, 3, 4], 2);
     const begunAtClaim = watched(numbers);

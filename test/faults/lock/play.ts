@@ -5,6 +5,7 @@ import { dynamodb } from '../../../src/engine/dynamodb/index.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createLocks, type Locks } from '../../../src/lock/index.ts';
 import type { Member, Note } from '../member/member.ts';
+import { Patience } from '../patience.ts';
 import { monotonic, type Stage } from '../stage.ts';
 import { placeOf, readWritten } from './ground/dynamodb.ts';
 import { makeTables } from './ground/postgres.ts';
@@ -122,19 +123,17 @@ async function startMembers(plan: LockPlan, stage: Stage, before: string | undef
 /** Waits until every thread has done all its steps. */
 async function drained({ clients }: LockPlan, members: readonly Member[]): Promise<Complaint[]> {
   let waiting: string[] = [];
-  let seen = 0;
-  for (let since = performance.now(); performance.now() - since < PATIENCE_MS; await sleep(200)) {
+  for (const patience = new Patience(PATIENCE_MS); patience.isLeft; await sleep(200)) {
     waiting = [];
-    const before = seen;
-    seen = 0;
+    let seen = 0;
     for (const [index, member] of members.entries()) {
       const events = await member.events<ClientEvent>();
       seen += events.filter((event) => event.do === 'ended').length;
       const done = new Set(events.flatMap((event) => (event.do === 'done' ? [event.thread] : [])));
       if (done.size < (clients[index]?.length ?? 0)) waiting.push(member.name);
     }
-    if (seen > before) since = performance.now();
     if (waiting.length === 0) return [];
+    patience.see(seen);
   }
   const story = members.flatMap((member) => member.lastWords());
   return [{ rule: 'everything is done in the end', about: waiting.join(', '), story }];
