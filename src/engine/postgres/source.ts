@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import pg from 'pg';
 import { within } from '../../base/time/clock.ts';
 import type { ClientLike, PoolLike, PoolSettings } from './driver.ts';
@@ -100,7 +99,7 @@ function openPool(settings: pg.PoolConfig, address: string, options: ResolvedOpt
   const end = async (): Promise<void> => {
     dropOpening(0);
     // `pool.end()` resolves before its last sockets have closed. A half-open socket would never close.
-    const goodbyes = Promise.all([pool.end(), ...[...clients].map((client) => once(client, 'end'))]);
+    const goodbyes = Promise.all([pool.end(), ...[...clients].map(whenEnded)]);
     if (await within(GOODBYE_MS, goodbyes)) return;
     for (const client of clients) destroySocket(client);
     await within(GOODBYE_MS, goodbyes);
@@ -109,6 +108,13 @@ function openPool(settings: pg.PoolConfig, address: string, options: ResolvedOpt
 }
 
 const GOODBYE_MS = 1_000;
+
+/** Unlike `once(client, 'end')` of node:events, it does not reject if the server ends the connection meanwhile with an error. */
+function whenEnded(client: pg.Client): Promise<void> {
+  return new Promise((resolve) => {
+    client.once('end', () => resolve());
+  });
+}
 
 /**
  * Adds an error listener to every connection of a pool before any caller gets the connection. The pool listens only while a

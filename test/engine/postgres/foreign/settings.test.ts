@@ -84,3 +84,17 @@ test.for(Object.entries(READERS))(
     await expect(reader(engine).query(statement('test.one', 'select 1 as one'))).resolves.toEqual([{ one: 1 }]);
   },
 );
+
+test('the engine stops although the server ends its idle connections at that moment', async () => {
+  const { url, name } = await freshDatabase();
+  const admin = new pg.Client({ connectionString: url });
+  await admin.connect();
+  await admin.query(`alter database "${name}" set idle_session_timeout = '300ms'`);
+  await admin.end();
+  const engine = postgres(url, { max: 4, logger: recordLog() });
+  const some = statement('test.some', 'select pg_sleep(0.2)');
+  await Promise.all([1, 2, 3, 4].map(() => engine.query(some)));
+  // The ends have arrived at this process, which reads them after its goodbye.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
+  await expect(engine.stop()).resolves.toBeUndefined();
+});
