@@ -14,8 +14,13 @@ interface Node {
 }
 
 async function ended(queue: AnyQueue<typeof KINDS>, id: string | undefined): Promise<unknown> {
-  await eventually(async () => expect((await queue.get(id ?? '')).status).toBe('complete'));
-  return (await queue.get(id ?? '')).result;
+  const { result } = await eventually(async () => {
+    const job = await queue.get(id ?? '');
+    // One that failed, or whose node before it did, says why.
+    expect(job).toMatchObject({ status: 'complete' });
+    return job;
+  });
+  return result;
 }
 
 export function flowPromises(open: () => Promise<Fixture>): void {
