@@ -119,14 +119,9 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     return this.isFree && this.#notify.isOn && !this.isStopping;
   }
 
-  /** Units that wait for a slot, in the order in which they begin. */
-  get waiting(): readonly Unit[] {
-    return this.#slots.waiting;
-  }
-
-  /** The number of units that wait for a slot. */
-  get waitingCount(): number {
-    return this.#slots.waitingCount;
+  /** The claimed units that wait. */
+  get slots(): Pick<Slots<Unit>, 'waiting' | 'waitingCount'> {
+    return this.#slots;
   }
 
   /** Registers the worker. Call it before {@link start}: the lease must be kept before the first claim. */
@@ -201,8 +196,7 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
 
   /** Ends within `timeoutMs` and {@link END_MS}, even if the database does not answer. */
   stop(timeoutMs: number): Promise<void> {
-    this.#stopping ??= this.#shutDown(timeoutMs);
-    return this.#stopping;
+    return (this.#stopping ??= this.#shutDown(timeoutMs));
   }
 
   // The hot path.
@@ -324,21 +318,27 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
   }
 
   async #shutDown(timeoutMs: number): Promise<void> {
-    const source = this.#source;
-    const time = new Budget(timeoutMs);
-    const end = new Budget(timeoutMs + END_MS);
+    const { settler } = this.#source;
+    const [time, end] = [new Budget(timeoutMs), new Budget(timeoutMs + END_MS)];
     // The flag comes first, so that units of an unfinished poll are given back.
     await Promise.resolve();
-    // A claim on a dead connection gets no answer for minutes; a rescue takes its jobs back.
-    if (this.#loop !== undefined) await within(Math.max(timeoutMs, 1000), this.#loop.stop());
+    const polled = this.#loop?.stop() ?? Promise.resolve();
+    // A claim on a dead connection gets no answer for minutes, and running units should not wait for it.
+    const isPolled = await within(Math.max(timeoutMs, 1000), polled);
     this.#slots.releaseUnstarted();
     const mayHoldUnknown = this.#handoff.close() || this.#reconciler.needsRecall;
-    const leaving = mayHoldUnknown && this.#id !== undefined ? source.leave(this.#id) : Promise.resolve();
-    const onError = (error: unknown): void => source.onError(error);
-    await Promise.all([within(STOP_MS, leaving).catch(onError), source.drain(time)]);
-    await end.wait(source.settler.flushed());
-    source.settler.drop();
+    await Promise.all([mayHoldUnknown && this.#leave(), this.#source.drain(time)]);
+    // What a late claim brings is given back, too: a rescue would charge an attempt for each of its units.
+    await end.wait(polled);
+    if (!isPolled && this.#reconciler.needsRecall) await this.#leave();
+    await end.wait(settler.flushed());
+    settler.drop();
     await end.wait(this.#close());
+  }
+
+  async #leave(): Promise<void> {
+    const left = this.#id === undefined ? Promise.resolve() : this.#source.leave(this.#id);
+    await within(STOP_MS, left).catch((error: unknown) => this.#source.onError(error));
   }
 
   async #close(): Promise<void> {

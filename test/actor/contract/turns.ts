@@ -1,5 +1,7 @@
-import { expect, test } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, onTestFinished, test } from 'vitest';
 import { actor, state } from '../../../src/actor/index.ts';
+import { faults } from '../../../src/base/fault.ts';
 import { aborted, until } from '../../support/eventually.ts';
 import { fresh, type OpenActors, start } from './open.ts';
 
@@ -50,6 +52,35 @@ export function turnContract(open: OpenActors): void {
     // The turn that was interrupted is given back uncharged.
     expect((await actors.waitFor(id)).result).toBe(1);
     expect(reasons[1]).toMatch(/hurry/);
+  });
+
+  test('what a claim brings while its worker stops, after more than a second, is given back uncharged', async () => {
+    const Brief = actor(fresh('Brief'), {
+      initial: 'works',
+      states: { works: state({ run: (a) => a.done(a.attempt) }) },
+    });
+    const actors = await open([Brief]);
+    const { id } = await actors.create(Brief, {});
+    let [claims, goOn] = [0, (): void => {}];
+    const late = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const hold = (): Promise<void> => {
+      claims += 1;
+      return late;
+    };
+    const disarm = faults.arm('actor.after_claim', hold, { occurrence: 1 });
+    onTestFinished(disarm);
+    const dispatcher = await start(actors, { lease: '60s' });
+    await until('it has claimed', () => claims > 0);
+    const stopped = dispatcher.stop({ timeout: 0 });
+    await sleep(1500);
+    goOn();
+    await stopped;
+    disarm();
+    await start(actors);
+    expect((await actors.waitFor(id, { timeout: '40s' })).result).toBe(1);
+    expect((await actors.history(id)).map(({ reason }) => reason)).toEqual(['created', 'done']);
   });
 
   test('an actor that was lost twice is run alone, while nothing else runs in that process', async () => {

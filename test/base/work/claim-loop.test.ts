@@ -71,7 +71,7 @@ class Numbers implements ClaimSource<number, Answer, Handoff> {
     return this.#ids;
   }
   capacity(prefetch: number): number {
-    return 2 + prefetch - this.running.size - this.loop.waiting.length;
+    return 2 + prefetch - this.running.size - this.loop.slots.waiting.length;
   }
   async claim(_worker: number, limit: number): Promise<Answer> {
     this.claims.push(limit);
@@ -130,7 +130,7 @@ test('what is claimed ahead waits for a slot, and is released by a stop', async 
   const numbers = new Numbers([1, 2, 3, 4, 5], 2);
   await numbers.start();
   await until('all there is room for is claimed', () => numbers.left.length === 1);
-  expect(numbers.loop.waiting).toEqual([3, 4]);
+  expect(numbers.loop.slots.waiting).toEqual([3, 4]);
   numbers.end(1);
   expect(numbers.begun).toEqual([1, 2, 3]);
   await numbers.loop.stop(0);
@@ -238,7 +238,7 @@ describe('claimed units begin while the claim of the next ones is on its way', (
       return nextPoll(answer);
     };
     await numbers.start();
-    await until('they are claimed', () => numbers.loop.waiting.length === 4);
+    await until('they are claimed', () => numbers.loop.slots.waiting.length === 4);
     await numbers.loop.stop(0);
     expect(begunAtClaim).toEqual([0]);
     expect(numbers.begun).toEqual([]);

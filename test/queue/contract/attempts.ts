@@ -1,6 +1,8 @@
-import { expect, test } from 'vitest';
-import { LeaseLost, Stopped, TimedOut } from '../../../src/base/errors.ts';
-import { NoRetry } from '../../../src/queue/index.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, onTestFinished, test } from 'vitest';
+import { ConnectionFailed, LeaseLost, Stopped, TimedOut } from '../../../src/base/errors.ts';
+import { faults } from '../../../src/base/fault.ts';
+import { NoRetry, type Unit } from '../../../src/queue/index.ts';
 import { aborted, eventually, until } from '../../support/eventually.ts';
 import { AT_ONCE, type Fixture, gate, seeBehindAwaits, start } from './fixture.ts';
 
@@ -368,4 +370,35 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     await start(fixture, queue, { slow: (unit) => void (attempt = unit.attempt) });
     await eventually(() => expect(attempt).toBe(1));
   });
+
+  test.each(['comes', 'is lost'])(
+    'jobs of a claim whose answer %s while the worker stops, after more than a second, are given back uncharged',
+    async (what) => {
+      const fixture = await open();
+      const queue = fixture.queue({ kinds: { job: { attempts: 1 } } });
+      const { id } = await queue.enqueue('job', {});
+      const [claimed, late] = [gate(), gate()];
+      const hold = async (): Promise<void> => {
+        claimed.open();
+        await late.opened;
+        if (what === 'is lost') throw new ConnectionFailed('no answer in time', { outcome: 'unknown' });
+      };
+      const disarm = faults.arm('queue.after_claim', hold, { occurrence: 1 });
+      onTestFinished(disarm);
+      const attempts: number[] = [];
+      const handlers = { job: (unit: Unit) => void attempts.push(unit.attempt) };
+      const worker = await start(fixture, queue, handlers, { lease: '60s' });
+      await claimed.opened;
+      const stopped = worker.stop({ timeout: 0 });
+      await sleep(1500);
+      late.open();
+      await stopped;
+      disarm();
+      await start(fixture, queue, handlers);
+      await eventually(async () => expect(await fixture.job(id)).toMatchObject({ status: 'complete' }));
+      expect(attempts).toEqual([1]);
+      // No rescue was needed.
+      expect((await fixture.job(id)).reasons).not.toContain('worker lost');
+    },
+  );
 }

@@ -113,7 +113,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
       holdings: this.#holdings,
       running: this.#running,
       gatherer: this.#gatherer,
-      loop: this.loop,
+      waiting: this.loop.slots,
     });
   }
 
@@ -324,7 +324,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
 
   /** All units that it holds, except those that come after another unit of their key. */
   get units(): readonly Unit[] {
-    const unbegun = this.loop.waiting.flatMap((one) => (one instanceof ReadyBatch ? one.units : [one]));
+    const unbegun = this.loop.slots.waiting.flatMap((one) => (one instanceof ReadyBatch ? one.units : [one]));
     return [...this.#running.units, ...unbegun, ...(this.#gatherer?.units ?? [])];
   }
 

@@ -11,7 +11,7 @@ interface RoomParts {
   readonly running: RunningUnits;
   readonly gatherer: Gatherer | undefined;
   /** Claimed units that have not begun. */
-  readonly loop: { readonly waitingCount: number };
+  readonly waiting: { readonly waitingCount: number };
 }
 
 /** How many jobs a worker may claim. */
@@ -32,9 +32,9 @@ export class Room {
    * of a key takes one slot, however long it is. So free slots that no held unit can fill always count as room.
    */
   of(prefetch: number): number {
-    const { concurrency, holdings, running, gatherer, loop } = this.#parts;
+    const { concurrency, holdings, running, gatherer, waiting } = this.#parts;
     if (this.setAside > 0) return Math.min(PREFETCH_MAX, concurrency + 2 * this.setAside);
-    const free = Math.max(0, concurrency - running.slotsTaken - loop.waitingCount);
+    const free = Math.max(0, concurrency - running.slotsTaken - waiting.waitingCount);
     if (gatherer !== undefined) return this.#toGather(gatherer, free, prefetch);
     if (holdings.count > concurrency + prefetch / 2) return free;
     return Math.max(free, concurrency + prefetch - holdings.count);
