@@ -136,12 +136,13 @@ begin
 end $$;
 
 -- Ends jobs that have not begun by their expiresAt, p_limit at most. A job that another transaction has locked is left to a later call. A job that a
--- worker has, or has had, is left to that worker: the claim told it until when the job may begin.
+-- worker has, or has had, is left to that worker: the claim told it until when the job may begin. A job that is erased meanwhile is passed over.
 create or replace function pawl.queue_expire(p_queue smallint, p_limit int) returns integer
 language plpgsql /* planner: probe */ as $$
 declare
   v_due record;
   v_stuck text[] := '{}';
+  v_status text;
   v_ended integer := 0;
 begin
   for v_due in
@@ -154,10 +155,17 @@ begin
   loop
     continue when v_due.key = any (v_stuck);
     -- By hand, the job may have been given another time, which has a row of its own, or none.
-    if v_due.is_due and pawl.queue_cancel_job(null, v_due.id, 'it had not begun by ' || v_due.said, true) = 'busy' then
-      v_stuck := v_stuck || v_due.key;
-      exit when cardinality(v_stuck) = 3;  -- the call has waited for each
-      continue;
+    if v_due.is_due then
+      begin
+        v_status := pawl.queue_cancel_job(null, v_due.id, 'it had not begun by ' || v_due.said, true);
+      exception when sqlstate 'PW002' then  -- it was erased since it was read: an error would end the claim that calls this
+        v_status := 'erased';
+      end;
+      if v_status = 'busy' then
+        v_stuck := v_stuck || v_due.key;
+        exit when cardinality(v_stuck) = 3;  -- the call has waited for each
+        continue;
+      end if;
     end if;
     delete from pawl.queue_expiry e where e.ctid = v_due.tid;
     v_ended := v_ended + 1;

@@ -113,7 +113,7 @@ begin
         delete from pawl.queue_cancel c where c.shard = v_wish.shard and c.id = v_wish.id;
       end if;
       v_swept := v_swept + 1;
-    exception when sqlstate 'PW003' then  -- the job was settled between the two reads; the next sweep sees that
+    exception when sqlstate 'PW002' or sqlstate 'PW003' then  -- the job was erased or settled between the two reads; the next sweep sees that
     end;
   end loop;
   delete from pawl.queue_cancel c where not exists (select 1 from pawl.queue_job j where j.shard = c.shard and j.id = c.id);

@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { until } from '../../support/eventually.ts';
+import { SqlSession } from '../sql-session.ts';
 
 let engine: PostgresEngine;
 let nth = 0;
@@ -135,4 +136,35 @@ test('an update gives a waiting job another expiresAt, and other tags', async ()
   await queue.update(id, { expiresAt: past() });
   expect(await expire()).toBe(1);
   expect(await queue.get(id)).toMatchObject({ status: 'cancelled', tags: ['b', 'c'] });
+});
+
+// Invariants J8.
+test('a job that is erased while expired jobs are ended does not fail the call, which a claim may have made', async () => {
+  const database = await freshDatabase();
+  const own = postgres(database.url, { max: 10 });
+  const [sweeper, holder] = [await SqlSession.open(database.url), await SqlSession.open(database.url)];
+  onTestFinished(async () => {
+    await Promise.all([sweeper.end(), holder.end(), own.stop()]);
+    await database.drop();
+  });
+  const queue = createQueue(own, 'erased', { kinds: { job: {} } });
+  const { id: held } = await queue.enqueue('job', 1, { expiresAt: new Date(Date.now() - 2000), key: 'k' });
+  const { id: erased } = await queue.enqueue('job', 2, { expiresAt: past() });
+  // The jobs are ended in a random order: here the first one comes first, and its key is locked.
+  for (let seed = 0, isFirst = false; !isFirst; seed += 0.01) {
+    await sweeper.one('select setseed($1)', [seed]);
+    isFirst = await sweeper.one<boolean>('select a.r < b.r from (select random() as r) a, (select random() as r) b');
+    await sweeper.one('select setseed($1)', [seed]);
+  }
+  await holder.begin();
+  await holder.client.query(`select pawl.queue_lock_key(pawl.queue_id('erased'), 0::smallint, 'k')`);
+  const swept = sweeper.one<number>(`select pawl.queue_expire(pawl.queue_id('erased'), 1000)`);
+  swept.catch(() => {});
+  await until('it waits for the key', () =>
+    holder.one<boolean>('select cardinality(pg_blocking_pids($1)) > 0', [sweeper.pid]),
+  );
+  await queue.erase(erased);
+  await holder.commit();
+  expect(await swept).toBe(2);
+  expect(await queue.get(held)).toMatchObject({ status: 'cancelled' });
 });
