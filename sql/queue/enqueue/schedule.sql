@@ -84,7 +84,7 @@ language sql set search_path = pg_catalog, pg_temp as $$
         'missedFor', extract(epoch from s.missed_for) * 1000, 'next', (extract(epoch from s.next_at) * 1000)::bigint))
       from (
         select s.* from pawl.queue_schedule s
-        where s.queue = any (p_queues) and s.paused_at is null and s.next_at <= clock_timestamp() order by s.next_at limit 100) s), '[]'),
+        where s.queue = any (p_queues) and s.paused_at is null and s.next_at <= clock_timestamp() order by random() limit 100) s), '[]'),
     'wait', (
       select greatest(0, ceil(extract(epoch from min(s.next_at) - clock_timestamp()) * 1000)) from pawl.queue_schedule s
       where s.queue = any (p_queues) and s.paused_at is null and s.next_at < 'infinity'))

@@ -193,3 +193,27 @@ test('bad schedules are refused, and nothing is written', async () => {
   await expect(queue.schedule('x', { ...good, kind: 'tock' as 'tick' })).rejects.toBeInstanceOf(NotFound);
   expect(await queue.schedules()).toEqual([]);
 });
+
+test('a hundred schedules that cannot be enqueued do not keep another one from its ticks', async () => {
+  const strict = createQueue(engine, `schedule ${(nth += 1)}`, { kinds: { tick: {}, keyed: {} } });
+  const names = Array.from({ length: 120 }, (_, n) => `broken ${n}`);
+  await strict.schedules(Object.fromEntries(names.map((name) => [name, { cron: '@hourly', kind: 'keyed' } as const])));
+  await strict.schedule('good', { cron: '@hourly', kind: 'tick', payload: 'it ticks' });
+  await rows('update pawl.queue_kind set needs_key = true where queue = pawl.queue_id($1) and name = $2', [
+    strict.name,
+    'keyed',
+  ]);
+  await setNext(strict.name, new Date(Date.now() - 7_200_000));
+  await rows('update pawl.queue_schedule set next_at = $2 where queue = pawl.queue_id($1) and name = $3', [
+    strict.name,
+    new Date(Date.now() - 3_600_000),
+    'good',
+  ]);
+  const seen: unknown[] = [];
+  const worker = createQueue(engine, strict.name, { kinds: { tick: {} } }).work({
+    tick: ({ payload }) => void seen.push(payload),
+  });
+  worker.events.on('error', () => {});
+  await eventually(() => expect(seen).toContain('it ticks'));
+  await worker.stop();
+});
