@@ -54,7 +54,9 @@ begin
   update pawl.queue_delayed d set epoch = null where d.shard = p_shard and d.queue = p_queue and d.key = p_key and d.epoch = v_was;
 end $$;
 
--- A job no longer blocks its key: if no other job does, the key continues. Answers whether the job blocked it. The caller has locked the key.
+-- A job no longer blocks its key: if no other job does, the key continues. Answers whether the job blocked it. The caller has locked the key. In a queue
+-- whose keys have no order any more, a key that was blocked before is still held, and would be again if the order came back. Nothing waits for it there,
+-- so the caller need not have locked it.
 create or replace function pawl.queue_unblock_key(p_queue smallint, p_shard smallint, p_key text, p_id bigint) returns boolean
 language plpgsql /* planner: probe */ as $$
 declare

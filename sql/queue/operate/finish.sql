@@ -54,7 +54,7 @@ begin
       end if;
       perform pawl.queue_ended_by_hand(v_shard, p_id, p_is_open);
     else
-      perform pawl.queue_unblock_key(v_job.queue, v_shard, v_key_name, p_id);
+      perform pawl.queue_unblock_key(v_job.queue, v_shard, v_job.key, p_id);
     end if;
     perform pawl.queue_wake(v_job.queue);
     return 'complete';

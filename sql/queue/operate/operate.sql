@@ -44,7 +44,7 @@ begin
   if v_home <> v_shard then
     update pawl.queue_dead d set shard = v_home where d.shard = v_shard and d.id = p_id;
     if found then
-      perform pawl.queue_unblock_key(v_job.queue, v_shard, v_key_name, p_id);
+      perform pawl.queue_unblock_key(v_job.queue, v_shard, v_job.key, p_id);
       perform pawl.queue_carry_over(v_shard, p_id, v_job.queue, v_home, v_job.kind, v_job.only_one);
       return pawl.queue_retry_job(p_queue, p_id);
     end if;
@@ -98,7 +98,7 @@ begin
   insert into pawl.queue_transition (at, id, shard, queue, attempt, from_status, to_status, reason)
   values (clock_timestamp(), p_id, v_shard, v_job.queue, 0, v_from, 'new', 'retry by hand');
   delete from pawl.queue_cancel c where c.shard = v_shard and c.id = p_id;
-  perform pawl.queue_unblock_key(v_job.queue, v_shard, v_key_name, p_id);
+  perform pawl.queue_unblock_key(v_job.queue, v_shard, v_job.key, p_id);
   perform pawl.queue_wake(v_job.queue);
   return 'new';
 exception when lock_not_available then

@@ -314,3 +314,20 @@ test('a queue without an order of its keys, or with dead letters, refuses it', (
   expect(bad({ kinds: { job: { onError: 'late' }, late: {} } })).toThrow(/would wait behind it/);
   expect(bad({ keyOnError: 'stop' })).toThrow(InvalidInput);
 });
+
+test.each(['retry', 'finish', 'skip'] as const)(
+  'a key that was blocked before keys lost their order is free after a %s, also when they have one again',
+  async (how) => {
+    const queue = declare();
+    const { id } = await queue.enqueue('job', 1, { key: 'k' });
+    await (await queue.claim())[0]?.fail(new Error('no'), { final: true });
+    const loose = createQueue(engine, queue.name, { kinds: { job: {} }, concurrency: { perKey: Infinity } });
+    await loose.register();
+    await loose[how](id);
+    for (const unit of await loose.claim({ limit: 2 })) await unit.complete();
+    await createQueue(engine, queue.name, { kinds, retry: ATTEMPTS, keyOnError: 'block' }).register();
+    await healthy();
+    await queue.enqueue('job', 2, { key: 'k' });
+    expect((await queue.claim()).map(({ payload }) => payload)).toEqual([2]);
+  },
+);
