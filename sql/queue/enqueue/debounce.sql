@@ -2,7 +2,8 @@
 --
 -- An enqueue only inserts, delayed by the kind's wait. So no producer waits for another one, and no job that commits late is lost. A due job
 -- is checked before it becomes ready: while a younger job of its key is not due, it is put off by as long as it has waited, but never beyond its
--- kind's longest wait. So a job is seldom put off, however long its key gets no rest.
+-- kind's longest wait. So a job is seldom put off, however long its key gets no rest. A job that was put off by hand keeps the time that it was given:
+-- the row has the same time as the job itself, and a later one than the enqueue gave it.
 
 -- Puts off due jobs of debounced kinds whose keys get no rest. If a key got some, or its first job has waited for the longest wait, promotes all
 -- jobs of the key at once. Nothing else promotes these jobs, unless they were tried before. The caller has the lock of the empty key. Passes over
@@ -32,7 +33,8 @@ begin
         delete from pawl.queue_delayed d where d.ctid = any (array(
           select d.ctid from pawl.queue_delayed d
           where d.shard = p_shard and d.queue = p_queue and d.key = v_due.key and d.kind = v_due.kind and d.run_at < pawl.queue_never()
-            and d.attempt = 0 and d.epoch is null limit 10000 for update skip locked))
+            and d.attempt = 0 and d.epoch is null and (d.run_at <= v_now or not pawl.queue_is_put_off(p_shard, d.id, d.run_at, v_due.debounce))
+          limit 10000 for update skip locked))
         returning d.*
       )
       insert into pawl.queue_ready (id, shard, queue, priority, kind, key)
@@ -44,7 +46,16 @@ begin
       where j.shard = p_shard and j.id = d.id and d.ctid = any (array(
         select d.ctid from pawl.queue_delayed d
         where d.shard = p_shard and d.queue = p_queue and d.key = v_due.key and d.kind = v_due.kind and d.run_at < v_rest_at
-          and d.attempt = 0 and d.epoch is null for update skip locked));
+          and d.attempt = 0 and d.epoch is null and (d.run_at <= v_now or not pawl.queue_is_put_off(p_shard, d.id, d.run_at, v_due.debounce))
+        for update skip locked));
     end if;
   end loop;
 end $$;
+
+-- Whether a delayed job of a debounced kind was given its time by hand. The enqueue gives it the kind's wait, in a bulk rounded to microseconds.
+create or replace function pawl.queue_is_put_off(p_shard smallint, p_id bigint, p_run_at timestamptz, p_debounce interval) returns boolean
+language sql stable as $$
+  select exists (
+    select 1 from pawl.queue_job j
+    where j.shard = p_shard and j.id = p_id and j.run_at = p_run_at and j.run_at > j.created_at + p_debounce + interval '1 millisecond')
+$$;

@@ -34,10 +34,10 @@ function newQueue<const J extends KindOptions>(save: J): Queue<{ save: J; other:
 
 /** Makes a job as old as that: its enqueue and the time of its delay. */
 async function age(id: string, interval: string): Promise<void> {
-  await session.client.query('update pawl.queue_job set created_at = created_at - $2::interval where id = $1', [
-    id,
-    interval,
-  ]);
+  await session.client.query(
+    'update pawl.queue_job set created_at = created_at - $2::interval, run_at = run_at - $2::interval where id = $1',
+    [id, interval],
+  );
   await session.client.query('update pawl.queue_delayed set run_at = run_at - $2::interval where id = $1', [
     id,
     interval,
@@ -234,4 +234,21 @@ test('a delayed job notifies sleeping workers only where none is due as early', 
   expect([await heard(queue.enqueue('save', 1, { key: 'k' })), await bySql('-1h')]).toEqual([1, 1]);
   await session.client.query('unlisten pawl_queue');
   await session.client.query('delete from pawl.queue_worker where id = $1', [worker]);
+});
+
+test('one that was put off by hand keeps its time, though others of its key come and run', async () => {
+  const queue = newQueue({ debounce: { wait: '1h', max: '3h' } });
+  const first = await queue.enqueue('save', 1, { key: 'k' });
+  const second = await queue.enqueue('save', 2, { key: 'k' });
+  const runAt = new Date(Date.now() + 24 * 3_600_000);
+  await queue.update(first.id, { runAt });
+  await age(second.id, '50 min');
+  await queue.enqueue('save', 3, { key: 'k' });
+  // The key gets no rest, and then some.
+  await age(second.id, '20 min');
+  await bringDue(queue);
+  await age(second.id, '2 h');
+  await bringDue(queue);
+  expect([await place(first.id), await place(second.id)]).toEqual(['delayed', 'ready']);
+  expect((await queue.get(first.id)).runAt).toEqual(runAt);
 });
