@@ -3,8 +3,9 @@
 
 -- Claims up to p_limit jobs of one shard for p_lease_ms, under a new worker, or under p_worker, which has claimed for the same call and still holds
 -- something, so that the jobs of one call have one lease. Answers {worker, expiresAt: ms, kinds: {id: name}, answer: as queue_claim does, hasLost};
--- without a worker if nothing was claimed. hasLost: a lease is over, or a job that is to be cancelled is no longer under the worker that it was under,
--- so the chores of workers may have something to do.
+-- without a worker if nothing was claimed. hasLost: a lease is over, a job that is to be cancelled is no longer under the worker that it was under, or
+-- jobs may have ended that others come after (see look.sql), so the chores of workers may have something to do. If the call has claimed jobs, these do
+-- not wait for the last of the three unless it is a second late: a worker that lives checks at once.
 create or replace function pawl.queue_pull(
   p_queue smallint, p_shard smallint, p_limit int, p_lease_ms double precision, p_host text, p_pid int, p_worker bigint default null
 ) returns json
@@ -16,6 +17,7 @@ declare
     or exists (  -- a request to cancel a job that was settled just then; as a rule the table is empty
       select 1 from pawl.queue_cancel c cross join lateral (select j.queue from pawl.queue_job j where j.shard = c.shard and j.id = c.id offset 0) j
       where j.queue = p_queue and not exists (select 1 from pawl.queue_worker w where w.id = c.worker));
+  v_check_at timestamptz := (select w.check_at from pawl.queue_watch w where w.check_at is not null order by w.check_at limit 1);
   v_worker bigint;
   v_until timestamptz := v_now + v_lease;
   v_held bigint[] := '{}';
@@ -31,7 +33,7 @@ begin
     and not exists (
       select 1 from pawl.queue_definition d
       where d.id = p_queue and d.rate_limit is not null and pawl.queue_is_rate_due(p_queue, p_shard, v_now, d.rate_per)) then
-    return json_build_object('hasLost', v_lost);
+    return json_build_object('hasLost', v_lost or coalesce(v_check_at <= v_now, false));
   end if;
   perform pawl.queue_expire(p_queue, 1000);  -- before the claim: a claimed job has begun
   update pawl.queue_definition d set removed_at = null where d.id = p_queue and d.removed_at is not null;
@@ -58,9 +60,10 @@ begin
   end loop;
   if not exists (select 1 from pawl.queue_running r where r.worker = v_worker and r.id <> all (v_held)) then
     delete from pawl.queue_worker w where w.id = v_worker and not exists (select 1 from pawl.queue_running r where r.worker = w.id);
-    return json_build_object('hasLost', v_lost);
+    return json_build_object('hasLost', v_lost or coalesce(v_check_at <= v_now, false));
   end if;
-  return json_build_object('worker', v_worker, 'expiresAt', (extract(epoch from v_until) * 1000)::bigint, 'answer', v_answer, 'hasLost', v_lost,
+  return json_build_object('worker', v_worker, 'expiresAt', (extract(epoch from v_until) * 1000)::bigint, 'answer', v_answer,
+    'hasLost', v_lost or coalesce(v_check_at <= v_now - interval '1 second', false),
     'kinds', (select json_object_agg(k.id, k.name) from pawl.queue_kind k where k.queue = p_queue));
 end $$;
 

@@ -17,6 +17,7 @@ const OWN_BACKOFF = statement(
 const EXTEND = statement('queue.extend', 'select pawl.queue_extend($1::json, $2::float8) as answer');
 const RESCUE = statement('queue.rescue_for_pull', 'select r.jobs from pawl.queue_rescue($1::smallint, null) r');
 const SWEEP = statement('queue.sweep_for_pull', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
+const LOOK = statement('queue.look_for_pull', 'select pawl.queue_look(1000) as rest');
 
 /** The claim of one statement, its shard, and the number of shards. */
 export interface PullAnswer {
@@ -29,7 +30,10 @@ export interface PullAnswer {
   /** The names of the queue's kinds, by id. */
   readonly kinds?: Readonly<Record<string, string>>;
   readonly answer?: ClaimAnswer;
-  /** True: a lease has ended, or a job that has to be cancelled came back, so the chores may have work. */
+  /**
+   * True: a lease has ended, a job that has to be cancelled came back, or it is time to check whether jobs have ended that others
+   * come after, so the chores may have work.
+   */
   readonly hasLost: boolean;
 }
 
@@ -120,9 +124,13 @@ export class PostgresQueuePull {
     return only(row).answer;
   }
 
-  /** The occasional chores of workers: jobs of dead workers are given back, and jobs that have to be cancelled end. */
+  /**
+   * The occasional chores of workers: jobs of dead workers are given back, jobs that have to be cancelled end, and jobs and
+   * callbacks that wait for jobs which have ended get their turn.
+   */
   async doChores(queue: number): Promise<void> {
     await this.#alone.query(RESCUE, [queue]);
     await this.#alone.query(SWEEP, [queue]);
+    await this.#alone.query(LOOK);
   }
 }

@@ -77,7 +77,7 @@ export class Puller {
   async claim(queue: string, options: ClaimOptions, owner: UnitOwner): Promise<readonly PulledUnit[]> {
     const { units, id, hasLost } = await this.#claim(queue, options, owner);
     if (!hasLost) return units;
-    // If this queue has no worker, no other process gives back the claims of dead clients.
+    // If this queue has no worker, no other process gives back the claims of dead clients, or frees jobs that wait for others.
     await this.#unlessClaimed(units, this.#store.doChores(id));
     return units.length > 0 ? units : (await this.#claim(queue, options, owner)).units;
   }

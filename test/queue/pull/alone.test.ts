@@ -104,3 +104,31 @@ test('a job of a part that is resumed while a claim sets it aside is not left ly
   await stage.eye.client.query('commit');
   expect((await claim).map(({ payload }) => payload)).toEqual([1]);
 });
+
+test('a job whose parents have ended is claimed, though no worker lives that would free it', async () => {
+  const queue = stage.newQueue({ kinds: { send: {} } });
+  const other = stage.newQueue({ kinds: { send: {} } });
+  const parent = await other.enqueue('send', 1);
+  await queue.enqueue('send', 2, { after: [parent.id], afterCancel: 'run' });
+  // By hand, in a transaction that might stay open: the jobs after it are left to the next check.
+  await stage.engine.transaction((tx) => other.cancel(parent.id, { tx }));
+  const [unit] = await createQueueAdmin(stage.engine).claim(queue.name);
+  expect(unit?.payload).toBe(2);
+  await unit?.complete();
+});
+
+test('the callback of a batch that could not be enqueued at once is claimed, though no worker lives', async () => {
+  const unique = { while: 'outstanding' } as const;
+  const queue = stage.newQueue({ kinds: { send: {}, called: { unique } } });
+  const batch = await queue.batch({ onComplete: { kind: 'called', key: 'k', payload: 'of the batch' } });
+  await batch.enqueue({ kind: 'send', payload: 1 });
+  await batch.seal();
+  await stage.eye.begin();
+  const request = { queue: queue.name, kind: 'called', key: 'k', payload: 'of the transaction', unique };
+  await stage.eye.one('select pawl.enqueue($1::jsonb)', [JSON.stringify(request)]);
+  await (await queue.claim())[0]?.complete();
+  await stage.eye.client.query('rollback');
+  const unit = await until('it is claimed', async () => (await queue.claim())[0]);
+  expect(unit.payload).toBe('of the batch');
+  await unit.complete();
+});
