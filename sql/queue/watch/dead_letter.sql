@@ -62,8 +62,8 @@ begin
 end $$;
 
 -- Puts the job of a dead letter back to work, and ends the letter, in the same transaction: a letter that waits is cancelled. The request names the
--- letter, as pawl.retry() does its job. Answers {"id", "status": "new", "letter"}. PW001: it is no dead letter; PW003: the letter is in progress, or
--- its job is not in error any more.
+-- letter, as pawl.retry() does its job: a job that was cancelled since is retried, too, and one that waits again is due now. Answers {"id", "status":
+-- "new", "letter"}. PW001: it is no dead letter; PW003: the letter or its job is in progress, or its job is complete.
 create or replace function pawl.redrive(request jsonb) returns jsonb
 language plpgsql as $$
 declare

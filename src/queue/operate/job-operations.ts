@@ -85,7 +85,7 @@ export abstract class JobOperations<Target extends JobTarget | AnyJobTarget> {
     let named = this.#named('update', job);
     let json: string | undefined;
     if (payload !== undefined) {
-      // The kind of a job never changes, and the id names the same job below.
+      // A job changes its kind only when it moves to another queue. The id names it below, and in its old queue no longer.
       const { id, kind } = await this.#jobs.get(named, tx);
       json = await this.#json(kind, payload);
       named = { ...named, id, key: undefined, kind: undefined };
