@@ -28,6 +28,7 @@ declare
   v_more bigint[];
   v_ended int8multirange[];
   v_more_ended int8multirange[];
+  v_complete int8multirange;
   v_failed bigint[] := '{}';
   v_stale bigint[];
   v_guarded bigint[];
@@ -39,20 +40,6 @@ begin
     if v_guarded <> '{}' then
       return concat('{"stale":[],"guarded":', array_to_json(v_guarded), ',"hasNext":false}');
     end if;
-  end if;
-  if p_result is not null then
-    insert into pawl.queue_output as o (id, shard, result)
-    select r.id, p_shard, r.result
-    from (
-      select x.field[1]::text::bigint as id, x.field[2]::text::bigint as claim, nullif(x.field[3]::text, 'null')::json as result
-      from json_array_elements(p_result) e (value)
-      cross join lateral (select array_agg(f.value order by f.ord) as field from json_array_elements(e.value) with ordinality f (value, ord)) x
-    ) r
-    join pawl.queue_running n on n.shard = p_shard and n.id = r.claim and n.worker = p_worker and n.ids @> r.id
-    on conflict (shard, id) do update set result = excluded.result;
-  end if;
-  if p_shared is not null then
-    perform pawl.queue_settle_shared(p_shard, p_worker, p_shared);
   end if;
   if p_fail is not null and cardinality(p_whole) > 0 then
     select r.done, r.failed, r.ended into v_done, v_failed, v_ended
@@ -88,6 +75,25 @@ begin
     select coalesce(array_agg(m.claim), '{}'), array_agg(m.ids) into v_more, v_more_ended from mine m;
     v_done := coalesce(v_done, '{}') || v_more;
     v_ended := v_ended || v_more_ended;
+  end if;
+  -- Of jobs that have left their claims above: a rescue may take a job until then, and its next attempt may end without a result.
+  if p_result is not null or p_shared is not null then
+    v_complete := case when cardinality(v_ended) = 1 then v_ended[1] else (
+      select range_agg(s.span) from unnest(v_ended) e (ids) cross join lateral unnest(e.ids) s (span)) end;
+  end if;
+  if p_result is not null then
+    insert into pawl.queue_output as o (id, shard, result)
+    select r.id, p_shard, r.result
+    from (
+      select x.field[1]::text::bigint as id, nullif(x.field[3]::text, 'null')::json as result
+      from json_array_elements(p_result) e (value)
+      cross join lateral (select array_agg(f.value order by f.ord) as field from json_array_elements(e.value) with ordinality f (value, ord)) x
+    ) r
+    where v_complete @> r.id
+    on conflict (shard, id) do update set result = excluded.result;
+  end if;
+  if p_shared is not null then
+    perform pawl.queue_settle_shared(p_shard, v_complete, p_shared);
   end if;
   if p_keys is not null then
     v_has_next := pawl.queue_release_keys(p_queue, p_shard, p_keys, p_epochs, p_fail is not null);
@@ -130,9 +136,9 @@ begin
       and exists (select 1 from pawl.queue_running r where r.shard = p_shard and r.worker = p_worker and r.ids @> j.id));
 end $$;
 
--- Writes the result of a unit of several jobs once: with the first of them that still belongs to the worker. The other jobs refer to that one.
+-- Writes the result of a unit of several jobs once: with the first of them that has just completed (p_complete). The other jobs refer to that one.
 -- 10,000 jobs with a result of 60 kB are 1 MB then, and 600 MB otherwise.
-create or replace function pawl.queue_settle_shared(p_shard smallint, p_worker bigint, p_shared json) returns void
+create or replace function pawl.queue_settle_shared(p_shard smallint, p_complete int8multirange, p_shared json) returns void
 language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
   with unit as materialized (
     select s.nth, nullif((s.value -> 0)::text, 'null')::json as result, s.value -> 1 as jobs
@@ -141,10 +147,7 @@ language sql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
     select u.nth, translate(c.value::text, '[]', '{}')::bigint[] as ids
     from unit u cross join lateral json_array_elements(u.jobs) c (value)
   ), job as materialized (
-    select c.nth, i.id from claim c
-    join pawl.queue_running n on n.shard = p_shard and n.id = c.ids[1] and n.worker = p_worker
-    cross join lateral unnest(c.ids[2:]) i (id)
-    where n.ids @> i.id
+    select c.nth, i.id from claim c cross join lateral unnest(c.ids[2:]) i (id) where p_complete @> i.id
   ), first as materialized (
     select j.nth, min(j.id) as id from job j group by j.nth
   )

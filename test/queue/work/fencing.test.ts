@@ -9,6 +9,7 @@ import { recordLog } from '../../support/log.ts';
 import { wallClock } from '../../support/time/wall-clock.ts';
 import { gate } from '../contract/fixture.ts';
 import { FAULTS, openScene, proxied } from '../faults.ts';
+import { SqlSession } from '../sql-session.ts';
 
 async function freshEngine(): Promise<PostgresEngine> {
   const { url } = await freshDatabase();
@@ -213,3 +214,47 @@ test('a machine that was suspended between two jobs begins none that it had clai
   const [first, ...others] = begun.map(({ token }) => token);
   for (const token of others) expect(token).toBeGreaterThan(first ?? 0n);
 });
+
+test.each(['of one job', 'of a unit'])(
+  'a settlement that comes too late leaves no result %s with a job that was given back meanwhile',
+  async (what) => {
+    const { url } = await freshDatabase();
+    const [late, rescuer, writer] = [
+      await SqlSession.open(url),
+      await SqlSession.open(url),
+      await SqlSession.open(url),
+    ];
+    onTestFinished(async () => void (await Promise.all([late, rescuer, writer].map((one) => one.end()))));
+    const { queue, kinds } = await late.register('late result', [{ name: 'job' }]);
+    const worker = await late.addWorker(queue);
+    const ids = await late.add(queue, [{ kind: kinds['job'] ?? 0 }, { kind: kinds['job'] ?? 0 }]);
+    const { jobs } = await late.claim(queue, worker);
+    const claim = jobs[0]?.claim ?? 0;
+    // Another write of the output of a job is under way, so the settlement waits in the middle.
+    await writer.begin();
+    await writer.client.query('insert into pawl.queue_output (id, shard, progress) values ($1, 0, $2)', [ids[0], '1']);
+    const isShared = what === 'of a unit';
+    const settled = late.one<string>(
+      'select pawl.queue_settle($1::smallint, 0::smallint, $2, $3, null, null, $4, null, null, null, $5)',
+      [
+        queue,
+        worker,
+        [claim],
+        isShared ? null : JSON.stringify(ids.map((id) => [id, claim, 'late'])),
+        isShared ? JSON.stringify([['late', [[claim, ...ids]]]]) : null,
+      ],
+    );
+    await until('it waits', () => rescuer.one<boolean>('select cardinality(pg_blocking_pids($1)) > 0', [late.pid]));
+    await rescuer.expire(worker);
+    await rescuer.rescue(queue);
+    await writer.commit();
+    const { stale } = JSON.parse(await settled) as { stale: number[] };
+    const { rows } = await rescuer.client.query<{ status: string; result: string | null }>(
+      'select j.status, j.result from pawl.job j where j.id = any ($1)',
+      [ids],
+    );
+    // Either it was in time, or it has left nothing.
+    const one = stale.length === 0 ? { status: 'complete', result: 'late' } : { status: 'new', result: null };
+    expect(rows).toEqual([one, one]);
+  },
+);
