@@ -37,8 +37,7 @@ begin
   insert into pawl.queue_search_again (id) values (p_id);
   insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status)
   select p_id, v_dead.at, v_shard, v_dead.queue, v_dead.kind, v_dead.attempt, v_dead.status
-  where v_dead.id is not null and exists (
-    select 1 from pawl.queue_watch_part w where w.shard = v_shard and w.bucket = p_id / 256 and w.outstanding @> p_id);
+  where v_dead.id is not null and pawl.queue_is_awaited(v_shard, p_id);
   return 'erased';
 exception when lock_not_available then
   return 'busy';

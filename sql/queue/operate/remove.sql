@@ -69,7 +69,8 @@ begin
   return json_build_object('cancelled', v_cancelled, 'jobs', v_jobs, 'moves', v_moves);
 end $$;
 
--- Cancels waiting jobs, of all keys at once, so that no key has a next job. Their waiters are notified.
+-- Cancels waiting jobs, of all keys at once, so that no key has a next job. Their waiters are notified. Once the watches of one shard are locked, it waits
+-- for no lock of the next shard: see queue_ended.
 create or replace function pawl.queue_cancel_some(p_queue smallint, p_limit int) returns int
 language plpgsql /* planner: loop */ as $$
 declare
@@ -111,15 +112,17 @@ begin
       insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, error)
       select j.id, clock_timestamp(), j.shard, p_queue, j.kind, j.attempt, 'cancelled', 'its queue was removed' from job j
     )
-    select j.shard, range_agg(int8range(j.id, j.id + 1)) as ids, count(*)::int as n from job j group by j.shard
+    select j.shard, range_agg(int8range(j.id, j.id + 1)) as ids, count(*)::int as n, row_number() over (order by j.shard) > 1 as is_next
+    from job j group by j.shard order by j.shard
   loop
-    perform pawl.queue_ended(v_ended.shard, array[v_ended.ids]);
+    perform pawl.queue_ended(v_ended.shard, array[v_ended.ids], v_ended.is_next);
     v_count := v_count + v_ended.n;
   end loop;
   return v_count;
 end $$;
 
--- Removes ended jobs, however old they are, with all their rows. Answers how many.
+-- Removes ended jobs, however old they are, with all their rows. Answers how many. If jobs or batches that wait for a job are left to queue_look, the
+-- job's row of queue_dead stays until then, as in queue_erase_job: without it the job would count as complete.
 create or replace function pawl.queue_remove_some(p_queue smallint, p_limit int) returns int
 language plpgsql /* planner: loop */ as $$
 declare
@@ -136,12 +139,14 @@ begin
   ), one as (
     delete from pawl.queue_receipt_one r where r.ctid = any (array(
       select o.ctid from pawl.queue_receipt_one o where o.queue = p_queue order by o.settled_at limit p_limit for update skip locked)) returning r.shard, r.id
-  ), dead as (
-    delete from pawl.queue_dead d where d.ctid = any (array(
-      select o.ctid from unnest(array['error', 'cancelled']) s (status) cross join lateral (
-        select o.ctid from pawl.queue_dead o where o.queue = p_queue and o.status = s.status and not pawl.queue_is_blocker(o.shard, o.id)
-        order by o.id limit p_limit for update skip locked) o))
-    returning d.shard, d.id
+  ), dead as materialized (
+    select o.* from unnest(array['error', 'cancelled']) s (status) cross join lateral (
+      select o.ctid as tid, o.shard, o.id from pawl.queue_dead o
+      where o.queue = p_queue and o.status = s.status and not pawl.queue_is_blocker(o.shard, o.id)
+        and (exists (select 1 from pawl.queue_job j where j.shard = o.shard and j.id = o.id) or not pawl.queue_is_awaited(o.shard, o.id))
+      order by o.id limit p_limit for update skip locked) o
+  ), gone as (
+    delete from pawl.queue_dead d where d.ctid = any (array(select o.tid from dead o where not pawl.queue_is_awaited(o.shard, o.id)))
   ), ended as (
     select r.shard, i.id from receipt r cross join lateral unnest(r.ids) u (span)
     cross join lateral generate_series(lower(u.span), upper(u.span) - 1) i (id)
@@ -161,6 +166,13 @@ begin
   end if;
   return pawl.queue_remove_jobs(v_shards, v_ids);
 end $$;
+
+-- Whether a job or a batch waits for an end of this job that has not been dealt with.
+create or replace function pawl.queue_is_awaited(p_shard smallint, p_id bigint) returns boolean
+language sql stable /* planner: probe */ as $$
+  select exists (
+    select 1 from pawl.queue_watch_part w where w.shard = p_shard and w.bucket = p_id / 256 and w.outstanding @> p_id)
+$$;
 
 -- Lets keys continue that jobs in error block, since these jobs are about to be removed. A key that another transaction has locked stays blocked, and its
 -- jobs stay.
@@ -237,6 +249,9 @@ begin
         delete from pawl.queue_child c using over o where c.watch = o.id
       )
       select count(*) filter (where o.sort = 'batch') into v_batches from over o;
+      -- What was left of jobs for these watches alone.
+      delete from pawl.queue_dead d where d.queue = p_queue and not pawl.queue_is_awaited(d.shard, d.id)
+        and not exists (select 1 from pawl.queue_job j where j.shard = d.shard and j.id = d.id);
       delete from pawl.queue_watch_over o where o.queue = p_queue;
       delete from pawl.queue_expiry e where e.queue = p_queue;
       delete from pawl.queue_untold u where u.queue = p_queue;
