@@ -76,22 +76,36 @@ language plpgsql /* planner: loop */ as $$
 declare
   v_ended record;
   v_count int := 0;
+  -- The head of a key goes last, and the key with it: if the removal ends before that, the key goes on when the queue is resumed.
+  v_many_parked boolean := (
+    select count(*) >= p_limit from (select 1 from pawl.queue_parked p where p.queue = p_queue limit p_limit) p);
 begin
   for v_ended in
     with ready as (
       select r.ctid as tid, sum(r.n) over (order by r.id) - r.n as before from (
         select r.ctid, r.id, r.n from generate_series(0, 255) s cross join lateral (
-          select r.ctid, r.id, r.n from pawl.queue_ready r where r.shard = s::smallint and r.queue = p_queue order by r.priority, r.id
+          select r.ctid, r.id, r.n from pawl.queue_ready r where r.shard = s::smallint and r.queue = p_queue
+            and (r.key is null or not v_many_parked and not exists (
+              select 1 from pawl.queue_parked p where p.shard = r.shard and p.queue = p_queue and p.key = r.key))
+          order by r.priority, r.id
           limit p_limit for update skip locked) r limit p_limit) r
     ), delayed as (
       select d.ctid as tid, sum(d.n) over (order by d.id) - d.n as before from (
         select d.ctid, d.id, d.n from generate_series(0, 255) s cross join lateral (
-          select d.ctid, d.id, d.n from pawl.queue_delayed d where d.shard = s::smallint and d.queue = p_queue order by d.run_at, d.id
+          select d.ctid, d.id, d.n from pawl.queue_delayed d where d.shard = s::smallint and d.queue = p_queue
+            and (d.key is null or not v_many_parked and not exists (
+              select 1 from pawl.queue_parked p where p.shard = d.shard and p.queue = p_queue and p.key = d.key))
+          order by d.run_at, d.id
           limit p_limit for update skip locked) d limit p_limit) d
     ), gone_ready as (
-      delete from pawl.queue_ready r where r.ctid = any (array(select x.tid from ready x where x.before < p_limit)) returning r.shard, r.id, r.n, r.kind, r.attempt
+      delete from pawl.queue_ready r where r.ctid = any (array(select x.tid from ready x where x.before < p_limit)) returning r.*
     ), gone_delayed as (
-      delete from pawl.queue_delayed d where d.ctid = any (array(select x.tid from delayed x where x.before < p_limit)) returning d.shard, d.id, d.n, d.kind, d.attempt
+      delete from pawl.queue_delayed d where d.ctid = any (array(select x.tid from delayed x where x.before < p_limit)) returning d.*
+    ), freed as (
+      delete from pawl.queue_key k using (
+        select g.shard, g.key, g.epoch from gone_ready g where g.epoch is not null
+        union all select g.shard, g.key, g.epoch from gone_delayed g where g.epoch is not null) g
+      where k.shard = g.shard and k.queue = p_queue and k.key = g.key and k.epoch = g.epoch and not k.held
     ), gone_parked as (
       -- With the row of its key, which a worker that gives the key up locks first: otherwise the key's next head could be a deleted job.
       delete from pawl.queue_parked p where p.ctid = any (array(
@@ -106,7 +120,7 @@ begin
         select q.ctid from pawl.queue_grouped q where q.queue = p_queue limit p_limit for update skip locked)) returning g.shard, g.id, 1 as n, g.kind, g.attempt
     ), job as (
       select g.shard, i.id, g.kind, g.attempt from (
-        select * from gone_ready union all select * from gone_delayed union all select * from gone_parked union all select * from gone_grouped) g
+        select g.shard, g.id, g.n, g.kind, g.attempt from gone_ready g union all select g.shard, g.id, g.n, g.kind, g.attempt from gone_delayed g union all select * from gone_parked union all select * from gone_grouped) g
       cross join lateral generate_series(g.id, g.id + g.n - 1) i (id)
     ), dead as (
       insert into pawl.queue_dead (id, at, shard, queue, kind, attempt, status, error)

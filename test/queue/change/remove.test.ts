@@ -7,6 +7,7 @@ import { eventually } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 import { spawnChild } from '../../support/process.ts';
 import { gate } from '../contract/fixture.ts';
+import { breaches } from '../invariants.ts';
 import { SqlSession } from '../sql-session.ts';
 
 let url: string;
@@ -310,4 +311,19 @@ test('a removal whose process is killed in the middle goes on with the next call
   expect(await session.one('select count(*)::int from pawl.queue_job where queue = $1', [id])).toBe(ready);
   expect(await createQueueAdmin(engine).remove(queue.name, { force: true })).toMatchObject({ jobs: ready });
   expect(await rowsOf(id)).toEqual({ queue_kind: 2 });
+});
+
+test('keys go on after a removal by force that was not finished, as far as their jobs are left', async () => {
+  const queue = newQueue();
+  const id = await idOf(queue);
+  const jobs = (key: string, n: number) =>
+    Array.from({ length: n }, () => ({ kind: 'job', payload: key, key }) as const);
+  await queue.enqueueMany([...jobs('retried', 4), ...jobs('parked', 40), ...jobs('b', 2), ...jobs('c', 1)]);
+  // The first job of a key waits for its next attempt, and the others behind it.
+  for (const unit of await queue.claim({ limit: 3 })) await unit.fail(new Error('no'), { retryIn: '1h' });
+  await session.one(`select pawl.queue_remove_begin($1, true)`, [queue.name]);
+  for (let step = 0; step < 20; step += 1) {
+    await session.one(`select pawl.queue_remove_step($1::smallint, true, 5)`, [id]);
+    expect(await breaches(session.client)).toEqual([]);
+  }
 });
