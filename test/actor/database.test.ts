@@ -29,7 +29,7 @@ test('the database is killed under load and started again: every step is taken o
   const engine = postgres(first.url);
   await engine.migrate();
   await engine.stop();
-  const walk = await open(30, { url: first.url, connectTimeoutMs: 1000, stopTimeoutMs: 300, logger: quiet });
+  const walk = await open(30, { url: first.url, connectTimeoutMs: 5000, stopTimeoutMs: 300, logger: quiet });
   await walk.run({ concurrency: 3, lease: '2s' });
   await until('a part is through', async () => (await walk.one<number>('select count(*)::int from test_effect')) > 10);
   process.kill(first.pid, 'SIGKILL');

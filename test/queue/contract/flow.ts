@@ -2,9 +2,9 @@ import { expect, test } from 'vitest';
 import { InvalidInput, NotFound } from '../../../src/base/errors.ts';
 import type { Unit } from '../../../src/queue/index.ts';
 import { eventually } from '../../support/eventually.ts';
-import { type AnyQueue, type Fixture, start } from './fixture.ts';
+import { type AnyQueue, AT_ONCE, type Fixture, start } from './fixture.ts';
 
-const KINDS = { job: { attempts: 1 } } as const;
+const KINDS = { job: AT_ONCE } as const;
 
 interface Node {
   readonly name: string;

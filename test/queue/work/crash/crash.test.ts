@@ -211,7 +211,7 @@ test('a new worker with the name of a dead one does not keep its jobs from being
   const [id = ''] = await scene.enqueue(1);
   const dead = await scene.eye.addWorker(queue, 300);
   expect((await scene.eye.claim(queue, dead)).jobs).toHaveLength(2);
-  await scene.worker('lease', { lease: '4s' });
+  await scene.worker('lease', { lease: '15s' });
   const host = await scene.one(`select host from pawl.queue_worker where id <> $1`, [dead]);
   await scene.eye.client.query('update pawl.queue_worker set host = $2, pid = $3 where id = $1', [
     dead,
