@@ -114,7 +114,7 @@ export class Producer {
       return sending(this.#definition.name, 1, traceparent, (trace) => this.#store.enqueue(request, tx, trace));
     }
     const [shard, rows] = [...this.#byShard([row], 0)][0] ?? [0, [row]];
-    const batch = toBatch(shard, rows, registered);
+    const batch = this.#batch(shard, rows, registered);
     const { id, ...rest } = await sending(this.#definition.name, 1, traceparent, async (trace) => {
       if (channel !== undefined && tx === undefined && trace === undefined)
         return this.#store.addAwaited(registered.queue, batch, channel);
@@ -192,7 +192,7 @@ export class Producer {
         continue;
       }
       for (const [shard, part] of this.#byShard(piece, from)) {
-        const added = await add(toBatch(shard, part, registered));
+        const added = await add(this.#batch(shard, part, registered));
         part.forEach(({ at }, index) => {
           ids[at] = String(added[index]);
         });
@@ -218,7 +218,8 @@ export class Producer {
     const row = await readJob(this.#definition, job, at, field);
     refuseUnique(row, field, 'a flow');
     await this.#register();
-    return { ...row, queue: this.#definition.name, shard: this.#shardOf(row) };
+    const { name: queue, shards: declared } = this.#definition;
+    return { ...row, queue, shard: this.#shardOf(row), declared };
   }
 
   /** A checked request to pawl.enqueue(), for a job that is enqueued later. @param field  the option that contains the job */
@@ -268,6 +269,11 @@ export class Producer {
     return shards === 1 ? 0 : name === null ? this.#turn : shardOf(name, shards);
   }
 
+  /** Jobs of one shard as columns, for one statement. */
+  #batch(shard: number, rows: readonly Row[], registered: QueueIds): NewJobs {
+    return { shard, declared: this.#definition.shards, ...columnsOf(rows, registered) };
+  }
+
   #uniqueBatch(rows: readonly Row[], registered: QueueIds): UniqueJobs {
     this.#turn = (this.#turn + 1) % this.#definition.shards;
     const kinds = new Set(rows.map((row) => row.kind));
@@ -277,6 +283,7 @@ export class Producer {
     return {
       ...columnsOf(rows, registered),
       shards: compact(rows.map((row) => this.#shardOf(row))),
+      declared: this.#definition.shards,
       rules: rules.flat(),
     };
   }
@@ -286,11 +293,6 @@ export class Producer {
 interface Adding {
   readonly add: (part: NewJobs) => Promise<number[]>;
   readonly decide: (piece: readonly Row[]) => Promise<DecidedJobs>;
-}
-
-/** Jobs of one shard as columns, for one statement. */
-function toBatch(shard: number, rows: readonly Row[], registered: QueueIds): NewJobs {
-  return { shard, ...columnsOf(rows, registered) };
 }
 
 function columnsOf(rows: readonly Row[], registered: QueueIds): Omit<NewJobs, 'shard'> {

@@ -30,6 +30,8 @@ export interface Row {
 export interface FlowRow extends Row {
   readonly queue: string;
   readonly shard: number;
+  /** The number of shards by which the shard was computed. */
+  readonly declared: number;
 }
 
 interface RowOptions extends Pick<Row, 'priority' | 'runAt' | 'delay' | 'own'> {

@@ -28,6 +28,8 @@ export interface NewJobs {
   readonly delays: readonly (number | null)[] | null;
   /** A JSON array of the options that are stored with each job, or null. */
   readonly options: string | null;
+  /** The number of shards that the producer declares: if another one is declared by now, the database divides the jobs anew. */
+  readonly declared?: number | undefined;
 }
 
 /** Jobs for some of which the database decides whether they exist already. Each has a shard, or the only one stands for all. */

@@ -57,6 +57,7 @@ declare
   v_own constant text[] := '{schedule,attempts,timeout,backoff,expiresAt,onError,tags,meta}';  -- see job_options.sql
 begin
   perform pawl.queue_check_request(request, v_own);
+  lock table pawl.queue_job in row exclusive mode;  -- the number of shards stays as it is read here: see shard.sql
   select * into v_queue from pawl.queue_definition where name = request ->> 'queue';
   if not found or (v_queue.removed_at is not null and pawl.queue_is_gone(v_queue)) then
     raise exception 'queue "%" does not exist%; create it with createQueue(…) and register() it first', request ->> 'queue', pawl.queue_snapshot() using errcode = 'PW002';
@@ -218,6 +219,8 @@ declare
   v_now timestamptz := clock_timestamp();
   v_line text := p_key;
   v_group text;
+  v_keyed boolean;
+  v_home smallint;
 begin
   if p_delay is not null then
     p_run_at := v_now + p_delay * interval '1 millisecond';
@@ -230,11 +233,18 @@ begin
   end if;
   insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, run_at, key, payload, options, group_name)
   values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_run_at, p_key, p_payload, p_options, v_group);
+  if p_key is not null or v_group is not null or p_shard > 0 then
+    select d.keyed, pawl.queue_home(p_shard, coalesce(v_group, p_key), d.shards) into v_keyed, v_home from pawl.queue_definition d where d.id = p_queue;
+    if v_home <> p_shard then  -- see shard.sql
+      update pawl.queue_job j set shard = v_home where j.shard = p_shard and j.id = v_id;
+      p_shard := v_home;
+    end if;
+    if not v_keyed then
+      v_line := null;
+    end if;
+  end if;
   if p_options is not null then
     perform pawl.queue_note_options(p_shard, array[v_id]);
-  end if;
-  if p_key is not null and not (select d.keyed from pawl.queue_definition d where d.id = p_queue) then
-    v_line := null;
   end if;
   if p_run_at > v_now then
     insert into pawl.queue_delayed (run_at, id, shard, queue, priority, kind, key, group_name)
@@ -252,12 +262,13 @@ begin
 end $$;
 
 -- The bulk form: n jobs by position; answers their ids in order. A null array means "as the first job", or "none". p_kinds and p_priorities may have
--- one element for all jobs; p_options: an array of the jobs' options, with their groups; p_delays: ms from now, in place of p_run_at. Jobs without a
--- key that may run now get one ready row for each run of up to 256 consecutive ids of one kind and priority, except jobs with options. Kinds with a
--- unique key go through pawl.enqueue().
+-- one element for all jobs; p_options: an array of the jobs' options, with their groups; p_delays: ms from now, in place of p_run_at; p_declared: the
+-- number of shards among which the caller has divided its jobs, see shard.sql. Jobs without a key that may run now get one ready row for each run of up
+-- to 256 consecutive ids of one kind and priority, except jobs with options. Kinds with a unique key go through pawl.enqueue().
 create or replace function pawl.queue_add(
   p_queue smallint, p_shard smallint, p_n int, p_kinds smallint[], p_priorities smallint[], p_payloads json,
-  p_keys text[] default null, p_run_at timestamptz[] default null, p_options json default null, p_delays double precision[] default null
+  p_keys text[] default null, p_run_at timestamptz[] default null, p_options json default null, p_delays double precision[] default null,
+  p_declared smallint default null
 ) returns bigint[]
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -265,7 +276,17 @@ declare
   v_ids bigint[];
   v_now timestamptz := clock_timestamp();
   v_one boolean := cardinality(p_kinds) = 1 and cardinality(p_priorities) = 1;
+  v_keyed boolean;
+  v_shards smallint;
 begin
+  if p_keys is not null or p_options is not null or p_shard > 0 then
+    lock table pawl.queue_job in row exclusive mode;
+    select d.keyed, d.shards into v_keyed, v_shards from pawl.queue_definition d where d.id = p_queue;
+    if pawl.queue_is_divided_otherwise(p_shard, p_declared, v_shards) then
+      return pawl.queue_add_divided(
+        p_queue, p_shard, p_n, p_kinds, p_priorities, p_payloads, p_keys, p_run_at, p_options, p_delays, v_shards);
+    end if;
+  end if;
   perform pg_current_xact_id();  -- before the ids: see search_index.sql
   v_ids := array(select nextval('pawl.queue_job_id') from generate_series(1, p_n));
   if v_one and p_keys is null and p_run_at is null and p_options is null and p_delays is null then
@@ -280,7 +301,7 @@ begin
       perform pawl.queue_add_runs(p_queue, p_shard, v_ids, array_fill(p_kinds[1], array[p_n]), array_fill(p_priorities[1], array[p_n]));
     end if;
   elsif p_keys is not null and p_run_at is null and p_options is null and p_delays is null and array_position(p_keys, null) is null
-    and (select d.keyed from pawl.queue_definition d where d.id = p_queue) and not pawl.queue_is_crowded(p_keys) then
+    and v_keyed and not pawl.queue_is_crowded(p_keys) then
     perform pawl.queue_add_keyed(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys);
   else
     perform pawl.queue_add_mixed(p_queue, p_shard, v_ids, v_now, p_kinds, p_priorities, p_payloads, p_keys, p_run_at, p_options, p_delays);
@@ -289,16 +310,18 @@ begin
   return v_ids;
 end $$;
 
--- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt, delays}, [payload, …], [options, …]?].
+-- The bulk form with one parameter, for any driver's transaction: [{queue, shard, n, kinds, priorities, keys, runAt, delays, declared}, [payload, …],
+-- [options, …]?].
 -- It is an array, since the functions that take an object apart refuse U+0000 anywhere in it. The higher digits of queue are the id of the schema
 -- to which the queue's id belongs.
 create or replace function pawl.queue_add_json(p_batch json) returns bigint[]
 language sql set search_path = pg_catalog, pg_temp as $$
   select pawl.queue_add(
-    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_refuse_schema() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt", b.part[3], h.delays)
+    case when h.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (h.queue % 65536)::smallint else pawl.queue_refuse_schema() end, h.shard, h.n, h.kinds, h.priorities, b.part[2], h.keys, h."runAt", b.part[3], h.delays, h.declared)
   from (select array_agg(e.value order by e.ord) as part from json_array_elements(p_batch) with ordinality e (value, ord)) b
   cross join lateral json_to_record(b.part[1]) h (
-    queue bigint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[], delays double precision[])
+    queue bigint, shard smallint, n int, kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[], delays double precision[],
+    declared smallint)
 $$;
 
 -- Writes ready rows for jobs without a key whose ids may have gaps: one for each stretch of consecutive ids of one kind and priority.
@@ -422,9 +445,3 @@ begin
     perform pawl.queue_wake(p_queue);
   end if;
 end $$;
-
--- The shard of a key. Stable over versions and machines, unlike hashtext().
-create or replace function pawl.queue_shard(p_key text, p_shards smallint) returns smallint
-language sql immutable strict parallel safe as $$
-  select (('x' || substr(md5(p_key), 1, 7))::bit(28)::int % p_shards)::smallint
-$$;

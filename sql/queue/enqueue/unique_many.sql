@@ -1,6 +1,6 @@
 -- Many jobs of unique kinds at once: as pawl.enqueue() does for each, but by one statement for all of them. That costs a tenth.
 
--- [{queue, n, shards, kinds, priorities, keys, runAt, delays, rules: [{kind, by, while, per}, …]}, [payload, …], [options, …]?]: as queue_add_json,
+-- [{queue, n, shards, kinds, priorities, keys, runAt, delays, declared, rules: [{kind, by, while, per}, …]}, [payload, …], [options, …]?]: as queue_add_json,
 -- with a shard for each job, or one for all. Kinds without a rule are allowed; "one of a key for ever" is not: queue_job's own index enforces that.
 -- Answers {ids, duplicates}: the jobs in order, and which of them, counted from 0, existed already. An array for the reason of queue_add_json.
 create or replace function pawl.queue_add_unique(p_batch json) returns json
@@ -25,8 +25,11 @@ declare
   v_new bigint[];
 begin
   select h.* into v_jobs from json_to_record(v_part[1]) h (
-    queue bigint, n int, shards smallint[], kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[], delays double precision[], rules json);
+    queue bigint, n int, shards smallint[], kinds smallint[], priorities smallint[], keys text[], "runAt" timestamptz[], delays double precision[],
+    declared smallint, rules json);
   v_queue := case when v_jobs.queue / 65536 = 'pawl'::regnamespace::oid::bigint then (v_jobs.queue % 65536)::smallint else pawl.queue_refuse_schema() end;
+  lock table pawl.queue_job in row exclusive mode;
+  v_jobs.shards := coalesce(pawl.queue_divide(v_queue, v_jobs.shards, v_jobs.declared, v_jobs.keys, v_part[2], v_part[3]), v_jobs.shards);
   perform pg_current_xact_id();  -- before the ids: see search_index.sql
   v_ids := array(select nextval('pawl.queue_job_id') from generate_series(1, v_jobs.n));
   select array_agg(a.nth), array_agg(a.first), array_agg(a.kind) filter (where a.nth = a.first), array_agg(a.digest) filter (where a.nth = a.first),
@@ -71,6 +74,24 @@ begin
   perform pawl.queue_wake(v_queue);
   return json_build_object('ids', v_answer, 'duplicates',
     coalesce((select json_agg(u.nth - 1 order by u.nth) from unnest(v_answer, v_ids) with ordinality u (job, id, nth) where u.job <> u.id), '[]'));
+end $$;
+
+-- The shards of jobs that were divided by another number of shards: see shard.sql; null if they are right.
+create or replace function pawl.queue_divide(
+  p_queue smallint, p_shards smallint[], p_declared smallint, p_keys text[], p_payloads json, p_options json
+) returns smallint[]
+language plpgsql as $$
+declare
+  v_shards smallint := (select d.shards from pawl.queue_definition d where d.id = p_queue);
+begin
+  if not exists (select from unnest(p_shards) s (shard) where pawl.queue_is_divided_otherwise(s.shard, p_declared, v_shards)) then
+    return null;
+  end if;
+  return array(
+    select pawl.queue_home(coalesce(e.shard, p_shards[1]), coalesce(e.options ->> 'group', e.key), v_shards)
+    from rows from (json_array_elements(p_payloads), unnest(p_shards), unnest(p_keys), json_array_elements(p_options))
+      with ordinality e (payload, shard, key, options, nth)
+    order by e.nth);
 end $$;
 
 -- As queue_add_mixed, for the jobs at these places.

@@ -42,13 +42,19 @@ create or replace function pawl.queue_batch_add(p_request json) returns bigint[]
 language plpgsql /* planner: loop */ as $$
 declare
   v_batch bigint := (p_request ->> 0)::bigint;
+  v_shard smallint := (p_request -> 1 -> 0 ->> 'shard')::smallint;
   v_ids bigint[];
+  v_is_divided boolean;
 begin
   perform pawl.queue_batch_join(v_batch);
   v_ids := pawl.queue_add_json(p_request -> 1);
+  -- Then queue_add has divided the jobs among shards anew.
+  select pawl.queue_is_divided_otherwise(v_shard, (p_request -> 1 -> 0 ->> 'declared')::smallint, d.shards) into v_is_divided
+  from pawl.queue_definition d where d.id = ((p_request -> 1 -> 0 ->> 'queue')::bigint % 65536)::smallint;
   insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding, members)
-  select (p_request -> 1 -> 0 ->> 'shard')::smallint, u.id / 256, v_batch, min(u.id), range_agg(int8range(u.id, u.id + 1)), range_agg(int8range(u.id, u.id + 1))
-  from unnest(v_ids) u (id) group by u.id / 256;
+  select j.shard, j.id / 256, v_batch, min(j.id), range_agg(int8range(j.id, j.id + 1)), range_agg(int8range(j.id, j.id + 1))
+  from (select u.id, case when v_is_divided then pawl.queue_shard_of(u.id) else v_shard end as shard from unnest(v_ids) u (id)) j
+  group by j.shard, j.id / 256;
   return v_ids;
 end $$;
 

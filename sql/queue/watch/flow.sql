@@ -1,6 +1,6 @@
 -- A graph of jobs in one call.
 
--- Adds the jobs of a flow: {groups: [{queue, shard, n, kinds, priorities, keys, runAt, delays, after, jobs, batches, afterError, afterCancel}, …]},
+-- Adds the jobs of a flow: {groups: [{queue, shard, declared, n, kinds, priorities, keys, runAt, delays, after, jobs, batches, afterError, afterCancel}, …]},
 -- then the payloads and the options of each group, in arrays: [flow, [[payload, …], …], [[options, …] or null, …]]. The jobs of a group come
 -- after the same others: nodes of the groups before it, by their places (after), other jobs and batches. kinds are names. Answers the ids.
 create or replace function pawl.queue_add_flow(p_flow json) returns bigint[]
@@ -13,9 +13,11 @@ declare
   v_shards smallint[];
   v_fresh int8multirange;
   v_packs bigint[];
-  v_groups pawl.queue_flow_group[] := pawl.queue_flow_groups(p_flow);
+  v_groups pawl.queue_flow_group[];
   v_group record;
 begin
+  lock table pawl.queue_job in row exclusive mode;  -- see shard.sql
+  v_groups := pawl.queue_flow_groups(p_flow);
   perform pawl.queue_check_flow(p_flow, v_groups);
   for v_group in select g.* from unnest(v_groups) g where g.is_first order by g.nth loop
     v_first := v_first || pawl.queue_add(v_group.queue, v_group.shard, v_group.n, array(
@@ -49,7 +51,7 @@ begin
   return v_ids;
 end $$;
 
--- Raises PW002 unless all queues and kinds of a flow exist.
+-- Raises PW002 unless all queues and kinds of a flow exist, and PW003 if a group would have to be divided among shards.
 create or replace function pawl.queue_check_flow(p_flow json, p_groups pawl.queue_flow_group[]) returns void
 language plpgsql stable as $$
 declare
@@ -65,26 +67,36 @@ begin
   if found then
     raise exception 'queue "%" has no kind "%"%', v_missing.name, v_missing.kind, pawl.queue_snapshot() using errcode = 'PW002';
   end if;
+  select d.name, d.shards into v_missing from unnest(p_groups) g join pawl.queue_definition d on d.id = g.queue where g.shard is null limit 1;
+  if found then
+    raise exception 'queue "%" has % shards since another process declared it, and keys of this flow are in several of them; restart this process with that declaration',
+      v_missing.name, v_missing.shards using errcode = 'PW003';
+  end if;
 end $$;
 
--- The groups of a flow, parsed once: 10,000 take 230 ms. The queue is null if it does not exist.
+-- The groups of a flow, parsed once: 10,000 take 230 ms. The queue is null if it does not exist; the shard is null if the jobs of the group, which were
+-- divided by another number of shards, are of several.
 create or replace function pawl.queue_flow_groups(p_flow json) returns pawl.queue_flow_group[]
 language sql stable /* planner: loop */ as $$
   select array_agg(row(g.ord, g.queue, g.is_keyed, g.shard, g.n, g.kinds, g.priorities, g.keys, g."runAt", g.delays, g.after, g.jobs, g.batches,
     g."afterError", g."afterCancel", g.payloads, g.options, g.is_first, g.is_inside, g.firsts, g.rests)::pawl.queue_flow_group order by g.ord) from (
-    select e.ord, d.id as queue, d.keyed as is_keyed, g.shard, g.n, g.kinds, g.priorities, g.keys, g."runAt", g.delays, g.after, g.jobs, g.batches,
+    select e.ord, d.id as queue, d.keyed as is_keyed, case when d.id is null or not pawl.queue_is_divided_otherwise(g.shard, g.declared, d.shards) then g.shard else (
+        select case when min(h.shard) = max(h.shard) then min(h.shard) end from generate_series(0, g.n - 1) i (nth)
+        cross join lateral (
+          select pawl.queue_home(g.shard, coalesce(e.options -> i.nth ->> 'group', g.keys[i.nth + 1]), d.shards) as shard) h) end as shard,
+      g.n, g.kinds, g.priorities, g.keys, g."runAt", g.delays, g.after, g.jobs, g.batches,
       g."afterError", g."afterCancel", e.payloads, nullif(e.options::text, 'null')::json as options, s.is_first, s.is_inside,
       coalesce(sum(g.n) filter (where s.is_first) over w, 0) - case when s.is_first then g.n else 0 end as firsts,
       coalesce(sum(g.n) filter (where not s.is_first) over w, 0) - case when s.is_first then 0 else g.n end as rests
     from rows from (json_array_elements(p_flow -> 0), json_array_elements(p_flow -> 1), json_array_elements(p_flow -> 2))
       with ordinality e ("group", payloads, options, ord)
     cross join lateral json_to_record(e."group") g (
-      queue text, shard smallint, n int, kinds text[], priorities smallint[], keys text[], "runAt" timestamptz[], delays double precision[],
+      queue text, shard smallint, declared smallint, n int, kinds text[], priorities smallint[], keys text[], "runAt" timestamptz[], delays double precision[],
       after int[], jobs bigint[], batches bigint[], "afterError" text, "afterCancel" text)
     cross join lateral (
       select g.after = '{}' and g.jobs = '{}' and g.batches = '{}' as is_first, g.after <> '{}' and g.jobs = '{}' and g.batches = '{}' as is_inside) s
     left join lateral (
-      select d.id, d.keyed from pawl.queue_definition d where d.name = g.queue and (d.removed_at is null or not pawl.queue_is_gone(d)) limit 1) d on true
+      select d.id, d.keyed, d.shards from pawl.queue_definition d where d.name = g.queue and (d.removed_at is null or not pawl.queue_is_gone(d)) limit 1) d on true
     window w as (order by e.ord rows unbounded preceding)) g
 $$;
 

@@ -488,6 +488,9 @@ declare
   v_answer text := pawl.queue_add_alone(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, p_run_at, p_options, p_delay);
   v_id bigint := v_answer::json ->> 'id';
 begin
+  if (p_key is not null or p_shard > 0 or p_options is not null) and not exists (select 1 from pawl.queue_job j where j.shard = p_shard and j.id = v_id) then
+    p_shard := pawl.queue_shard_of(v_id);  -- see shard.sql
+  end if;
   -- If the watch is just being removed, the part stays until its job ends.
   insert into pawl.queue_watch_part (shard, bucket, watch, first, outstanding)
   select p_shard, v_id / 256, w.id, v_id, int8multirange(int8range(v_id, v_id + 1)) from pawl.queue_watch w where w.channel = p_channel;

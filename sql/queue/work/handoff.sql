@@ -43,6 +43,9 @@ begin
     return '{"id":' || pawl.queue_add_one(p_queue, p_shard, p_kind, p_priority, p_payload, p_key, p_run_at, p_options, p_delay) || '}';
   end if;
   v_sleeps := exists (select 1 from pawl.queue_worker w where w.queue = p_queue and w.wants_notify);
+  if v_sleeps and (p_key is not null or p_shard > 0) then
+    lock table pawl.queue_job in row exclusive mode;  -- see shard.sql
+  end if;
   if v_sleeps and p_priority = 0 and current_setting('synchronous_commit') <> 'off' and current_setting('transaction_isolation') = 'read committed'
     and (p_key is null or pawl.queue_is_key_free(p_queue, p_shard, p_key)) then
     delete from pawl.queue_offer o where o.ctid = (
@@ -52,7 +55,7 @@ begin
         and (select w.wants_notify and w.expires_at > v_now from pawl.queue_worker w where w.id = o.worker)
         and exists (
           select 1 from pawl.queue_definition d join pawl.queue_kind k on k.queue = d.id
-          where d.id = p_queue and k.id = p_kind and d.paused_at is null and d.paused_parts is null and coalesce((p_options ->> 'attempts')::smallint, k.attempts, d.attempts) > 1
+          where d.id = p_queue and k.id = p_kind and p_shard < d.shards and d.paused_at is null and d.paused_parts is null and coalesce((p_options ->> 'attempts')::smallint, k.attempts, d.attempts) > 1
             and octet_length(p_payload::text) + coalesce(octet_length(to_json(p_key)::text), 0) + coalesce(octet_length(p_options::text), 0) <= 7500
             and not exists (select 1 from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue offset 0))
       limit 1 for update of o skip locked)
@@ -90,6 +93,9 @@ begin
     v_id := nextval('pawl.queue_job_id');
     insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, payload, options)
     values (v_id, v_now, p_shard, p_queue, p_kind, p_priority, p_payload, p_options);
+    if p_shard > 0 then
+      p_shard := pawl.queue_bring_home(p_queue, p_shard, v_id);
+    end if;
     if p_options is not null then
       perform pawl.queue_note_options(p_shard, array[v_id]);
     end if;
@@ -102,11 +108,11 @@ begin
   return '{"id":' || v_id || ',"isSlow":' || v_is_slow || '}';
 end $$;
 
--- Whether a job of this key could run at once: the key is not held, and none of its jobs waits. Takes the key's lock, without waiting.
+-- Whether a job of this key could run at once: the key is of this shard and not held, and none of its jobs waits. Takes the key's lock, without waiting.
 create or replace function pawl.queue_is_key_free(p_queue smallint, p_shard smallint, p_key text) returns boolean
 language plpgsql as $$
 begin
-  if not (select d.keyed from pawl.queue_definition d where d.id = p_queue)
+  if not (select d.keyed and pawl.queue_home(p_shard, p_key, d.shards) = p_shard from pawl.queue_definition d where d.id = p_queue)
     or exists (select 1 from pawl.queue_kind k where k.queue = p_queue and (k.coalesce <> 'none' or cardinality(k.after) > 0))
     or not pawl.queue_try_key(p_queue, p_shard, p_key) then
     return false;

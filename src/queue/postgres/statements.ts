@@ -18,7 +18,7 @@ export const ENQUEUE: Statement = statement('queue.enqueue', 'select pawl.enqueu
 /** If array_nulls is off, a null in an array literal is read as the word NULL: a value that no job has replaces it. */
 const ADD_CALL = `pawl.queue_add(${HERE}, $2::smallint, $3::int, $4::smallint[], $5::smallint[], $6::json,
   pg_catalog.array_replace($7::text[], '', null), pg_catalog.array_replace($8::timestamptz[], 'infinity', null), $9::json,
-  pg_catalog.array_replace($10::double precision[], '-1', null))`;
+  pg_catalog.array_replace($10::double precision[], '-1', null), $11::smallint)`;
 export const ADD: Statement = statement('queue.add', `select ${ADD_CALL}::text as ids`);
 export const ADD_ONE: Statement = statement(
   'queue.add_one',
@@ -55,7 +55,7 @@ export const ADD_TRACED: Statement = statement(
 with added as materialized (
   select ${ADD_CALL} as ids
 ), trace as (
-  insert into pawl.queue_trace (id, parent) select pg_catalog.unnest(a.ids), $11::text from added a
+  insert into pawl.queue_trace (id, parent) select pg_catalog.unnest(a.ids), $12::text from added a
 )
 select a.ids::text as ids from added a`,
 );

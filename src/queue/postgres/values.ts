@@ -47,7 +47,7 @@ export function sharedText(shared: Settlement['shared']): string {
 
 /** The parameters of a statement that adds many jobs. */
 export function addValues(queue: number, batch: NewJobs): unknown[] {
-  const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options } = batch;
+  const { shard, n, kinds, priorities, payloads, keys, runAt, delays, options, declared } = batch;
   const everyKey = keys?.map((key) => key ?? '') ?? null;
   const everyTime = runAt?.map((time) => time ?? 'infinity') ?? null;
   return [
@@ -61,6 +61,7 @@ export function addValues(queue: number, batch: NewJobs): unknown[] {
     everyTime,
     options,
     delays?.map((delay) => delay ?? -1) ?? null,
+    declared ?? null,
   ];
 }
 

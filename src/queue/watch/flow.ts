@@ -98,6 +98,7 @@ function head(group: readonly FlowJob[], placeOf: (nth: number) => number): obje
   return {
     queue: first.row.queue,
     shard: first.row.shard,
+    declared: first.row.declared,
     n: rows.length,
     kinds: compact(rows.map(({ kind }) => kind.name)),
     priorities: compact(rows.map(({ priority }) => priority)),
