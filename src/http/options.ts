@@ -105,7 +105,7 @@ export interface RedactOptions {
   readonly payload?: ((payload: unknown, of: { readonly queue: string; readonly kind: string }) => unknown) | undefined;
   /**
    * The same for errors and other texts that may quote a payload. By default, values of `keys` are removed from them if they are
-   * written as `key: value`. With a `payload` of your own, and without this function, no such text is shown.
+   * written as `key: value`, `key=value` or JSON. With a `payload` of your own, and without this function, no such text is shown.
    */
   readonly error?: ((text: string, of: { readonly queue: string; readonly kind: string }) => string) | undefined;
   /**

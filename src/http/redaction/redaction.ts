@@ -3,7 +3,8 @@ import type { Permission, Principal } from '../auth/permission.ts';
 import type { HttpSettings } from '../options.ts';
 import { HttpRefusal } from '../protocol/failure.ts';
 import { HIDDEN, Hidden, type HiddenKind, type ValueOrigin } from './hidden.ts';
-import { hideKeys, REDACTED } from './hide-keys.ts';
+import { TextKeys } from './hide-in-text.ts';
+import { hideKeys } from './hide-keys.ts';
 import { PropertyBudget, TooLarge } from './property-budget.ts';
 import { writeJson } from './write-json.ts';
 
@@ -33,7 +34,7 @@ const NEEDS: Readonly<Record<HiddenKind, Permission>> = {
  */
 export class Redaction {
   readonly #keys: ReadonlySet<string>;
-  readonly #inText: RegExp | undefined;
+  readonly #inText: TextKeys | undefined;
   readonly #options: HttpSettings['redact'];
   readonly #logger: Logger;
   #toldAt = -Infinity;
@@ -42,7 +43,7 @@ export class Redaction {
     this.#options = options;
     this.#logger = logger;
     this.#keys = new Set(options.keys.map((key) => key.toLowerCase()));
-    this.#inText = inTextOf(options.keys);
+    this.#inText = options.keys.length === 0 ? undefined : new TextKeys(options.keys);
   }
 
   /** False: callers with the permission see every value unchanged. */
@@ -109,16 +110,16 @@ export class Redaction {
     return this.#keys.size === 0 ? value : hideKeys(value, this.#keys, budget);
   }
 
-  /** Hides values under hidden keys in texts: `"key": "value"`, `key=value`. A rule of the user's own does not handle texts. */
+  /** A rule of the user's own does not handle texts. */
   #text(text: string, { of, instead }: Hidden, budget: PropertyBudget): unknown {
     const { payload: own, error: ownOfErrors } = this.#options;
     if (ownOfErrors !== undefined) return this.#safely(() => String(ownOfErrors(text, of)));
     if (own !== undefined) return instead;
-    const names = this.#inText;
-    if (names === undefined) return text;
+    const keys = this.#inText;
+    if (keys === undefined) return text;
     return unlessTooLarge(() => {
       budget.spend(text.length / CHARACTERS_PER_PROPERTY);
-      return text.replaceAll(names, `$1${REDACTED}`);
+      return keys.hide(text);
     });
   }
 
@@ -152,11 +153,4 @@ function unlessTooLarge(show: () => unknown): unknown {
 /** @throws HttpRefusal  forbidden */
 export function needs(who: Principal, permission: Permission): void {
   if (!who.permissions.has(permission)) throw new HttpRefusal('forbidden', `this needs the permission ${permission}`);
-}
-
-function inTextOf(keys: readonly string[]): RegExp | undefined {
-  if (keys.length === 0) return undefined;
-  const names = keys.map((key) => key.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
-  const value = String.raw`"(?:[^"\\]|\\[^])*"?|'(?:[^'\\]|\\[^])*'?|[^\s,;&}\]]+`;
-  return new RegExp(String.raw`((?<![\w-])(?:${names})(?![\w-])\\?["']?\s*(?:=>|[:=])\s*)(?:${value})`, 'giu');
 }

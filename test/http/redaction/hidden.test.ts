@@ -263,10 +263,41 @@ describe('the door', () => {
     ['SECRET => sentinel'],
     ['"secret": "it was cut off, sentinel'],
     ['https://example.org/?a=b&secret=sentinel&c=d'],
+    ['{"body":"{\\"secret\\":\\"a long sentinel\\"}"}'],
+    [JSON.stringify(JSON.stringify(JSON.stringify({ secret: 'a "long" sentinel' })))],
+    ['secret: a long sentinel'],
+    ['secret: Bearer sentinel'],
+    ['"secret": {"a": "}", "b": ["it is", "a sentinel"]}'],
+    ['{"body":"{\\"secret\\":{\\"a\\":\\"it\\\\\\"s } a sentinel\\"}}"}'],
+    ["secret: Map(1) {\n  'a' => 'sentinel'\n}"],
+    ['secret: `it\'s a "long" sentinel`'],
+    ["secret = 'it''s a sentinel'"],
+    ['Key (tenant, secret, to)=(1, a sentinel, 2) already exists.'],
   ])('takes a value out of an error by its key: %s', (text) => {
     const shown = door({ keys: ['secret'] }).write(errorOf(`before ${text} after`, of), who);
     expect(shown).toMatch(/before .*\[redacted\]/);
     expect(shown).not.toContain('sentinel');
+  });
+
+  test.each([
+    ['{"secret":"a b","to":"ada"}', '{"secret":[redacted],"to":"ada"}'],
+    ['{"secret":{"a":["b"]},"to":"ada"}', '{"secret":[redacted],"to":"ada"}'],
+    [
+      '{"body":"{\\"secret\\":\\"a b\\",\\"to\\":\\"ada\\"}"}',
+      '{"body":"{\\"secret\\":[redacted],\\"to\\":\\"ada\\"}"}',
+    ],
+    ["{ secret: 1234, to: 'ada' }", "{ secret: [redacted], to: 'ada' }"],
+    ['secret: a b\n    at send (mail.js:1:2)', 'secret: [redacted]\n    at send (mail.js:1:2)'],
+    ['GET /?secret=a&to=ada failed', 'GET /?secret=[redacted]&to=ada failed'],
+  ])('leaves what stands next to such a value: %s', (text, shown) => {
+    expect(JSON.parse(door({ keys: ['secret'] }).write(errorOf(text, of), who))).toBe(shown);
+  });
+
+  test('takes no longer for a text that was made to take long', () => {
+    const begun = performance.now();
+    for (const part of ['secret: {', 'secret, ', 'secret:"', 'secret:\\', '\\', '(', 'secret(', 'secret  '])
+      door({ keys: ['secret'] }).write(errorOf(part.repeat(3_000_000 / part.length), of), who);
+    expect(performance.now() - begun).toBeLessThan(20_000);
   });
 
   test('leaves alone what is only like a key, and prototypes are only names', () => {
