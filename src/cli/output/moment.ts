@@ -1,3 +1,5 @@
+import { readTimestamp } from '../../base/time/timestamp.ts';
+
 export type TimeStyle = 'relative' | 'iso';
 
 const STEPS = [
@@ -25,6 +27,5 @@ export function readTime(text: string, now: number = Date.now()): Date | undefin
     return new Date(now + Number(wait[1]) * size);
   }
   // A bare number, or a date in words, has another meaning in every engine.
-  const at = /^\d{4}-\d{2}-\d{2}/.test(text) ? new Date(text) : undefined;
-  return at === undefined || Number.isNaN(at.getTime()) ? undefined : at;
+  return readTimestamp(text);
 }

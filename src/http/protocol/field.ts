@@ -4,6 +4,7 @@ import * as kinds from '../../base/options/options.ts';
 import { type OptionPath, refusal, subject } from '../../base/options/refusal.ts';
 import { requireJson } from '../../base/storable.ts';
 import { type Duration, parseDuration } from '../../base/time/duration.ts';
+import { readTimestamp } from '../../base/time/timestamp.ts';
 import { DEEPEST, isDeeper } from '../redaction/depth.ts';
 
 /** JSON Schema 2020-12, the version of OpenAPI 3.1. */
@@ -89,12 +90,12 @@ export function choice<const T extends string>(values: readonly T[], about?: str
   return byDefault === undefined ? field : { ...field, isRequired: false };
 }
 
-/** A moment in ISO 8601, or Unix time in milliseconds. */
+/** A moment, or a date, in ISO 8601. */
 export function time(about?: string): Field<Date> {
   const words = 'a time in ISO 8601, such as 2026-11-21T09:30:00Z';
   const check = kinds.custom(words, (value, place) => {
-    const at = typeof value === 'string' && ISO.test(value) ? new Date(value) : undefined;
-    if (at === undefined || Number.isNaN(at.getTime())) throw refusal(place, value, words);
+    const at = typeof value === 'string' && ISO.test(value) ? readTimestamp(value) : undefined;
+    if (at === undefined) throw refusal(place, value, words);
     return at;
   });
   return fieldOf(check, { type: 'string', format: 'date-time' }, about);
@@ -107,7 +108,7 @@ export function timeOrAgo(about?: string): Field<string> {
   const words = 'a time in ISO 8601 or how long ago, such as 2026-11-21T09:30:00Z or 2h';
   const check = kinds.custom(words, (value, place) => {
     if (typeof value !== 'string') throw refusal(place, value, words);
-    if (ISO.test(value) && !Number.isNaN(Date.parse(value))) return value;
+    if (ISO.test(value) && readTimestamp(value) !== undefined) return value;
     try {
       parseDuration(value, { field: place.field });
     } catch {

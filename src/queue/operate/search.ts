@@ -3,6 +3,7 @@ import { suggest } from '../../base/options/options.ts';
 import { show } from '../../base/options/refusal.ts';
 import { isStorable } from '../../base/storable.ts';
 import { type Duration, parseDuration } from '../../base/time/duration.ts';
+import { readTimestamp } from '../../base/time/timestamp.ts';
 import { JOB_STATUSES, type JobRecord } from '../job.ts';
 
 export interface SearchOptions {
@@ -140,9 +141,8 @@ function readFilters(filters: ReadonlyMap<Filter, string>): Omit<SearchQuery, 't
 
 function readTime(name: 'since' | 'until', value: string | undefined): Omit<SearchQuery, 'terms'> {
   if (value === undefined) return {};
-  if (/^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:?\d\d)?)?$/i.test(value) && !Number.isNaN(Date.parse(value))) {
-    return { [name]: new Date(value).toISOString() };
-  }
+  const at = /^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:?\d\d)?)?$/i.test(value) ? readTimestamp(value) : undefined;
+  if (at !== undefined) return { [name]: at.toISOString() };
   try {
     return { [`${name}Ms`]: parseDuration(value, { field: name }) };
   } catch (cause) {

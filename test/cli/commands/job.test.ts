@@ -38,6 +38,11 @@ async function runAll(queue: Queue<typeof KINDS>, ...ids: readonly string[]): Pr
     await until('the job is settled', async () => !['new', 'in-progress'].includes((await queue.get(id)).status));
 }
 
+test('a day that does not exist is no time', async () => {
+  const said = await warmPawl(['job', 'add', 'q', 'k', '--run-at', '2126-02-31T09:30:00Z'], { url: 'postgres://none' });
+  expect(said).toMatchObject({ code: 2, stderr: expect.stringContaining('--run-at') });
+});
+
 test('add enqueues from an argument, stdin or a file, with key, priority and time', async () => {
   const { queue, job } = await fixture();
   const file = join(mkdtempSync(join(tmpdir(), 'pawl-cli-')), 'payload.json');

@@ -257,6 +257,25 @@ test('what cancels a running job says that this is under way', async () => {
   const running = await post(`/jobs/${id}/cancel`);
   expect([running.status, running.body]).toEqual([202, { id, status: 'in-progress', cancelling: true }]);
   await until('it is cancelled', async () => (await get(`/jobs/${id}?wait=5s`)).body['status'] === 'cancelled');
+test('a job that was added is no refusal, although its end cannot be waited for', async () => {
+  const before = await count();
+  const asked = post('/queues/mail/jobs?wait=30s', { kind: 'send', payload: { erase: 'me' }, delay: '1h' });
+  await until('it is there', async () => (await count()) === before + 1);
+  const { body: found } = await get('/jobs?status=new&kind=send&limit=1');
+  await visitor.ask(`/api/v1/jobs/${String(found.items?.[0]?.['id'])}`, { method: 'DELETE' });
+  const { status, body } = await asked;
+  expect([status, body['id'], body['duplicate']]).toEqual([201, found.items?.[0]?.['id'], false]);
+});
+
+test('a day that does not exist is refused, and is no day of the next month', async () => {
+  const at = (day: string): Promise<Answer> => add({ kind: 'send', runAt: `${day}T09:30:00Z` });
+  expect((await at('2126-02-31')).body.error).toMatchObject({ code: 'invalid_input', field: 'runAt' });
+  expect((await at('2127-02-29')).status).toBe(400);
+  expect((await at('2128-02-29')).status).toBe(201);
+  for (const path of ['/jobs?since=2026-02-31', '/jobs?q=until:2026-04-31', '/errors?since=2026-06-31'])
+    expect([path, (await get(path)).status]).toEqual([path, 400]);
+});
+
   await worker.stop();
   const { id: waiting } = await queue.enqueue('one', {});
   const at = await post(`/jobs/${waiting}/cancel`);
