@@ -176,17 +176,20 @@ begin
   return json_build_object('to', v_to);
 end $$;
 
--- Renews the lease of the jobs that were claimed together with this unit. Answers {expiresAt: ms, isCancelled: one of its jobs is to be cancelled, reason}.
+-- Renews the lease of the jobs that were claimed together with this unit; without p_lease_ms for as long as before. Answers {expiresAt: ms, isCancelled: one of its jobs is to be cancelled, reason}.
 create or replace function pawl.queue_extend(p_unit json, p_lease_ms double precision) returns json
 language plpgsql as $$
 declare
   v_worker bigint := p_unit ->> 'worker';
   v_lease interval := p_lease_ms * interval '1 millisecond';
-  v_until timestamptz := clock_timestamp() + v_lease;
+  v_now timestamptz := clock_timestamp();
+  v_until timestamptz;
   v_wish record;
 begin
   perform pawl.queue_pulled(p_unit);
-  update pawl.queue_worker w set beat_at = clock_timestamp(), lease = v_lease, expires_at = v_until where w.id = v_worker and w.lost_at is null;
+  update pawl.queue_worker w
+  set beat_at = clock_timestamp(), lease = coalesce(v_lease, w.lease), expires_at = v_now + coalesce(v_lease, w.lease)
+  where w.id = v_worker and w.lost_at is null returning w.expires_at into v_until;
   if not found then
     raise exception 'the lease of job % ran out; stop working on it', p_unit ->> 'job' using errcode = 'PW004';
   end if;

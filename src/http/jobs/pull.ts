@@ -3,7 +3,7 @@ import { anything, duration, flag, integer, maybe, text } from '../protocol/fiel
 import { type AnyRoute, route } from '../protocol/route.ts';
 
 const handle = { handle: text({ max: 300, about: 'the handle that claiming gave' }) };
-const lease = duration({ min: '1s', max: '24h', default: '30s', about: 'how long it is yours unless you extend it' });
+const LEASE = { min: '1s', max: '24h' } as const;
 
 /** Jobs for a program in another language: it claims them, and reports their outcomes. */
 export const pullRoutes: readonly AnyRoute[] = [
@@ -18,7 +18,7 @@ export const pullRoutes: readonly AnyRoute[] = [
     params: { queue: text({ max: 100, about: 'the name of a queue' }) },
     body: {
       limit: integer({ min: 1, max: 1000, default: 1, about: 'the most units' }),
-      lease,
+      lease: duration({ ...LEASE, default: '30s', about: 'how long it is yours unless you extend it' }),
       client: maybe(text({ max: 100, about: 'what the list of workers shows as its host' })),
     },
     answers: 'ClaimedUnits',
@@ -83,7 +83,7 @@ export const pullRoutes: readonly AnyRoute[] = [
     summary:
       'Renews the lease from now on, for all units that were claimed together. isCancelled: stop, and release the unit. 409 lease_lost: stop what you do under it.',
     permission: 'job:work',
-    body: { ...handle, lease },
+    body: { ...handle, lease: maybe(duration({ ...LEASE, about: 'default: as long as before' })) },
     answers: 'ExtendedClaim',
     isQuiet: true,
     run: ({ body, effects: { queues } }) => queues.extend(body.handle, body.lease),

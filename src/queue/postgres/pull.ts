@@ -118,9 +118,9 @@ export class PostgresQueuePull {
     return row?.backoff ?? undefined;
   }
 
-  /** @throws LeaseLost */
-  async extend(unit: PulledKey, leaseMs: number): Promise<Extension> {
-    const [row] = await this.#alone.query<{ answer: Extension }>(EXTEND, [JSON.stringify(unit), leaseMs]);
+  /** @param leaseMs  undefined: as long as before @throws LeaseLost */
+  async extend(unit: PulledKey, leaseMs: number | undefined): Promise<Extension> {
+    const [row] = await this.#alone.query<{ answer: Extension }>(EXTEND, [JSON.stringify(unit), leaseMs ?? null]);
     return only(row).answer;
   }
 

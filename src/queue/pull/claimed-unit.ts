@@ -113,7 +113,7 @@ export class ClaimedUnit<P = unknown> {
 
   /**
    * Renews the lease from now on, for all units of its `claim()`. The answer also says whether the job was cancelled.
-   * @param lease  from 1 s to 24 h; default `'30s'` @throws LeaseLost  the lease has ended: stop working on the unit
+   * @param lease  from 1 s to 24 h; default: as long as before @throws LeaseLost  the lease has ended: stop working on the unit
    */
   async extend(lease?: Duration): Promise<ExtendedLease> {
     const extended = await this.#puller.extend(this.handle, lease);

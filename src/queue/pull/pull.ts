@@ -58,7 +58,7 @@ const claimShape = {
   client: optional(text({ min: 1, max: 100 })),
 };
 const failShape = { retryIn: optional(duration({ min: 0, max: '365d' })), final: bool({ default: false }) };
-const extendShape = { lease: duration({ min: '1s', max: '24h', default: '30s' }) };
+const extendShape = { lease: optional(duration({ min: '1s', max: '24h' })) };
 
 /** Claims units by calls, and settles them by their handles, in any process. */
 export class Puller {

@@ -56,6 +56,48 @@ test('a program in another language claims jobs, completes, fails and releases t
   expect([late.status, late.body.error?.code]).toEqual([409, 'lease_lost']);
 });
 
+test('a lease is renewed for as long as it was claimed for', async () => {
+  const { id } = await queue.enqueue('send', 1);
+  const [unit] = await claim({ lease: '1h' });
+  const { body } = await post('/claims/extend', { handle: unit?.handle });
+  expect(Date.parse(String(body['expiresAt'])) - Date.now()).toBeGreaterThan(3_500_000);
+  await post('/claims/release', { handle: unit?.handle });
+  await queue.erase(id);
+});
+
+test('a worker gets what is hidden from others, and the audit says once an hour that it claims', async () => {
+  const careful = house.open({ redact: { keys: ['secret'] } });
+  const other = createQueue(house.engine, 'audited', { kinds: { send: {} } });
+  await other.enqueueMany([1, 2].map((n) => ({ kind: 'send', payload: { n, secret: 'sentinel' } })));
+  const take = async (): Promise<Answer> =>
+    careful.ask('/api/v1/queues/audited/claim', { method: 'POST', body: { client: 'a script' } });
+  for (const n of [1, 2]) {
+    const { body } = await take();
+    expect(body.items).toMatchObject([{ jobs: [{ payload: { n, secret: 'sentinel' } }] }]);
+  }
+  expect((await careful.ask('/api/v1/queues/none/claim', { method: 'POST', body: {} })).status).toBe(404);
+  const { body: audit } = await careful.ask('/api/v1/audit?action=job:work&limit=200');
+  expect(audit.items?.filter(({ target }) => target === 'queue audited')).toMatchObject([
+    { outcome: 'done', status: 200, details: { limit: 1, client: 'a script' } },
+  ]);
+  expect(audit.items?.filter(({ target }) => target === 'queue none')).toMatchObject([{ outcome: 'refused' }]);
+});
+
+test('no claim is answered that cannot be written down', async () => {
+  const { id } = await queue.enqueue('send', 1);
+  const stranger = house.open();
+  await house.engine.query(statement('test.rename', 'alter table pawl.http_audit rename to http_audit_gone'));
+  const { status } = await stranger.ask('/api/v1/queues/pulled/claim', { method: 'POST', body: { lease: '1s' } });
+  await house.engine.query(statement('test.rename_back', 'alter table pawl.http_audit_gone rename to http_audit'));
+  expect(status).toBe(503);
+  await house.engine.query(
+    statement('test.expire_all', `update pawl.queue_worker set expires_at = clock_timestamp() - interval '1 ms'`),
+  );
+  const [again] = await claim();
+  expect(again?.jobs).toMatchObject([{ id }]);
+  await post('/claims/complete', { handle: again?.handle });
+});
+
 test('a job that fails waits as it was enqueued to, unless its program says how long', async () => {
   const backoff = { kind: 'fixed', min: 3_600_000, max: 3_600_000, jitter: 0 };
   const added = await post('/queues/pulled/jobs', { kind: 'send', backoff });

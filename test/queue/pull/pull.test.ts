@@ -276,6 +276,19 @@ describe('a claimed unit', () => {
     await unit?.release();
   });
 
+  test('is extended by as long as before, unless the call says for how long', async () => {
+    const queue = stage.newQueue({ kinds: { send: {} } });
+    await queue.enqueue('send', 1);
+    const [unit] = await queue.claim({ lease: '1h' });
+    const left = async (): Promise<number> => Number((await unit?.extend())?.expiresAt) - Date.now();
+    expect(await left()).toBeGreaterThan(3_500_000);
+    await unit?.extend('2h');
+    expect(await left()).toBeGreaterThan(7_100_000);
+    await unit?.extend('10m');
+    expect(await left()).toBeLessThan(700_000);
+    await unit?.release();
+  });
+
   test('is not settled while a transaction that guards it is open', async () => {
     const queue = stage.newQueue({ kinds: { send: {} } });
     const { id } = await queue.enqueue('send', 1);
