@@ -1,4 +1,5 @@
 import type { ActorAdmin } from '../../actor/index.ts';
+import { isObject } from '../../base/options/shape.ts';
 import type { Capture, CaptureAdmin, Projection } from '../../capture/index.ts';
 import type { Files } from '../../files/index.ts';
 import type { Locks, RemoteLocks } from '../../lock/index.ts';
@@ -32,6 +33,26 @@ const OF_BULK = {
   move: 'job:move',
   erase: 'job:erase',
 } as const satisfies Readonly<Record<BulkRequest['action'], Permission>>;
+
+/**
+ * A job whose own rule has `replace` may change a job that waits. What its kind declares is the will of the program, and needs no
+ * more than any enqueue.
+ * @param requests  JSON, without the payloads, or with an escape in each name
+ */
+function toAdd(requests: string): readonly Permission[] {
+  // Most requests have no such word, and need not be parsed a second time.
+  const replaces = /replace|\\u/.test(requests) && hasReplace(JSON.parse(requests));
+  return replaces ? ['job:enqueue', 'job:update'] : ['job:enqueue'];
+}
+
+/** Whether it has `unique: { replace: true }` anywhere but in values of the caller. */
+function hasReplace(request: unknown): boolean {
+  if (Array.isArray(request)) return request.some(hasReplace);
+  if (!isObject(request)) return false;
+  const { unique, payload: _payload, meta: _meta, ...rest } = request;
+  if (isObject(unique) && unique['replace'] === true) return true;
+  return Object.values(rest).some(hasReplace);
+}
 
 /** The permissions of each effect, by its object. No route can use an effect that is missing here. */
 const NEEDED = {
@@ -79,13 +100,15 @@ const NEEDED = {
     stop: 'job:bulk',
   },
   jobs: {
-    enqueue: 'job:enqueue',
+    enqueue: (_once: unknown, _raw: string, jobs: string): readonly Permission[] => toAdd(jobs),
+    retry: 'job:retry',
     rerun: ['job:retry', 'job:enqueue'],
     update: 'job:update',
-    flow: 'job:enqueue',
-    newBatch: 'job:enqueue',
-    addToBatch: 'job:enqueue',
-    publish: 'job:enqueue',
+    flow: (_once: unknown, _raw: string, nodes: readonly object[]): readonly Permission[] =>
+      toAdd(JSON.stringify(nodes)),
+    newBatch: (_once: unknown, raw: string): readonly Permission[] => toAdd(raw),
+    addToBatch: (_once: unknown, _batch: string, _raw: string, jobs: string): readonly Permission[] => toAdd(jobs),
+    publish: (_once: unknown, _raw: string, request: object): readonly Permission[] => toAdd(JSON.stringify(request)),
   },
   locks: { break: 'lock:break' },
   remoteLocks: { acquire: 'lock:hold', renew: 'lock:hold', release: 'lock:hold' },

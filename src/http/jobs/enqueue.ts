@@ -58,7 +58,7 @@ export const jobFields: JobFields = {
   tags: maybe(listOf(text({ max: 100 }), { max: 20 }, 'words to find it by')),
   meta: anything('an object of at most 16 KiB for handlers and people'),
   unique: anything(
-    'allows one job of a rule at a time: true, false, or {by, while, per, replace}; default: what its kind declares',
+    'allows one job of a rule at a time: true, false, or {by, while, per, replace}; default: what its kind declares. replace also needs job:update',
   ),
   after: anything('ids of jobs, and {"batch": id}, that have to end before: a list'),
   afterError: maybe(choice(AFTER_FAILURE, 'what happens to this job if one of those ended in error; default: error')),

@@ -6,11 +6,17 @@ import { PERMISSIONS, type Permission } from '../../../src/http/index.ts';
 import { type Answer, type House, makeHouse } from '../house.ts';
 
 let house: House;
+/** An open one. */
+let batch: string;
 beforeAll(async () => {
   house = await makeHouse();
+  batch = String((await house.open().ask('/api/v1/batches', { method: 'POST', body: { queue: 'mail' } })).body['id']);
   return () => house.stop();
 });
 
+/** A job that takes the place of one that waits. */
+const REPLACING = { key: 'waits', unique: { by: 'key', while: 'waiting', replace: true } };
+const REPLACES: readonly Permission[] = ['job:enqueue', 'job:update'];
 const HANDLE = '00000000-0000-4000-8000-000000000000';
 
 /** One way to bring something about, and everything that it takes. */
@@ -34,11 +40,23 @@ const ways = (): Readonly<Record<string, readonly Way[]>> => {
     skipJob: of(`/jobs/${failed}/skip`, 'job:retry'),
     redriveJob: of(`/jobs/${failed}/redrive`, 'job:retry'),
     eraseJob: of('/jobs/987654', 'job:erase'),
-    addFlow: of('/flows', 'job:enqueue', { name: 'a', queue: 'mail', kind: 'send' }),
-    makeBatch: of('/batches', 'job:enqueue', { queue: 'mail' }),
-    addToBatch: of('/batches/987654/jobs', 'job:enqueue', { kind: 'send' }),
+    addFlow: [
+      ...of('/flows', 'job:enqueue', { name: 'a', queue: 'mail', kind: 'send' }),
+      ...of('/flows', REPLACES, { name: 'a', queue: 'mail', kind: 'send', ...REPLACING }),
+    ],
+    makeBatch: [
+      ...of('/batches', 'job:enqueue', { queue: 'mail' }),
+      ...of('/batches', REPLACES, { queue: 'mail', onDone: { kind: 'send', ...REPLACING } }),
+    ],
+    addToBatch: [
+      ...of('/batches/987654/jobs', 'job:enqueue', { kind: 'send' }),
+      ...of(`/batches/${batch}/jobs`, REPLACES, { kind: 'send', ...REPLACING }),
+    ],
     sealBatch: of('/batches/987654/seal', 'job:enqueue'),
-    publish: of('/topics/news/jobs', 'job:enqueue', {}),
+    publish: [
+      ...of('/topics/news/jobs', 'job:enqueue', {}),
+      ...of('/topics/news/jobs', REPLACES, { payload: { to: 'eve' }, ...REPLACING }),
+    ],
     resumeQueue: of('/queues/mail/resume', 'queue:pause'),
     claimJobs: of('/queues/later/claim', ['job:work', 'payload:read']),
     completeJob: of('/claims/complete', 'job:work', { handle: 'none' }),
@@ -46,7 +64,11 @@ const ways = (): Readonly<Record<string, readonly Way[]>> => {
     releaseJob: of('/claims/release', 'job:work', { handle: 'none' }),
     extendClaim: of('/claims/extend', 'job:work', { handle: 'none' }),
     releaseWorker: of('/workers/999999/release', 'worker:release'),
-    enqueueJob: of('/queues/mail/jobs', 'job:enqueue', { kind: 'send' }),
+    enqueueJob: [
+      ...of('/queues/mail/jobs', 'job:enqueue', { kind: 'send' }),
+      ...of('/queues/mail/jobs', REPLACES, { kind: 'send', payload: { to: 'eve' }, ...REPLACING }),
+      ...of('/queues/mail/jobs', 'job:enqueue', { kind: 'send', meta: { replace: true } }),
+    ],
     retryJob: [
       { path: `/jobs/${failed}/retry`, needs: ['job:retry'] },
       { path: `/jobs/${failed}/retry`, body: { payload: { to: 'eve' } }, needs: ['job:retry', 'job:enqueue'] },
