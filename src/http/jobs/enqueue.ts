@@ -101,17 +101,25 @@ async function enqueue(call: Call<{ queue: typeof jobFields.kind }, typeof waiti
   });
 }
 
-/** Waits until the job is settled or the time is over. @returns the same answer, with the status of the job then */
+/**
+ * Waits until the job is settled or the time is over. The job is added, so whatever fails here is no failure of the request.
+ * @returns the same answer, with the status of the job then, if that could be read
+ */
 async function settled(
-  { jobs, queues }: Services,
+  { jobs, queues, engine }: Services,
   answer: unknown,
   wait: number | undefined,
   signal: AbortSignal,
 ): Promise<unknown> {
   if (wait === undefined) return answer;
   const id = String(Reflect.get(Object(answer), 'id'));
-  await jobs.settled(id, wait, signal);
-  return { ...Object(answer), status: (await queues.reads.get(id)).status };
+  try {
+    await jobs.settled(id, wait, signal);
+    return { ...Object(answer), status: (await queues.reads.get(id)).status };
+  } catch (error) {
+    engine.options.logger.warn({ err: error, job: id }, 'http: the end of an added job could not be waited for');
+    return answer;
+  }
 }
 
 /** The address at which the job can be read. */
