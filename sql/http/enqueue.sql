@@ -74,6 +74,18 @@ language sql immutable as $$
     else p_answer || '{"duplicate": true}' end
 $$;
 
+-- Makes a job new again as pawl.retry() does, once for each key.
+create or replace function pawl.http_retry(p_who text, p_key text, p_digest text, p_job bigint) returns jsonb
+language plpgsql as $$
+declare
+  v_answer jsonb := pawl.http_once_begin(p_who, p_key, p_digest);
+begin
+  if v_answer is not null then
+    return pawl.http_replayed(v_answer);
+  end if;
+  return pawl.http_once_end(p_who, p_key, pawl.retry(jsonb_build_object('id', p_job::text)));
+end $$;
+
 -- Enqueues a new job of the queue, kind, key, priority and options of a job that has ended, with the payload of p_raw.
 create or replace function pawl.http_rerun(p_who text, p_key text, p_digest text, p_job bigint, p_raw jsonb, p_trace text) returns jsonb
 language plpgsql as $$

@@ -17,6 +17,7 @@ import { NO_BODY, readBody } from './protocol/body.ts';
 import { type ErrorBody, failureOf, HttpRefusal, isOfValue, newRequestId } from './protocol/failure.ts';
 import { readFields } from './protocol/field.ts';
 import { withHeaders, withThese } from './protocol/headers.ts';
+import { refuseVainKey } from './protocol/idempotency.ts';
 import { describeApi } from './protocol/openapi.ts';
 import { readList, readQuery } from './protocol/parameters.ts';
 import { isResponse, Reply } from './protocol/reply.ts';
@@ -227,6 +228,7 @@ export class HttpApp {
     const what = `${route.method} ${route.path}`;
     const list = readList(what, given, route);
     return {
+    if (!route.takesKey) refuseVainKey(request, what);
       params: readFields(what, params, route.params ?? {}, true),
       query: readFields(what, query, route.query ?? {}, true),
       body: list?.[0] ?? readFields(what, given, route.body ?? {}, false),

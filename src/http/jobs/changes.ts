@@ -35,11 +35,14 @@ export const jobChangeRoutes: readonly AnyRoute[] = [
     answers: 'JobRetried',
     target: ({ params }) => `job ${params.id}`,
     run: async ({ params, body, text: raw, who, request, services, effects }) => {
-      if (body.payload === undefined) return { id: params.id, status: await effects.queues.retry(params.id) };
+      const once = onceOf(request, who.name, raw);
+      if (body.payload === undefined) {
+        if (once.key !== null) return effects.jobs.retry(once, params.id);
+        return { id: params.id, status: await effects.queues.retry(params.id) };
+      }
       const { kind, queue, key } = await services.queues.reads.get(params.id);
       const declared = services.program.queues.find(({ name }) => name === queue);
       await declared?.check(kind, body.payload, { key: key ?? undefined });
-      const once = onceOf(request, who.name, raw);
       const answer = await effects.jobs.rerun(once, params.id, raw, traceOf(request.headers));
       return new Reply(answer, { status: 201, headers: locationOf(services, answer) });
     },

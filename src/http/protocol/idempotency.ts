@@ -12,6 +12,18 @@ export interface Once {
   readonly digest: string;
 }
 
+/**
+ * A client that sends a key relies on it when it repeats the request, so a route that would ignore it refuses it.
+ * @throws InvalidInput
+ */
+export function refuseVainKey({ method, headers }: Request, what: string): void {
+  if (method === 'GET' || method === 'HEAD' || !headers.has(IDEMPOTENCY_KEY)) return;
+  throw new InvalidInput(
+    `${what} takes no ${IDEMPOTENCY_KEY}: a repeated request is carried out again; send it without the header`,
+    { field: IDEMPOTENCY_KEY },
+  );
+}
+
 /** @throws InvalidInput  the value is no key */
 export function onceOf(request: Request, who: string, body: string): Once {
   const key = request.headers.get(IDEMPOTENCY_KEY);

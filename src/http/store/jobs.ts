@@ -6,6 +6,8 @@ const ENQUEUE = statement(
   'select pawl.http_enqueue($1::text, $2::text, $3::text, $4::jsonb, $5::jsonb, $6::text) as answer',
 );
 
+const RETRY = statement('http.retry', 'select pawl.http_retry($1::text, $2::text, $3::text, $4::bigint) as answer');
+
 const RERUN = statement(
   'http.rerun',
   'select pawl.http_rerun($1::text, $2::text, $3::text, $4::bigint, $5::jsonb, $6::text) as answer',
@@ -67,6 +69,11 @@ export class JobStore {
     const values = [who, key, digest, raw, jobs, trace ?? null];
     const [row] = await this.#writes.query<{ answer: unknown }>(ENQUEUE, values);
     return row?.answer;
+  }
+
+  /** Makes a job that has ended new again. @throws NotFound @throws Conflict  it is in progress or complete */
+  retry({ who, key, digest }: Once, job: string): Promise<unknown> {
+    return this.#answer(RETRY, [who, key, digest, job]);
   }
 
   /** A new job like this one, with the payload of `raw`. @throws NotFound @throws Conflict  it has not ended */

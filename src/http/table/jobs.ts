@@ -115,6 +115,12 @@ export class TableJobs extends JobStore {
     return this.#admin.addToBatch(batch, each);
   }
 
+  override retry(): Promise<unknown> {
+    throw new NotSupported(
+      'not on DynamoDB: the row of an Idempotency-Key names a job that was added; retry it without one',
+    );
+  }
+
   /** No job is a new run of another one here. */
   override reruns(): Promise<{ readonly retriedFrom: null; readonly retriedAs: readonly string[] }> {
     return Promise.resolve({ retriedFrom: null, retriedAs: [] });

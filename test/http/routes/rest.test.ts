@@ -68,6 +68,16 @@ describe('a job that is enqueued again because its answer was lost', () => {
     expect((await add({ kind: 'send' }, key)).status).toBe(201);
   });
 
+  test('is told that no key helps, where a repeated request is carried out again', async () => {
+    const key = { 'idempotency-key': 'in-vain' };
+    const message = await post(`/actors/${house.ids.actor}/messages`, { name: 'hello' }, key);
+    expect(message.body.error).toMatchObject({ code: 'invalid_input', field: 'Idempotency-Key' });
+    expect(message.body.error?.message).toContain('carried out again');
+    expect((await post('/schedules/mail/nightly/run', {}, key)).status).toBe(400);
+    expect((await post('/claims/release', { handle: 'none' }, key)).body.error?.field).toBe('Idempotency-Key');
+    expect((await visitor.ask('/api/v1/queues', { headers: key })).status).toBe(200);
+  });
+
   test('is not shared: a key is its caller’s own', async () => {
     const roles = house.open({
       auth: {
@@ -222,6 +232,19 @@ describe('a job that is run again with another payload', () => {
     expect(again.body).toEqual({ ...first.body, duplicate: true });
   });
 
+  test('with its own payload is made once, too, when its answer was lost', async () => {
+    const { body: added } = await add({ kind: 'send', delay: '1h' });
+    const path = `/jobs/${String(added['id'])}`;
+    await post(`${path}/cancel`);
+    const key = { 'idempotency-key': 'once-more' };
+    const first = await post(`${path}/retry`, {}, key);
+    expect(first.body).toEqual({ id: added['id'], status: 'new' });
+    await post(`${path}/cancel`);
+    expect((await post(`${path}/retry`, {}, key)).body).toEqual({ ...first.body, duplicate: true });
+    expect((await get(path)).body).toMatchObject({ status: 'cancelled' });
+    expect((await post(`${path}/retry`, { payload: 1 }, key)).status).toBe(409);
+  });
+
   test('must have ended, and be none of a kind that is unique by its key', async () => {
     const waiting = await post(`/jobs/${house.ids.waiting}/retry`, { payload: 1 });
     expect([waiting.status, waiting.body.error?.code]).toEqual([409, 'conflict']);
@@ -232,6 +255,25 @@ describe('a job that is run again with another payload', () => {
     expect([unique.status, unique.body.error?.code]).toEqual([409, 'conflict']);
     expect((await post('/jobs/987654321/retry', { payload: 1 })).status).toBe(404);
   });
+});
+
+test('a job that was added is no refusal, although its end cannot be waited for', async () => {
+  const before = await count();
+  const asked = post('/queues/mail/jobs?wait=30s', { kind: 'send', payload: { erase: 'me' }, delay: '1h' });
+  await until('it is there', async () => (await count()) === before + 1);
+  const { body: found } = await get('/jobs?status=new&kind=send&limit=1');
+  await visitor.ask(`/api/v1/jobs/${String(found.items?.[0]?.['id'])}`, { method: 'DELETE' });
+  const { status, body } = await asked;
+  expect([status, body['id'], body['duplicate']]).toEqual([201, found.items?.[0]?.['id'], false]);
+});
+
+test('a day that does not exist is refused, and is no day of the next month', async () => {
+  const at = (day: string): Promise<Answer> => add({ kind: 'send', runAt: `${day}T09:30:00Z` });
+  expect((await at('2126-02-31')).body.error).toMatchObject({ code: 'invalid_input', field: 'runAt' });
+  expect((await at('2127-02-29')).status).toBe(400);
+  expect((await at('2128-02-29')).status).toBe(201);
+  for (const path of ['/jobs?since=2026-02-31', '/jobs?q=until:2026-04-31', '/errors?since=2026-06-31'])
+    expect([path, (await get(path)).status]).toEqual([path, 400]);
 });
 
 test('the filters of a search are parameters, too', async () => {
@@ -257,25 +299,6 @@ test('what cancels a running job says that this is under way', async () => {
   const running = await post(`/jobs/${id}/cancel`);
   expect([running.status, running.body]).toEqual([202, { id, status: 'in-progress', cancelling: true }]);
   await until('it is cancelled', async () => (await get(`/jobs/${id}?wait=5s`)).body['status'] === 'cancelled');
-test('a job that was added is no refusal, although its end cannot be waited for', async () => {
-  const before = await count();
-  const asked = post('/queues/mail/jobs?wait=30s', { kind: 'send', payload: { erase: 'me' }, delay: '1h' });
-  await until('it is there', async () => (await count()) === before + 1);
-  const { body: found } = await get('/jobs?status=new&kind=send&limit=1');
-  await visitor.ask(`/api/v1/jobs/${String(found.items?.[0]?.['id'])}`, { method: 'DELETE' });
-  const { status, body } = await asked;
-  expect([status, body['id'], body['duplicate']]).toEqual([201, found.items?.[0]?.['id'], false]);
-});
-
-test('a day that does not exist is refused, and is no day of the next month', async () => {
-  const at = (day: string): Promise<Answer> => add({ kind: 'send', runAt: `${day}T09:30:00Z` });
-  expect((await at('2126-02-31')).body.error).toMatchObject({ code: 'invalid_input', field: 'runAt' });
-  expect((await at('2127-02-29')).status).toBe(400);
-  expect((await at('2128-02-29')).status).toBe(201);
-  for (const path of ['/jobs?since=2026-02-31', '/jobs?q=until:2026-04-31', '/errors?since=2026-06-31'])
-    expect([path, (await get(path)).status]).toEqual([path, 400]);
-});
-
   await worker.stop();
   const { id: waiting } = await queue.enqueue('one', {});
   const at = await post(`/jobs/${waiting}/cancel`);
