@@ -174,14 +174,13 @@ export class HttpApp {
       const call = await this.#read(route, request, params, who, env.peer);
       if (route.target === undefined) return this.#answer(route, await this.#look(route, call), who);
       const action = this.#action(route, call, env.peer);
-      const done = await this.#audit.record(
-        action,
-        async () => route.run(call),
-        (error) => {
-          const { status, body } = failureOf(error, env.requestId);
-          return [status, outcomeOf(body)];
-        },
-      );
+      const outcome = (error: unknown): readonly [number, string] => {
+        const { status, body } = failureOf(error, env.requestId);
+        return [status, outcomeOf(body)];
+      };
+      const run = async (): Promise<unknown> => route.run(call);
+      if (route.isFrequent) return this.#answer(route, await this.#audit.recordOften(action, run, outcome), who);
+      const done = await this.#audit.record(action, run, outcome);
       this.#shared.clear();
       this.#services.expire();
       return this.#answer(route, done, who);

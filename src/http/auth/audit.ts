@@ -1,12 +1,14 @@
 import type { Logger } from '../../base/logger.ts';
 import type { AuditEntry, AuditStore } from '../store/audit.ts';
 import type { Principal } from './permission.ts';
-import { RateLimiter } from './rate.ts';
+import { type Rate, RateLimiter } from './rate.ts';
 
 /** Longer bodies are stored in part: the audit records actions, and is no copy of every payload. */
 const MOST_DETAILS = 4000;
 const PRUNE_MS = 3_600_000;
 /**
+/** One row stands for the frequent actions of a caller on one object for an hour. */
+const OFTEN: Rate = { burst: 1, perSecond: 1 / 3600 };
  * The recorded refusals of one caller, and of all strangers: a caller must not fill the audit, or the disk, with refused
  * requests.
  */
@@ -32,6 +34,7 @@ export class Audit {
   readonly #logger: Logger;
   readonly #refusals = new RateLimiter(REFUSALS);
   #prunedAt = -Infinity;
+  readonly #often = new RateLimiter(OFTEN);
 
   constructor(store: AuditStore, keepMs: number, logger: Logger) {
     this.#store = store;
@@ -75,6 +78,43 @@ export class Audit {
       return answer;
     } catch (error) {
       await this.#end(id, ...outcomeOf(error));
+  /**
+   * As `record()`, for actions that callers repeat all the time: the first of an hour is recorded. Its row is committed after the
+   * action and before the answer, so that the answers of an hour have one.
+   */
+  async recordOften<T>(
+    action: Action,
+    fn: () => Promise<T>,
+    outcomeOf: (error: unknown) => readonly [number, string],
+  ): Promise<T> {
+    const answer = await fn().catch(async (error: unknown) => {
+      await this.refused(action, ...outcomeOf(error));
+      throw error;
+    });
+    const { who, permission, target } = action;
+    const key = JSON.stringify([who.by, who.name, permission, target]);
+    if (this.#often.has(key)) await this.#end(await this.#begin(entryOf(action)), 200, undefined);
+    this.#often.tryTake(key);
+    return answer;
+  }
+
+  /**
+   * What is no action. A database that takes no writes has no row for it, and allows no action either: there people may look, and
+   * the log has the line.
+   */
+  async #note(entry: AuditEntry, status: number, error: string | undefined): Promise<void> {
+    try {
+      await this.#end(await this.#begin(entry), status, error);
+    } catch (cause) {
+      if (!isReadOnly(cause)) throw cause;
+      const { who, remote, action, target } = entry;
+      this.#logger.warn(
+        { who, remote, action, target, status },
+        'http: this is not in the audit, whose database takes no writes',
+      );
+    }
+  }
+
       throw error;
     }
   }

@@ -41,6 +41,13 @@ export class RateLimiter {
     return this.#take(who) === 0;
   }
 
+  /** Whether the caller has a request left. */
+  has(who: string): boolean {
+    const { burst, perSecond } = this.#rate;
+    const old = this.#buckets.get(who);
+    return old === undefined || Math.min(burst, old.left + ((performance.now() - old.at) / 1000) * perSecond) >= 1;
+  }
+
   /** @returns how much is missing until the next request; 0: a request was taken */
   #take(who: string): number {
     const { burst, perSecond } = this.#rate;

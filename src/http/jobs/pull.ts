@@ -22,7 +22,8 @@ export const pullRoutes: readonly AnyRoute[] = [
       client: maybe(text({ max: 100, about: 'what the list of workers shows as its host' })),
     },
     answers: 'ClaimedUnits',
-    isQuiet: true,
+    isFrequent: true,
+    target: ({ params }) => `queue ${params.queue}`,
     run: async ({ params, body, effects: { queues } }) => ({
       items: (await queues.claim(params.queue, body)).map(shown),
     }),

@@ -62,6 +62,8 @@ export interface Route<P extends Fields = Fields, Q extends Fields = Fields, B e
   }) => string;
   /** The route is not audited, although it is no GET: it changes nothing of interest. */
   readonly isQuiet?: true;
+  /** Callers repeat the request all the time, so one row in the audit stands for all of an hour. */
+  readonly isFrequent?: true;
   /**
    * If many callers send the request within this time, the database is asked once. Only for answers that are the same for all
    * callers with the permission, and for all of them that may search by words.
