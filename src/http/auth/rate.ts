@@ -53,11 +53,12 @@ export class RateLimiter {
     const { burst, perSecond } = this.#rate;
     const now = performance.now();
     const old = this.#buckets.get(who) ?? { left: burst, at: now };
-    const left = Math.min(burst, old.left + ((now - old.at) / 1000) * perSecond) - 1;
+    const has = Math.min(burst, old.left + ((now - old.at) / 1000) * perSecond);
     this.#buckets.delete(who);
-    this.#buckets.set(who, { left: Math.max(left, 0), at: now });
+    // A refused request takes nothing: a caller that is too fast gets as many answers as one that keeps to its rate.
+    this.#buckets.set(who, { left: has >= 1 ? has - 1 : has, at: now });
     if (this.#buckets.size > MOST) this.#buckets.delete(this.#buckets.keys().next().value ?? '');
-    return left >= 0 ? 0 : -left;
+    return Math.max(1 - has, 0);
   }
 
   /**

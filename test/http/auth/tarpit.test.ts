@@ -1,4 +1,5 @@
 import { beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { RateLimiter } from '../../../src/http/auth/rate.ts';
 import { Tarpit } from '../../../src/http/auth/tarpit.ts';
 import { type House, makeHouse } from '../house.ts';
 
@@ -8,6 +9,19 @@ let house: House;
 beforeAll(async () => {
   house = await makeHouse();
   return () => house.stop();
+});
+
+test('a caller that is too fast gets as many answers as one that keeps to its rate', () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const limiter = new RateLimiter({ burst: 10, perSecond: 50 });
+  let taken = 0;
+  for (let ms = 0; ms < 10_000; ms += 15) {
+    if (limiter.tryTake('ada')) taken += 1;
+    vi.advanceTimersByTime(15);
+  }
+  expect(taken).toBeGreaterThan(495);
+  expect(taken).toBeLessThan(515);
 });
 
 test('a stranger who asks too often waits for the refusal, and a known caller of the same address does not', async () => {
