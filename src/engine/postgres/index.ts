@@ -2,7 +2,7 @@ export type { Logger } from '../../base/logger.ts';
 export { callInTransaction, type OpenTransaction, openTransaction } from './caller/caller.ts';
 export type { ClientLike, PoolLike, QueryResult, TransactionClient } from './driver.ts';
 export { type EngineDescription, PostgresEngine } from './engine.ts';
-export { isTransient } from './failure.ts';
+export { isReadOnly, isTransient } from './failure.ts';
 export type { SubscribeOptions, Subscription } from './listen/subscription.ts';
 export type { Drift } from './migrate/drift.ts';
 export type {

@@ -1,4 +1,5 @@
 import type { Logger } from '../../base/logger.ts';
+import { isReadOnly } from '../../engine/postgres/index.ts';
 import type { AuditEntry, AuditStore } from '../store/audit.ts';
 import type { Principal } from './permission.ts';
 import { type Rate, RateLimiter } from './rate.ts';
@@ -6,9 +7,9 @@ import { type Rate, RateLimiter } from './rate.ts';
 /** Longer bodies are stored in part: the audit records actions, and is no copy of every payload. */
 const MOST_DETAILS = 4000;
 const PRUNE_MS = 3_600_000;
-/**
 /** One row stands for the frequent actions of a caller on one object for an hour. */
 const OFTEN: Rate = { burst: 1, perSecond: 1 / 3600 };
+/**
  * The recorded refusals of one caller, and of all strangers: a caller must not fill the audit, or the disk, with refused
  * requests.
  */
@@ -33,8 +34,8 @@ export class Audit {
   readonly #keepMs: number;
   readonly #logger: Logger;
   readonly #refusals = new RateLimiter(REFUSALS);
-  #prunedAt = -Infinity;
   readonly #often = new RateLimiter(OFTEN);
+  #prunedAt = -Infinity;
 
   constructor(store: AuditStore, keepMs: number, logger: Logger) {
     this.#store = store;
@@ -45,24 +46,19 @@ export class Audit {
   /** Records a refusal, too, unless the caller is refused too often. */
   async refused(action: Action, status: number, error: string): Promise<void> {
     if (!this.#refusals.tryTake(`caller ${action.who.name}`)) return;
-    await this.#store.end(await this.#begin(entryOf(action)), status, error);
+    await this.#note(entryOf(action), status, error);
   }
 
   /** Called before the cookie is sent. */
   async loggedIn({ who, ...origin }: RequestOrigin & { readonly who: Principal }): Promise<void> {
     const target = `session of ${who.name}`;
-    await this.#end(
-      await this.#begin(entryOf({ who, ...origin, permission: 'login', target, body: {} })),
-      200,
-      undefined,
-    );
+    await this.#note(entryOf({ who, ...origin, permission: 'login', target, body: {} }), 200, undefined);
   }
 
   /** Without the given name: people type passwords there. */
   async notLoggedIn(origin: RequestOrigin, status: number, error: string): Promise<void> {
     if (!this.#refusals.tryTake('strangers')) return;
-    const id = await this.#begin({ ...origin, who: 'somebody', action: 'login', target: 'session', details: '{}' });
-    await this.#end(id, status, error);
+    await this.#note({ ...origin, who: 'somebody', action: 'login', target: 'session', details: '{}' }, status, error);
   }
 
   /** @returns the result of `fn`, which does not begin before the row is committed */
@@ -78,6 +74,10 @@ export class Audit {
       return answer;
     } catch (error) {
       await this.#end(id, ...outcomeOf(error));
+      throw error;
+    }
+  }
+
   /**
    * As `record()`, for actions that callers repeat all the time: the first of an hour is recorded. Its row is committed after the
    * action and before the answer, so that the answers of an hour have one.
@@ -112,10 +112,6 @@ export class Audit {
         { who, remote, action, target, status },
         'http: this is not in the audit, whose database takes no writes',
       );
-    }
-  }
-
-      throw error;
     }
   }
 
