@@ -61,6 +61,9 @@ export const ROUTES: readonly AnyRoute[] = [
   ...fileRoutes,
 ];
 
+/** Strangers may ask whether the database answers, so it is asked no more often than this. */
+const READY_MS = 1000;
+
 type Env = { Bindings: { peer: Peer; requestId: string } };
 
 /** Assembles the HTTP surface: hono finds the route; `#run` has the order of all steps before the route's own work. */
@@ -223,11 +226,11 @@ export class HttpApp {
     const { bodyLimit } = this.#services.settings;
     const { given, text: raw } = route.takesBytes
       ? NO_BODY
-      : await readBody(request, bodyLimit, route.body !== undefined);
+      : await readBody(request, bodyLimit, { isWanted: route.body !== undefined });
     const what = `${route.method} ${route.path}`;
+    if (!route.takesKey) refuseVainKey(request, what);
     const list = readList(what, given, route);
     return {
-    if (!route.takesKey) refuseVainKey(request, what);
       params: readFields(what, params, route.params ?? {}, true),
       query: readFields(what, query, route.query ?? {}, true),
       body: list?.[0] ?? readFields(what, given, route.body ?? {}, false),
@@ -283,7 +286,7 @@ export class HttpApp {
 
   async #ready(): Promise<Response> {
     try {
-      await this.#services.store.live.ping();
+      await this.#shared.get('readyz', READY_MS, () => this.#services.store.live.ping());
       return Response.json({ status: 'ok' });
     } catch {
       // Only the log has the reason, because this path answers every caller.

@@ -19,6 +19,8 @@ const FIELDS = {
 };
 /** The longest name and password, escaped. */
 const MOST_BYTES = 16_384;
+/** A stranger that sends them more slowly would hold a connection. */
+const BODY_MS = 5000;
 
 /** Logging in and out. Strangers reach this code, so each step costs less than the previous step has admitted. */
 export class LoginDesk {
@@ -57,11 +59,16 @@ export class LoginDesk {
   /**
    * The address that a program has printed, with a token in it. The answer sets a cookie and redirects to the address without the
    * token, whether the token was valid or not, so that no history keeps it.
+   * @throws HttpRefusal  rate_limited: too many wrong tokens from one network
    */
   async enter(request: Request, peer: Peer): Promise<Response> {
     const url = new URL(request.url);
     const entered = this.#auth.logInByUrl(url.searchParams.get('token') ?? '', request);
     if (entered !== undefined) await this.#audit.loggedIn({ who: entered.who, ...from(request, peer) });
+    else {
+      this.#ofNetwork.take(networkOf(peer));
+      await this.#audit.notLoggedIn(from(request, peer), 401, 'unauthorized');
+    }
     url.searchParams.delete('token');
     // One slash: two would name another host.
     const location = `/${url.pathname.replace(/^\/+/, '')}${url.search}`;
@@ -77,7 +84,7 @@ export class LoginDesk {
   async #read(request: Request, peer: Peer): Promise<Credentials> {
     const { password: byPassword, token: byToken } = this.#auth.ways;
     if (!byPassword && !byToken) throw new HttpRefusal('not_found', 'this server has no login');
-    const { given } = await readBody(request, MOST_BYTES);
+    const { given } = await readBody(request, MOST_BYTES, { withinMs: BODY_MS });
     const { name, password, token } = readFields('POST /login', given, FIELDS, false);
     if (token !== undefined && name === undefined && password === undefined) {
       this.#ofNetwork.take(networkOf(peer));

@@ -1,5 +1,8 @@
 import { beforeAll, describe, expect, test } from 'vitest';
+import { postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { networkOf } from '../../../src/http/auth/peer.ts';
+import { createHttp } from '../../../src/http/index.ts';
+import { freshDatabase } from '../../support/database.ts';
 import { type Answer, type House, makeHouse, type Visitor } from '../house.ts';
 import { hashCheaply } from './cheap-password.ts';
 
@@ -105,6 +108,61 @@ test('who logged in, and that somebody could not, is in the audit, without what 
     { who: 'somebody', remote: '203.0.113.9', target: 'session', outcome: 'refused', status: 401 },
   ]);
   expect(JSON.stringify(body)).not.toContain('wrong box');
+});
+
+describe('on a database that takes no writes, such as a standby', () => {
+  test('people log in and look; the log has what the audit cannot', async () => {
+    const { url } = await freshDatabase();
+    await using engine = postgres(url);
+    await engine.query(
+      statement(
+        'test.read_only',
+        `do $$ begin execute format('alter database %I set default_transaction_read_only = on', current_database()); end $$`,
+      ),
+    );
+    const lines: string[] = [];
+    const log = (_fields: object, message: string): void => void lines.push(message);
+    await using standby = postgres(url, { logger: { debug: log, info: log, warn: log, error: log } });
+    const token = 'a-token-of-16-characters';
+    const auth = { users: USERS.slice(0, 1), tokens: [{ name: 'cli', token, role: 'admin' as const, inUrl: true }] };
+    await using handler = createHttp(standby, { auth });
+    const ask = (path: string, body?: object, headers: Record<string, string> = {}): Promise<Response> =>
+      handler(
+        new Request(`http://localhost${path}`, {
+          headers: { 'sec-fetch-site': 'same-origin', 'content-type': 'application/json', ...headers },
+          ...(body && { method: 'POST', body: JSON.stringify(body) }),
+        }),
+        { remoteAddress: '203.0.113.9' },
+      );
+    const entered = await ask(`/?token=${token}`);
+    expect([entered.status, entered.headers.get('set-cookie')]).toEqual([
+      303,
+      expect.stringContaining('pawl_session='),
+    ]);
+    expect((await ask('/api/v1/login', { name: 'ada', password: 'wrong' })).status).toBe(401);
+    const loggedIn = await ask('/api/v1/login', { name: 'ada', password: RIGHT });
+    expect(loggedIn.status).toBe(204);
+    expect(lines.filter((line) => line.includes('not in the audit'))).toHaveLength(3);
+    const cookie = loggedIn.headers
+      .getSetCookie()
+      .map((one) => one.split(';')[0])
+      .join('; ');
+    expect((await ask('/api/v1/queues', undefined, { cookie })).status).toBe(200);
+    const paused = await ask('/api/v1/queues/mail/pause', {}, { cookie });
+    expect([paused.status, await paused.text()]).toEqual([503, expect.stringContaining('takes no writes')]);
+  });
+});
+
+test('guesses at the token of an address are limited, and in the audit', async () => {
+  const token = 'a-token-of-16-characters';
+  const visitor = house.open({ auth: { tokens: [{ name: 'cli', token, role: 'viewer', inUrl: true }] } });
+  const enter = (guess: string, from: string): Promise<Answer> => visitor.ask(`/?token=${guess}`, { from });
+  const told = await statuses(Array.from({ length: 14 }, (_, n) => enter(`guess-${n}`, '198.51.100.77')));
+  expect(told).toEqual({ 303: 10, 429: 4 });
+  expect((await enter(token, '198.51.100.77')).headers.get('set-cookie')).toContain('pawl_session=');
+  const { body } = await house.open().ask('/api/v1/audit?action=login&limit=200');
+  const refused = body.items?.filter(({ remote, outcome }) => remote === '198.51.100.77' && outcome === 'refused');
+  expect(refused).toHaveLength(10);
 });
 
 test('a caller that is refused all the time does not fill the audit', async () => {
