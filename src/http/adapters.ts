@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { checkOptions, integer, text } from '../base/options/options.ts';
+import { within } from '../base/time/clock.ts';
 import type { Peer } from './auth/peer.ts';
 
 /** The HTTP API and the dashboard. Call it with a request from any server. */
@@ -11,7 +12,8 @@ export interface HttpHandler {
   /** The path of its mount point, without a slash at the end. */
   readonly basePath: string;
   /**
-   * Ends all streams, finishes the requests that are under way, and leaves bulk actions to another process. Safe to call twice.
+   * Ends all streams and waits for jobs, finishes the requests that are under way, for at most 5 s, and leaves bulk actions to
+   * another process. Safe to call twice.
    */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -29,8 +31,10 @@ type NodeListener = (request: IncomingMessage, response: ServerResponse) => void
  * itself, so put it before body parsers.
  */
 export function nodeListener(handler: HttpHandler): NodeListener {
-  const listener = getRequestListener((request, { incoming }) =>
-    handler(request, { remoteAddress: Reflect.get(incoming, 'socket')?.remoteAddress }),
+  const listener = getRequestListener(
+    (request, { incoming }) => handler(request, { remoteAddress: Reflect.get(incoming, 'socket')?.remoteAddress }),
+    // Else the whole program would get other classes than Node's, for good.
+    { overrideGlobalObjects: false },
   );
   return (request: MountedRequest, response) => {
     if (request.originalUrl !== undefined) request.url = request.originalUrl;
@@ -107,10 +111,18 @@ const serveShape = {
 
 /** If a client opens a connection and sends nothing, or sends letter by letter, the connection is closed after this time. */
 const HEADERS_MS = 15_000;
+/** The longest upload; Node's default of five minutes would break off a gigabyte that comes with 25 MBit/s. */
+const REQUEST_MS = 3_600_000;
+/** How long answers may take to reach their clients when the server ends. */
+const FLUSH_MS = 1000;
+const LOOK_MS = 10;
 
 export interface HttpServer {
   readonly url: string;
-  /** Ends open connections, streams included. Safe to call twice. */
+  /**
+   * Takes no more connections, ends streams, finishes the requests that are under way as `handler.stop()` does, and then closes all
+   * connections. Safe to call twice.
+   */
   stop(): Promise<void>;
 }
 
@@ -118,7 +130,8 @@ export interface HttpServer {
 export async function serve(handler: HttpHandler, options: ServeOptions = {}): Promise<HttpServer> {
   const { port, host, maxConnections } = checkOptions('serve', options, serveShape);
   const listener = nodeListener(handler);
-  const server = createServer({ headersTimeout: HEADERS_MS, connectionsCheckingInterval: 5000 }, listener);
+  const limits = { headersTimeout: HEADERS_MS, requestTimeout: REQUEST_MS, connectionsCheckingInterval: 5000 };
+  const server = createServer(limits, listener);
   server.maxConnections = maxConnections;
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
@@ -128,11 +141,16 @@ export async function serve(handler: HttpHandler, options: ServeOptions = {}): P
   const name = host.includes(':') ? `[${host}]` : host;
   let stopping: Promise<void> | undefined;
   const shutDown = async (): Promise<void> => {
-    await handler.stop();
-    await new Promise<void>((resolve) => {
+    const closed = new Promise<void>((resolve) => {
       server.close(() => resolve());
-      server.closeAllConnections();
     });
+    await handler.stop();
+    // An answer may still be on its way, and then its connection is idle.
+    const looking = setInterval(() => server.closeIdleConnections(), LOOK_MS);
+    await within(FLUSH_MS, closed);
+    clearInterval(looking);
+    server.closeAllConnections();
+    await closed;
   };
   return {
     url: `http://${name}:${bound}${handler.basePath}/`,

@@ -1,3 +1,4 @@
+import { within } from '../base/time/clock.ts';
 import { DynamoEngine } from '../engine/dynamodb/index.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { HttpHandler } from './adapters.ts';
@@ -33,6 +34,9 @@ export type {
 export type { Program } from './program.ts';
 export type { ErrorBody, HttpCode } from './protocol/failure.ts';
 
+/** How long requests may take to finish when the handler is stopped: a client may wait for a lock for longer. */
+const FINISH_MS = 5000;
+
 /**
  * Creates a handler for requests: an API for all content of the engine's database, and a dashboard that uses the API. Sends
  * nothing to the database before the first request. Without `auth` it lets no caller in: every request except `/healthz` and
@@ -57,8 +61,15 @@ export function createHttp(engine: PostgresEngine | DynamoEngine, options: HttpO
     services.streams.stop();
     services.jobs.stop();
     services.feeds.stop();
-    await services.bulk.stopAll();
+    await Promise.all([services.bulk.stopAll(), within(FINISH_MS, Promise.allSettled(underWay))]);
   };
-  const handle = (request: Request, peer: Peer = {}): Promise<Response> => app.handle(request, peer);
+  const underWay = new Set<Promise<Response>>();
+  const handle = (request: Request, peer: Peer = {}): Promise<Response> => {
+    const answer = app.handle(request, peer);
+    underWay.add(answer);
+    const forget = (): void => void underWay.delete(answer);
+    answer.then(forget, forget);
+    return answer;
+  };
   return Object.assign(handle, { basePath: settings.basePath, stop, [Symbol.asyncDispose]: stop });
 }

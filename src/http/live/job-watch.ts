@@ -77,8 +77,10 @@ export class JobWatch {
     });
   }
 
+  /** Ends all waits, as if the jobs no longer existed. */
   stop(): void {
     this.#cancel?.();
+    for (const listeners of this.#watched.values()) for (const tell of listeners) tell(undefined);
     this.#watched.clear();
   }
 

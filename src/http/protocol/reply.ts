@@ -12,8 +12,7 @@ export class Reply {
 }
 
 /**
- * Whether a value is a Response. Not by `instanceof`: @hono/node-server puts a class of its own in place of the global one, and the
- * answers of `fetch` are of no such class.
+ * Whether a value is a Response. Not by `instanceof`: a program may have put another class in place of the global one.
  */
 export function isResponse(value: unknown): value is Response {
   return Object.prototype.toString.call(value) === '[object Response]';
