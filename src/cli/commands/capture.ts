@@ -60,7 +60,7 @@ const DIFFERENCES: readonly Field<Difference>[] = [
 async function plan(cli: Cli, entity: string): Promise<number> {
   const { sql, differences } = await (await openCapture(cli, entity)).plan();
   if (cli.out.format === 'json') cli.out.one({ sql, differences }, [], entity);
-  else if (sql !== '') cli.out.text(sql.trimEnd());
+  else if (sql !== '') cli.out.script(sql);
   cli.talk.say(differences.length === 0 ? 'there is nothing to do' : `${differences.length} things to do`);
   return differences.length === 0 ? EXIT.done : EXIT.failed;
 }

@@ -96,7 +96,7 @@ async function plan(cli: Cli): Promise<number> {
   const sql = (await engine.migrate({ dryRun: true })).sql ?? '';
   sayRetired(cli, await engine.status());
   if (sql === '') cli.talk.say('nothing to do: the schema is up to date');
-  else cli.out.text(sql.trimEnd());
+  else cli.out.script(sql);
   return EXIT.done;
 }
 

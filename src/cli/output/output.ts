@@ -58,9 +58,14 @@ export class Output {
     this.#lines(pairs.map(([title = '', cell = '']) => `${this.#paint('dim', title.padEnd(wide))}  ${block(cell)}`));
   }
 
-  /** Writes text that is data as it stands, such as SQL. */
+  /** Writes text that is data as it stands. */
   text(text: string): void {
     this.#lines([text]);
+  }
+
+  /** Writes statements for psql, which otherwise goes on after one that failed, and ends with 0. */
+  script(sql: string): void {
+    this.#lines(['\\set ON_ERROR_STOP on', sql.trimEnd()]);
   }
 
   /** Writes a heading between two tables, only if the user asked for tables. */

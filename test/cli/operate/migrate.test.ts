@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -54,8 +55,20 @@ test('plan and --dry-run print SQL that psql could run, and change nothing', asy
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   onTestFinished(() => client.end());
-  await client.query(plan.stdout);
+  // Without this line psql would go on after a statement that failed, and end with 0.
+  const [first, ...sql] = plan.stdout.split('\n');
+  expect(first).toBe('\\set ON_ERROR_STOP on');
+  await client.query(sql.join('\n'));
   expect((await warmPawl(['migrate', 'status'], { url })).code).toBe(0);
+});
+
+test('psql ends at the first statement of a plan that fails, and applies nothing behind it', async ({ skip }) => {
+  skip(spawnSync('psql', ['--version']).error !== undefined, 'there is no psql');
+  const { url } = await freshDatabase({ migrated: false });
+  const { stdout } = await warmPawl(['migrate', 'plan'], { url });
+  const broken = stdout.replace('create table pawl.lock_grant', 'create table pawl.lock_grant nonsense');
+  const { status } = spawnSync('psql', [url, '-q'], { input: broken });
+  expect(status).toBe(3);
 });
 
 test('--schema, PAWL_SCHEMA and the config file name another schema, in this order', async () => {
