@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:os';
 import { EXIT, Failure, Interruption } from '../output/failure.ts';
 import { ProcessGroup } from './process-group.ts';
+import { relaySignals } from './relay-signals.ts';
 
 /** How long processes may take to disappear after SIGKILL: they do no more work, even if the kernel still waits. */
 const DYING_MS = 1000;
@@ -34,14 +35,13 @@ export class ChildCommand {
     this.#child = spawn(file, args, { stdio: 'inherit', detached: isGroup, env: { ...process.env, ...env } });
     const { pid } = this.#child;
     this.#group = isGroup && pid !== undefined ? new ProcessGroup(pid) : undefined;
-    // The command must not outlive the lock: a second signal ends this process at once, and so does a terminal that is closed.
+    // The command must not outlive the lock: a second signal ends this process at once.
     const onExit = (): void => this.#send('SIGKILL');
-    const onHangUp = (): void => this.#send('SIGHUP');
     process.on('exit', onExit);
-    process.on('SIGHUP', onHangUp);
+    const stopRelaying = relaySignals((signal) => this.#send(signal), isGroup);
     this.ended = this.#end(file).finally(() => {
       process.off('exit', onExit);
-      process.off('SIGHUP', onHangUp);
+      stopRelaying();
       clearTimeout(this.#killer);
     });
   }

@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { ProcessGroup } from '../../../src/cli/lock-run/process-group.ts';
 import { postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createLocks, type Locks } from '../../../src/lock/index.ts';
@@ -134,6 +134,66 @@ test('a signal is passed on: the command ends in its own way, and the lock is re
   running.signal('SIGTERM');
   expect(await running.ended).toMatchObject({ code: 9 });
   expect(await locks.tryAcquire('asked')).toBeDefined();
+});
+
+test.each(['SIGQUIT', 'SIGUSR1', 'SIGUSR2', 'SIGHUP', 'SIGALRM'] as const)(
+  '%s is for the command to decide, and the lock is kept as long as the command lives',
+  async (signal) => {
+    const { url, locks } = open();
+    const at = folder();
+    const [ready, got] = [join(at, 'ready'), join(at, 'got')];
+    const name = signal.slice(3);
+    const script = `trap 'touch ${got}' ${name}; touch ${ready}; until [ -e ${at}/end ]; do sleep 0.05; done; exit 9`;
+    const running = startPawl(['lock', 'run', signal, ...sh(script)], { url });
+    await until('it runs', () => existsSync(ready));
+    running.signal(signal);
+    await until('the command has the signal', () => existsSync(got));
+    expect(await locks.tryAcquire(signal)).toBeUndefined();
+    writeFileSync(join(at, 'end'), '');
+    expect(await running.ended).toMatchObject({ code: 9 });
+    expect(await locks.tryAcquire(signal)).toBeDefined();
+  },
+);
+
+describe.runIf(process.platform === 'linux')('a command that is stopped by Ctrl-Z', () => {
+  const stateOf = (pid: number): string =>
+    /^State:\s+(\S)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? '';
+  const isStopped = (pid: number): boolean => stateOf(pid) === 'T';
+  const counts = (at: string): string[] =>
+    sh(`echo $$ > ${at}/pids; while :; do echo more >> ${at}/count; sleep 0.02; done`);
+  const lines = (at: string): number => readFileSync(join(at, 'count'), 'utf8').length;
+
+  test('stands still with pawl, and goes on with it while the lock is held', async () => {
+    const { url, locks } = open();
+    const at = folder();
+    const running = startPawl(['lock', 'run', 'paused', '--lease', '10m', ...counts(at)], { url });
+    const [shell = 0] = await pidsIn(join(at, 'pids'));
+    await until('it counts', () => existsSync(join(at, 'count')));
+    running.signal('SIGTSTP');
+    await until('both stand still', () => isStopped(running.pid) && isStopped(shell));
+    const counted = lines(at);
+    running.signal('SIGCONT');
+    await until('it counts on', () => lines(at) > counted);
+    expect(await locks.tryAcquire('paused')).toBeUndefined();
+    running.signal('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 143 });
+  });
+
+  test('does not go on when the lock was lost meanwhile', async () => {
+    const { url, locks } = open();
+    const at = folder();
+    const running = startPawl(['lock', 'run', 'overslept', '--lease', '2s', ...counts(at)], { url });
+    const [shell = 0] = await pidsIn(join(at, 'pids'));
+    await until('it counts', () => existsSync(join(at, 'count')));
+    running.signal('SIGTSTP');
+    await until('both stand still', () => isStopped(running.pid) && isStopped(shell));
+    await locks.acquire('overslept', { wait: '50s' });
+    const counted = lines(at);
+    running.signal('SIGCONT');
+    const { code, stderr } = await running.ended;
+    expect([code, lines(at)]).toEqual([1, counted]);
+    expect(stderr).toContain('did not have the lock until its end');
+  });
 });
 
 test('a second signal ends both at once, and leaves no command without a lock', async () => {
