@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { TimedOut } from '../../base/errors.ts';
 import { formatDuration } from '../../base/time/duration.ts';
+import { maskUrl } from '../../engine/mask-url.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { DevControl, Program } from '../../http/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';
@@ -13,7 +14,6 @@ import { FrontDoor, openBrowser } from '../setup/front-door.ts';
 import { durationArgument, wholeNumber } from '../setup/globals.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
-import { maskUrl } from '../setup/target.ts';
 import { LockAccident } from './dev-lock.ts';
 import { Stage } from './dev-stage.ts';
 

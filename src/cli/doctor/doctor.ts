@@ -1,10 +1,11 @@
 import type { Command } from 'commander';
+import { maskUrl } from '../../engine/mask-url.ts';
 import { packageVersion } from '../../engine/version.ts';
 import { EXIT, exitCodeOf, isRightMissing, messageOf, nextStepOf } from '../output/failure.ts';
 import { addDynamoFlags, type DynamoFlags, flagsOf, openTable } from '../setup/dynamo-table.ts';
 import { examples } from '../setup/help.ts';
 import { type Cli, run } from '../setup/run.ts';
-import { maskUrl, needTarget, type Target } from '../setup/target.ts';
+import { needTarget, type Target } from '../setup/target.ts';
 import { type Finding, fail, ok } from './finding.ts';
 
 /** `pawl doctor`: what is wrong here, and what to do about it. */

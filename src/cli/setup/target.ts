@@ -45,19 +45,6 @@ export async function needTarget(globals: Globals, loaded?: Config): Promise<Tar
   });
 }
 
-/** For messages: the URL without its password. */
-export function maskUrl(url: string): string {
-  try {
-    const masked = new URL(url);
-    if (masked.password !== '') masked.password = '***';
-    for (const name of ['password', 'sslpassword'])
-      if (masked.searchParams.has(name)) masked.searchParams.set(name, '***');
-    return masked.href;
-  } catch {
-    return '(no URL)';
-  }
-}
-
 function check(target: Target): Target {
   try {
     if (/^postgres(ql)?:$/.test(new URL(target.url).protocol)) return target;

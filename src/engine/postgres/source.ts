@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { within } from '../../base/time/clock.ts';
+import { maskUrl } from '../mask-url.ts';
 import type { ClientLike, PoolLike, PoolSettings } from './driver.ts';
 import type { ResolvedOptions } from './options.ts';
 import { keepGreeting, refusalOf } from './server/greeting.ts';
@@ -189,23 +190,6 @@ const KEEP_ALIVE: pg.ClientConfig = { keepAlive: true, keepAliveInitialDelayMill
 function adopt(settings: PoolSettings): pg.ClientConfig {
   const password: unknown = Reflect.get(settings, 'password');
   return { ...settings, ...(password === undefined ? {} : { password: password as string }), ...KEEP_ALIVE };
-}
-
-/** The URL with its password replaced by `***`, for people and logs. */
-export function maskUrl(url: string): string {
-  try {
-    const parsed = new URL(url);
-    if (parsed.password !== '') {
-      parsed.password = '***';
-    }
-    if (parsed.searchParams.has('password')) {
-      parsed.searchParams.set('password', '***');
-    }
-    return parsed.toString();
-  } catch {
-    // The URL of a socket has no host. Its password may contain ":" and "@", so it ends at the last "@".
-    return url.replace(/^([^:]*:\/\/[^:@/]*):[^]*@/, '$1:***@').replace(/password=[^&]*/, 'password=***');
-  }
 }
 
 function describeSettings(settings: PoolSettings): string {
