@@ -1,9 +1,9 @@
-import { createReadStream, createWriteStream } from 'node:fs';
-import { rename, rm, stat } from 'node:fs/promises';
+import { constants, createReadStream, createWriteStream } from 'node:fs';
+import { access, rename, rm, stat } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FileVersion, WriteOptions } from '../../files/index.ts';
-import { EXIT, Failure } from '../output/failure.ts';
+import { EXIT, Failure, orNotWritten } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
 import { startProgress } from '../output/progress.ts';
 import { openFiles, orFileNotFound, type StoreFlags } from '../setup/open-files.ts';
@@ -32,7 +32,6 @@ export const VERSION: readonly Field<FileVersion>[] = [
 /** Writes a document from a file, or from stdin. */
 export async function put(cli: Cli, id: string, path: string, flags: PutFlags): Promise<number> {
   const size = path === '-' ? undefined : await sizeOf(path);
-  const source = path === '-' ? process.stdin : createReadStream(path);
   const files = await openFiles(cli, flags);
   if (cli.globals.dryRun) {
     cli.talk.say(`would write ${size ?? 'what stdin gives, as'} bytes as "${id}"`);
@@ -46,6 +45,8 @@ export async function put(cli: Cli, id: string, path: string, flags: PutFlags): 
     ...(author !== undefined && author !== '' && { author }),
     ...(contentType !== undefined && { contentType }),
   };
+  // Opened here: an error of a stream that is not read yet would end the process.
+  const source = path === '-' ? process.stdin : createReadStream(path);
   const written = await files.write(id, counted(cli, `put ${id}`, source, size), options);
   cli.out.one(written, VERSION, String(written.version));
   return EXIT.done;
@@ -68,7 +69,7 @@ export async function get(cli: Cli, id: string, path: string, flags: GetFlags): 
     await rename(draft, path);
   } catch (error) {
     await rm(draft, { force: true });
-    throw error;
+    throw orNotWritten(path, error);
   }
   cli.out.one(reading.version, VERSION, String(reading.version.version));
   return EXIT.done;
@@ -92,6 +93,7 @@ async function* counted(
 async function sizeOf(path: string): Promise<number> {
   try {
     const found = await stat(path);
+    await access(path, constants.R_OK);
     if (found.isFile()) return found.size;
   } catch (error) {
     throw new Failure(`${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`, {

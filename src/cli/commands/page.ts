@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import type { Command } from 'commander';
 import type { PageRecord } from '../../actor/index.ts';
-import { EXIT } from '../output/failure.ts';
+import { EXIT, orNotWritten } from '../output/failure.ts';
 import type { Field } from '../output/output.ts';
 import { openAdmin } from '../setup/actor-config.ts';
 import { addDynamoFlagsToAll } from '../setup/dynamo-table.ts';
@@ -83,7 +83,10 @@ async function showPage(cli: Cli, id: string, html: string | undefined): Promise
   const admin = await openAdmin(cli);
   const page = await admin.getPage(id);
   if (html !== undefined) {
-    await writeFile(html, await admin.pageHtml(id));
+    const text = await admin.pageHtml(id);
+    await writeFile(html, text).catch((error: unknown) => {
+      throw orNotWritten(html, error);
+    });
     cli.talk.say(`wrote ${html}`);
   }
   const more: readonly Field<PageRecord>[] = [

@@ -52,6 +52,13 @@ export class Interruption extends Failure {
   }
 }
 
+/** What to throw when a file was written and this error came: a failure of the file system, in words, or else the error itself. */
+export function orNotWritten(path: string, error: unknown): unknown {
+  if (!(error instanceof Error) || !('syscall' in error)) return error;
+  if (!['open', 'write', 'rename'].includes(String(error.syscall))) return error;
+  return new Failure(`${path} cannot be written: ${error.message}`, { exit: EXIT.usage, next: 'check the path' });
+}
+
 /** The exit code for any error that a command threw. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof Failure) return error.exit;

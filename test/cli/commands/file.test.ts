@@ -48,6 +48,21 @@ test('a file goes in, comes out, has a history, is restored, swept and compared'
   expect(await file('rearm')).toMatchObject({ code: 0 });
 });
 
+test('a place that cannot be read or written is said in a sentence, with what to do', async () => {
+  const { url } = await freshDatabase();
+  const dir = folder();
+  const on: PawlOptions = { url, env: { PAWL_FILES: join(dir, 'objects') } };
+  const path = join(dir, 'a.txt');
+  writeFileSync(path, 'first');
+  await warmPawl(['file', 'put', 'doc', path], on);
+  const missing = join(dir, 'none', 'out.txt');
+  const got = await warmPawl(['file', 'get', 'doc', missing], on);
+  expect([got.code, got.stderr]).toEqual([2, expect.stringMatching(/none.* cannot be written: [^]*next:/)]);
+  expect(got.stderr).not.toMatch(/^ +at /m);
+  const put = await warmPawl(['file', 'put', 'doc', join(dir, 'none')], on);
+  expect([put.code, put.stderr]).toEqual([2, expect.stringMatching(/none cannot be read: [^]*next:/)]);
+});
+
 test('a bucket is named by its URL; without a store the command says how to name one', async () => {
   const { url } = await freshDatabase();
   const store = await faultyStore();
