@@ -118,14 +118,14 @@ begin
     v_id := nextval('pawl.queue_job_id');
   end if;
   insert into pawl.queue_job (id, created_at, shard, queue, kind, priority, only_one, run_at, key, payload, options, group_name)
-  values (v_id, v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_only_one, false),
-    v_run_at, v_key, coalesce(request -> 'payload', 'null')::json, v_options, v_group)
+  select v_id, v_now, v_shard, v_queue.id, v_kind.id, v_priority, nullif(v_only_one, false),
+    v_run_at, v_key, coalesce(request -> 'payload', 'null')::json, v_options, v_group
+  where not v_only_one or v_queue.former_shards is null or not exists (select from pawl.queue_only_ones(v_queue, v_kind.id, v_key))
   on conflict (shard, queue, kind, key) where only_one do nothing
   returning id into v_id;
   if v_id is null then
-    select j.id into v_id from pawl.queue_job j
-    where j.shard = v_shard and j.queue = v_queue.id and j.kind = v_kind.id and j.key = v_key and j.only_one;
-    return jsonb_build_object('id', v_id::text, 'status', pawl.queue_status(v_shard, v_id), 'duplicate', true);
+    select o.id, o.shard into v_win from pawl.queue_only_ones(v_queue, v_kind.id, v_key) o limit 1;
+    return jsonb_build_object('id', v_win.id::text, 'status', pawl.queue_status(v_win.shard, v_win.id), 'duplicate', true);
   end if;
   if v_options is not null then
     perform pawl.queue_note_options(v_shard, array[v_id]);

@@ -52,6 +52,15 @@ language sql immutable as $$
   select coalesce(p_rule ->> 'by' = 'key' and p_rule ->> 'while' = 'ever' and p_rule ->> 'per' is null, false)
 $$;
 
+-- The only job of a kind and key, whatever its shard: if the number of shards was changed after its end, it is of another shard than the key. The index,
+-- which enforces that there is one, knows the jobs of one shard.
+create or replace function pawl.queue_only_ones(p_queue pawl.queue_definition, p_kind smallint, p_key text) returns table (id bigint, shard smallint)
+language sql stable /* planner: loop */ as $$
+  select j.id, j.shard from generate_series(0, greatest(p_queue.former_shards, p_queue.shards) - 1) s cross join lateral (
+    select j.id, j.shard from pawl.queue_job j
+    where j.shard = s::smallint and j.queue = p_queue.id and j.kind = p_kind and j.key = p_key and j.only_one limit 1) j
+$$;
+
 -- The digest of a job: jobs that are the same by this rule have the same digest. Two values with the same hash cannot be found, so one payload
 -- never passes for another.
 create or replace function pawl.queue_digest(p_rule jsonb, p_key text, p_payload jsonb) returns bytea

@@ -122,6 +122,12 @@ end $$;
 create or replace function pawl.queue_carry_over(p_shard smallint, p_id bigint, p_queue smallint, p_to smallint, p_kind smallint, p_unique boolean) returns void
 language plpgsql /* planner: probe */ as $$
 begin
+  if p_unique and exists (
+    select 1 from pawl.queue_job j join pawl.queue_definition d on d.id = p_queue and d.former_shards is not null
+    cross join lateral pawl.queue_only_ones(d, p_kind, j.key) o
+    where j.shard = p_shard and j.id = p_id and o.id <> p_id) then
+    raise unique_violation;
+  end if;
   delete from pawl.queue_unique u where u.job = p_id;
   delete from pawl.queue_cancel c where c.shard = p_shard and c.id = p_id;
   update pawl.queue_tag t set queue = p_queue, shard = p_to where t.id = p_id;

@@ -40,7 +40,8 @@ create table pawl.queue_definition (
   suspects    bigint[] not null default '{}', -- jobs that dead workers of that hold ran and that are not charged yet
   created_at  timestamptz not null default clock_timestamp(),
   own_letters boolean not null default false, -- the queue was removed, and had rows in queue_own_letter
-  removed_at  timestamptz                     -- the queue does not exist any more unless it was used since: see remove.sql
+  removed_at  timestamptz,                    -- the queue does not exist any more unless it was used since: see remove.sql
+  former_shards smallint                      -- the most shards that it ever had, if their number was changed
 );
 
 create table pawl.queue_kind (

@@ -52,6 +52,8 @@ begin
   update pawl.queue_definition d set
     shards = (p_declared ->> 'shards')::smallint, keyed = (p_declared ->> 'keyed')::boolean, blocks = v_blocks,
     attempts = (p_declared ->> 'attempts')::smallint, history = v_history, removed_at = null,
+    former_shards = case when d.shards = (p_declared ->> 'shards')::smallint then d.former_shards
+      else greatest(d.former_shards, d.shards, (p_declared ->> 'shards')::smallint) end,
     created_at = case when d.removed_at is null then d.created_at else clock_timestamp() end
   where d.id = v_queue.id and (d.shards, d.keyed, d.blocks, d.attempts, d.history, d.removed_at) is distinct from
     ((p_declared ->> 'shards')::smallint, (p_declared ->> 'keyed')::boolean, v_blocks, (p_declared ->> 'attempts')::smallint, v_history, null::timestamptz);

@@ -174,3 +174,23 @@ test('an enqueue that waits while the number of shards is changed uses the new n
   await Promise.all(waits);
   expect(await wrongShards()).toBe(0);
 });
+
+test.each([
+  [4, 3],
+  [1, 4],
+])('one job of a key for ever is one job, also when %i shards become %i', async (before, after) => {
+  const older = declared(0, before);
+  const ids: string[] = [];
+  for (const key of KEYS) ids.push((await older.enqueue('ever', 1, { key })).id);
+  expect(await takeAll(older)).toBe(12);
+  const newer = declared(1, after);
+  const jobs = KEYS.map((key) => ({ kind: 'ever', payload: 2, key }) as const);
+  const again = await newer.enqueueMany(jobs);
+  expect([...again]).toEqual(ids);
+  expect(again.duplicates).toHaveLength(12);
+  expect(await newer.enqueue('ever', 3, { key: 'key 1' })).toEqual({ id: ids[1], status: 'complete', duplicate: true });
+  const other = createQueue(engines[1] as PostgresEngine, `other ${nth}`, { kinds });
+  const moved = await other.enqueue('job', 1, { key: 'key 2' });
+  expect(await other.move('status:new', newer, { toKind: 'ever' })).toEqual({ done: 0, left: 1 });
+  await other.cancel(moved.id);
+});
