@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { Conflict, InvalidInput, NotFound } from '../../../src/base/errors.ts';
+import { probe } from '../../../src/base/probe.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { createQueue, type Queue, type Worker, type WorkOptions } from '../../../src/queue/index.ts';
 import { type FreshDatabase, freshDatabase } from '../../support/database.ts';
@@ -207,4 +208,25 @@ test('a part needs a name, a kind that exists, and at most 99 others', async () 
   await queue.resume({ key: 'k50' });
   await queue.pause({ key: 'one more' });
   expect((await queue.stats()).pausedParts).toHaveLength(100);
+});
+
+test('a job that is handed over after a resume begins at once, though the worker has claimed nothing since the pause', async () => {
+  const queue = newQueue();
+  const { ran } = await start(queue, { poll: '10m' });
+  await queue.pause({ kind: 'send' });
+  const { id } = await queue.enqueue('send', 'before');
+  await eventually(async () => expect(await setAside(queue)).toBe(1));
+  await queue.cancel(id);
+  await queue.resume({ kind: 'send' });
+  const offers = statement(
+    'test.offers',
+    'select 1 from pawl.queue_offer o join pawl.queue_definition q on q.id = o.queue where q.name = $1',
+  );
+  await eventually(async () => expect(await engine.query(offers, [queue.name])).toHaveLength(1));
+  using handed = probe.watch('queue.handed');
+  const after = await queue.enqueue('send', 'after');
+  await handed.next();
+  await eventually(() => expect(ran).toEqual(['after']));
+  const reasons = (await queue.history(after.id)).map(({ reason }) => reason);
+  expect(reasons.filter((reason) => reason?.startsWith('paused'))).toEqual([]);
 });

@@ -56,6 +56,8 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
   readonly #quiet = new Quiet();
   /** The paused parts of the queue, by the last claim that brought jobs; undefined: none. */
   #pausedParts: readonly StoredPart[] | undefined;
+  /** Units that were handed over: their enqueue has seen that no part was paused any more. */
+  readonly #handed = new WeakSet<Unit>();
 
   /** @param owner  of the units @param worker  the worker of these jobs, for its keeper and for its group */
   constructor(parts: WorkerParts, ports: WorkerPorts, owner: UnitOwner, worker: LeaseHolder & GroupMember) {
@@ -214,7 +216,7 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
 
   begin(unit: Unit | ReadyBatch): void {
     if (unit instanceof ReadyBatch) return this.#running.startBatch(unit);
-    const part = this.#pausedParts && pausedPartOf(this.#pausedParts, unit);
+    const part = this.#handed.has(unit) ? undefined : this.#pausedParts && pausedPartOf(this.#pausedParts, unit);
     if (part !== undefined) {
       this.#room.setAside += 1;
       this.#returns.setAside(unit, part);
@@ -257,7 +259,9 @@ export class JobSource implements ClaimSource<Unit | ReadyBatch, ClaimAnswer, Jo
   }
 
   takeHandoff(handoff: JobHandoff): void {
-    this.#add(this.#read(handoff, handoff.shard));
+    const claimed = this.#read(handoff, handoff.shard);
+    for (const unit of claimed.units) this.#handed.add(unit);
+    this.#add(claimed);
   }
 
   // The methods from here on run rarely.
