@@ -50,6 +50,8 @@ export class Locks implements AsyncDisposable {
   readonly #events = new Events<LockEvents>();
   readonly #held = new Set<HeldLock>();
   readonly #waiting = new Set<(reason: Stopped) => void>();
+  /** Calls for a lock that have not ended. */
+  readonly #asking = new Set<Promise<unknown>>();
   #stopped: Stopped | undefined;
 
   /** @internal */
@@ -175,15 +177,16 @@ export class Locks implements AsyncDisposable {
 
   /**
    * Releases all locks that were taken here, and ends all waits with {@link Stopped}: within a second even if the store does
-   * not answer. A release that takes longer than 5 s continues in the background until the lease is over. Safe to call twice;
-   * never rejects.
+   * not answer. It resolves when the places of the waits, and locks that were granted meanwhile, are given back. What takes longer
+   * than that second, or a release than 5 s, continues in the background until the lease is over. Safe to call twice; never rejects.
    */
   async stop(): Promise<void> {
     this.#stopped ??= this.#endWaits();
     // Waiters of other `Locks` of this engine check their state and continue to wait.
     this.#client.wakeUps.wakeAll();
-    const released = Promise.all([...this.#held].map((lock) => lock.release().catch(() => {})));
-    await within(STOP_MS, released);
+    const releases = [...this.#held].map((lock) => lock.release());
+    // An engine that is stopped next sends no withdrawal any more: a lock that was granted meanwhile would be held for its lease.
+    await within(STOP_MS, Promise.allSettled([...releases, ...this.#asking]));
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -231,7 +234,20 @@ export class Locks implements AsyncDisposable {
     return outcome instanceof HeldLock ? outcome : undefined;
   }
 
-  async #acquire(
+  #acquire(
+    names: readonly string[],
+    options: AcquireOptions,
+    permits: number | undefined,
+    periodMs: number | undefined,
+  ): Promise<HeldLock | AcquireOutcome> {
+    const asking = this.#obtain(names, options, permits, periodMs);
+    const end = (): void => void this.#asking.delete(asking);
+    this.#asking.add(asking);
+    asking.then(end, end);
+    return asking;
+  }
+
+  async #obtain(
     names: readonly string[],
     options: AcquireOptions,
     permits: number | undefined,

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Stopped } from '../../src/base/errors.ts';
 import { currentTask } from '../../src/base/work/current-task.ts';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createLocks, type Lock, type LockOptions, locksOfJobs } from '../../src/lock/index.ts';
@@ -134,4 +135,26 @@ test('held locks stop within 5 s though the database answers no more, also durin
   expect(stoppedMs).toBeLessThan(5_000 + 3_000);
   expect(awakeMs() - since).toBeLessThan(5_000 + 1_000 + 2_000 + 4_000);
   expect(held.every(({ isHeld }) => !isHeld)).toBe(true);
+});
+
+test('stop() resolves when what its waits had is given back, so that the engine may be stopped next', async () => {
+  const proxy = await startProxy(database.url);
+  atTestEnd(() => proxy.stop());
+  const engine = postgres(proxy.url, { max: 4, logger: recordLog(), stopTimeoutMs: 5_000 });
+  const locks = createLocks(engine, { namespace: 'stops' });
+  const others = createLocks(engineOn(database.url), { namespace: 'stops' });
+  const there = async (): Promise<unknown> => {
+    const { held, waiting } = await others.query();
+    return [held.map(({ name }) => name).sort(), waiting.map(({ name }) => name)];
+  };
+  await others.acquire('taken');
+  const waits = expect(locks.acquire('taken', { wait: '1h' })).rejects.toThrow(Stopped);
+  await until('it waits', async () => (await others.query()).waiting.length === 1);
+  proxy.delay(200);
+  const comes = expect(locks.acquire('free', { lease: '1h' })).rejects.toThrow(Stopped);
+  await until('it is granted', async () => (await others.query()).held.length === 2);
+  await locks.stop();
+  await engine.stop();
+  await Promise.all([waits, comes]);
+  expect(await there()).toEqual([['taken'], []]);
 });
