@@ -1,5 +1,5 @@
 import { ConnectionFailed, LeaseLost } from '../base/errors.ts';
-import { after, type Moment, moment, ownedFor, sleep, waitedFor } from '../base/time/clock.ts';
+import { type Moment, moment, ownedFor, sleep, waitedFor, within } from '../base/time/clock.ts';
 import type { ConditionCheckItem } from '../engine/dynamodb/index.ts';
 import type { OpenTransaction } from '../engine/postgres/index.ts';
 import { notifyReleased } from './acquire/acquisition.ts';
@@ -174,13 +174,13 @@ export class HeldLock implements Lock {
     this.#client.keeper.forget(this.grant);
     // A renewal that arrives after this finds nothing to renew.
     await this.#renewal.stop(ANSWER_MS);
-    if (this.#guarding.size > 0) await within(settled(this.#guarding), ANSWER_MS);
+    if (this.#guarding.size > 0) await within(ANSWER_MS, Promise.allSettled(this.#guarding));
     const start = moment();
     if (await this.#tryRelease(finish)) return;
     const telling = this.#keepReleasing(finish, start, leaseMs);
     telling.catch((error: unknown) => this.#reportFailure(error));
-    const isTold = await within(telling, ANSWER_MS - waitedFor(start));
-    if (isTold) return;
+    // This wait keeps the process alive, so that its caller goes on. The release itself does not.
+    if (await within(ANSWER_MS - waitedFor(start), telling)) return;
     const what = `${describe(this.names)} could not be released within ${ANSWER_MS} ms`;
     throw new ConnectionFailed(`${what}; the release is repeated until its lease is over`);
   }
@@ -265,16 +265,4 @@ export class HeldLock implements Lock {
     this.#client.keeper.forget(this.grant);
     this.#report('lost', { lock: this, error });
   }
-}
-
-async function settled(work: Iterable<Promise<void>>): Promise<void> {
-  await Promise.allSettled(work);
-}
-
-/** Resolves to true when `work` resolves in time, and to false when it is still pending; throws its error. */
-function within(work: Promise<void>, ms: number): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    const cancel = after(ms, () => resolve(false), { unref: true });
-    void work.then(() => resolve(true), reject).finally(cancel);
-  });
 }

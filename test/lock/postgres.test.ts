@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Stopped } from '../../src/base/errors.ts';
 import { currentTask } from '../../src/base/work/current-task.ts';
@@ -157,4 +159,31 @@ test('stop() resolves when what its waits had is given back, so that the engine 
   await engine.stop();
   await Promise.all([waits, comes]);
   expect(await there()).toEqual([['taken'], []]);
+});
+
+test('a process goes on after a release that the database does not answer', async () => {
+  const program = `
+    import { connect, createServer } from 'node:net';
+    import { postgres } from 'pawl/postgres';
+    import { createLocks } from 'pawl/lock';
+    const url = new URL(${JSON.stringify(database.url)});
+    const { port, hostname } = url;
+    const ends = [];
+    const door = createServer((client) => {
+      const server = connect(Number(port), hostname);
+      ends.push(client, server);
+      for (const end of [client, server]) end.on('error', () => {});
+      client.pipe(server).pipe(client);
+    });
+    await new Promise((resolve) => door.listen(0, '127.0.0.1', resolve));
+    url.hostname = '127.0.0.1';
+    url.port = String(door.address().port);
+    const locks = createLocks(postgres(String(url)), { namespace: 'goes on' });
+    const lock = await locks.acquire('one', { lease: '2s' });
+    door.close();
+    for (const end of ends) end.destroy();
+    console.log(await lock.release().then(() => 'released', ({ code }) => code));
+  `;
+  const ran = promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], { timeout: 30_000 });
+  expect((await ran).stdout).toBe('connection_failed\n');
 });
