@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Stopped } from '../../src/base/errors.ts';
+import { ConnectionFailed, Stopped } from '../../src/base/errors.ts';
 import { currentTask } from '../../src/base/work/current-task.ts';
 import { type PostgresEngine, type PostgresOptions, postgres, statement } from '../../src/engine/postgres/index.ts';
-import { createLocks, type Lock, type LockOptions, locksOfJobs } from '../../src/lock/index.ts';
+import { createLocks, type Lock, type LockOptions, locksOfJobs, RemoteLocks } from '../../src/lock/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
@@ -186,4 +186,16 @@ test('a process goes on after a release that the database does not answer', asyn
   `;
   const ran = promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], { timeout: 30_000 });
   expect((await ran).stdout).toBe('connection_failed\n');
+});
+
+test('a lock for the HTTP API whose lease cannot be confirmed is given back', async () => {
+  const proxy = await startProxy(database.url);
+  atTestEnd(() => proxy.stop());
+  const engine = engineOn(proxy.url, { logger: recordLog() });
+  const others = createLocks(engineOn(database.url), { namespace: 'remote' });
+  const remote = new RemoteLocks(engine, 'remote');
+  const wanted = { leaseMs: 3_600_000, waitMs: 0, isShared: false, signal: new AbortController().signal };
+  proxy.loseAnswerTo('lock.held_by', 1);
+  await expect(remote.acquire('one', wanted)).rejects.toThrow(ConnectionFailed);
+  await until('it is free', async () => (await others.query()).held.length === 0);
 });

@@ -70,10 +70,17 @@ export class RemoteLocks {
       throw lockTimeout(names, waitMs, outcome.kind === 'held' ? outcome : {});
     }
     const { grant } = outcome;
-    if (signal.aborted) await this.#release(grant);
-    signal.throwIfAborted();
-    // A lock from a direct hand-off has the lease of its place in the queue until its first renewal.
-    return this.renew(name, grant.nonce);
+    try {
+      signal.throwIfAborted();
+      // A lock from a direct hand-off has the lease of its place in the queue until its first renewal.
+      const lease = await this.renew(name, grant.nonce);
+      signal.throwIfAborted();
+      return lease;
+    } catch (error) {
+      // No program gets the handle: the lock would stay held until its lease is over.
+      await this.#release(grant).catch(() => {});
+      throw error;
+    }
   }
 
   /** Renews the lease from now on. @throws LeaseLost */
