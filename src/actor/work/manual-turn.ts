@@ -1,4 +1,5 @@
 import { Conflict, ConnectionFailed, LeaseLost } from '../../base/errors.ts';
+import { faults } from '../../base/fault.ts';
 import { moment, sleep, waitedFor } from '../../base/time/clock.ts';
 import type { ActorDefinition } from '../definition.ts';
 import type { ActorRecord } from '../record.ts';
@@ -29,6 +30,8 @@ export interface ManualTurnRequest extends WorkPorts {
 
 /** A turn by hand has the lease of a dispatcher, but claims no other actor, and is not woken. */
 const LEASE_MS = 20_000;
+/** The epochs of the actors that it keeps. */
+const NOTHING: ReadonlyMap<number, number> = new Map();
 /** Between two tries of a commit whose answer was lost. */
 const RETRY_MS = 200;
 
@@ -40,6 +43,7 @@ export async function runManualTurn(given: ManualTurnRequest): Promise<WorkedTur
   keeper.add(kept);
   try {
     const claim = await store.claimOne(worker, actor);
+    if (faults.armed) await faults.reach('actor.after_claim');
     if (claim === undefined) {
       const { finishedAt, type, state } = await given.show();
       if (finishedAt !== null)
@@ -47,6 +51,11 @@ export async function runManualTurn(given: ManualTurnRequest): Promise<WorkedTur
       return undefined;
     }
     return await runTurn(given, claim, worker, kept);
+  } catch (error) {
+    // The answer to the claim was lost, the turn did not begin, or it is unknown whether it was written. If the actor is still this
+    // worker's, it is given back: a rescue, if there is a dispatcher at all, would charge the attempt.
+    if (!kept.isLost) await store.leave(worker, NOTHING).catch(() => {});
+    throw error;
   } finally {
     await keeper.remove(kept);
     await store.endWorker(worker).catch(() => {});

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { actor, state } from '../../../src/actor/index.ts';
+import { ConnectionFailed } from '../../../src/base/errors.ts';
 import { faults } from '../../../src/base/fault.ts';
 import { aborted, until } from '../../support/eventually.ts';
 import { fresh, type OpenActors, start } from './open.ts';
@@ -80,6 +81,23 @@ export function turnContract(open: OpenActors): void {
     disarm();
     await start(actors);
     expect((await actors.waitFor(id, { timeout: '40s' })).result).toBe(1);
+    expect((await actors.history(id)).map(({ reason }) => reason)).toEqual(['created', 'done']);
+  });
+
+  test('a turn by hand that has not begun, since the answer to its claim was lost, is given back at once, uncharged', async () => {
+    const Brief = actor(fresh('Brief'), {
+      initial: 'works',
+      states: { works: state({ run: (a) => a.done(a.attempt) }) },
+    });
+    const actors = await open([Brief]);
+    const { id } = await actors.create(Brief, {});
+    const lose = (): never => {
+      throw new ConnectionFailed('no answer in time', { outcome: 'unknown' });
+    };
+    onTestFinished(faults.arm('actor.after_claim', lose, { occurrence: 1 }));
+    await expect(actors.work(id)).rejects.toThrow(ConnectionFailed);
+    expect(await actors.work(id)).toMatchObject({ kind: 'done' });
+    expect((await actors.get(id)).result).toBe(1);
     expect((await actors.history(id)).map(({ reason }) => reason)).toEqual(['created', 'done']);
   });
 
