@@ -102,12 +102,20 @@ export class LaneLoop {
       const verdict = scan.read(answer, 1);
       if (hasJobs(answer)) {
         this.#busy = 0;
+        // Told to stop while the claim was under way, the worker begins no handler any more.
+        if (sleepers.isClosed) return this.#undo(lane);
         this.#pending = await runner.run(lane, answer, scan.shard, worker);
       } else if (verdict !== 'again' && this.#shards.every((each) => each.scan.quiet !== undefined)) {
         await this.#rest(lane, verdict, worker, wakes);
       }
     }
     await this.#commit(lane);
+  }
+
+  /** Rolls a claim back: its jobs are new again, uncharged. */
+  async #undo(lane: Lane): Promise<void> {
+    this.#pending = CLOSED;
+    await lane.session.run('rollback', lane.answer);
   }
 
   async #commit(lane: Lane): Promise<void> {
