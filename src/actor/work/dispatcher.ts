@@ -72,7 +72,7 @@ export class Dispatcher implements AsyncDisposable {
     const begins = { concurrency: parts.settings.concurrency };
     logLife(this, { logger, what: 'actor dispatcher', several: 'dispatchers', fields: {}, begins, engine, isStopping });
     const stop = (): void => void this.stop();
-    signal?.addEventListener('abort', stop, { once: true });
+    signal?.addEventListener('abort', stop, { once: true, signal: this.#stop.signal });
     if (signal?.aborted) stop();
   }
 

@@ -79,7 +79,7 @@ export class Worker implements AsyncDisposable {
     const begins = { concurrency, hold };
     logLife(this, { logger, what: 'queue worker', several: 'workers', fields: { queue }, begins, engine, isStopping });
     const stop = (): void => void this.stop();
-    signal?.addEventListener('abort', stop, { once: true });
+    signal?.addEventListener('abort', stop, { once: true, signal: this.#stop.signal });
     if (signal?.aborted) stop();
   }
 

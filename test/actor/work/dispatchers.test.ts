@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
 import { type AnyActorDefinition, actor, createActors, type Dispatcher } from '../../../src/actor/index.ts';
 import { probe } from '../../../src/base/probe.ts';
@@ -222,3 +223,11 @@ test.for([
     for (const id of ids) expect(await scene.actors.get(id)).toMatchObject({ status: 'final' });
   },
 );
+
+test('a stopped dispatcher leaves no listener at its signal', async () => {
+  const scene = await openScene(types(new Set(), Promise.resolve()));
+  const { signal } = new AbortController();
+  const dispatcher = await scene.run({ signal });
+  await dispatcher.stop();
+  expect(getEventListeners(signal, 'abort')).toEqual([]);
+});

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { expect, test } from 'vitest';
 import { Cancelled, InvalidInput } from '../../../src/base/errors.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -108,6 +109,9 @@ export function workPromises(open: () => Promise<Fixture>, lacks: Lacks = {}): v
     await early.stop();
     const abort = new AbortController();
     const worker = await start(fixture, queue, { send: () => {} }, { signal: abort.signal });
+    // A signal may live as long as the process, and have many workers one after another.
+    await (await start(fixture, queue, { send: () => {} }, { signal: abort.signal })).stop();
+    expect(getEventListeners(abort.signal, 'abort')).toHaveLength(1);
     abort.abort();
     await worker.stop();
     let ran = false;
