@@ -3,10 +3,17 @@ import { Events } from '../base/events.ts';
 import { faults } from '../base/fault.ts';
 import { Lazy } from '../base/lazy.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
-import { checkOptions, duration, func, integer, optional, text } from '../base/options/options.ts';
+import {
+  checkOptions,
+  duration,
+  func,
+  integer,
+  optional,
+  signal as signalOption,
+  text,
+} from '../base/options/options.ts';
 import { within } from '../base/time/clock.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { FailureLog } from '../base/work/failure-log.ts';
 import { startWithRetries } from '../base/work/start-up.ts';
 import { BOTH, type PostgresEngine, type Transaction } from '../engine/postgres/index.ts';
 import { type CapturedChange, toChange } from './change.ts';
@@ -19,6 +26,7 @@ import { ChangeStore, type Delivery } from './postgres/change.ts';
 import { advancePlace, agreeOnPlace, openPlace } from './postgres/copy.ts';
 import type { InstalledLine } from './postgres/install/state.ts';
 import { StaleDeclaration } from './postgres/stale-declaration.ts';
+import { consumerErrors } from './work/consumer-errors.ts';
 import { startLogPartitions } from './work/log-partitions.ts';
 
 /**
@@ -46,6 +54,8 @@ export interface FollowRunOptions {
   readonly poll?: Duration | undefined;
   /** How long one call may take; a process that hangs for longer loses its turn to another one. Default 30 s. */
   readonly timeout?: Duration | undefined;
+  /** Stops the worker when it aborts. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface FollowerEvents {
@@ -65,17 +75,25 @@ export class FollowerWorker implements AsyncDisposable {
   readonly #stop = new AbortController();
 
   /** @internal */
-  constructor(loop: Loop, keeper: Loop, open: () => Promise<unknown>) {
+  constructor(loop: Loop, keeper: Loop, open: () => Promise<unknown>, signal: AbortSignal | undefined) {
     this.#loops = [loop, keeper];
     // The loop makes the same call, and reports its errors.
     const options = { what: 'the delivery of changes', signal: this.#stop.signal, onError: () => {} };
     this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
+    const stop = (): void => void this.stop();
+    signal?.addEventListener('abort', stop, { once: true, signal: this.#stop.signal });
+    if (signal?.aborted === true) stop();
   }
 
   /** Why delivery is stopped now; undefined while it goes on. */
   get problem(): string | undefined {
-    return this.#stop.signal.aborted ? 'it is stopping' : this.#loops[0]?.problem;
+    return this.isStopping ? 'it is stopping' : this.#loops[0]?.problem;
+  }
+
+  /** @internal */
+  get isStopping(): boolean {
+    return this.#stop.signal.aborted;
   }
 
   /** Polls for changes now. */
@@ -134,25 +152,27 @@ export class Follower {
 
   /** Starts a worker in this process. @throws InvalidInput */
   run(options: FollowRunOptions = {}): FollowerWorker {
-    const { batch, poll, timeout } = checkOptions('run', options, {
+    const { batch, poll, timeout, signal } = checkOptions('run', options, {
       batch: integer({ min: 1, max: 100_000, default: 1000 }),
       poll: duration({ min: 1, max: '1h', default: 200 }),
       timeout: duration({ min: '1s', max: '1h', default: '30s' }),
+      signal: signalOption,
     });
-    const failures = new FailureLog(this.#engine.options.logger, 'changes could not be delivered');
     const loop = startLoop({
       name: 'capture.follow',
       run: async () => ((await this.next({ batch, timeoutMs: timeout })) > 0 ? 0 : poll),
-      onError: (error) => {
-        failures.warn(error);
-        this.events.emit('error', { error });
-      },
+      onError: (error) => onError(error),
     });
-    return new FollowerWorker(
-      loop,
-      startLogPartitions(this.#engine, () => this.#opened.get()),
-      () => this.#opened.get(),
-    );
+    const open = (): Promise<FollowerRuntime> => this.#opened.get();
+    const worker = new FollowerWorker(loop, startLogPartitions(this.#engine, open), open, signal);
+    const onError = consumerErrors({
+      what: 'changes could not be delivered',
+      engines: [this.#engine, this.#to],
+      report: (error) => this.events.emit('error', { error }),
+      isStopping: () => worker.isStopping,
+      stop: () => worker.stop(),
+    });
+    return worker;
   }
 
   /**

@@ -160,11 +160,13 @@ export class Capture {
   }
 
   /**
-   * Starts a worker in this process for each projection, with these options, and for each follower that was declared so far.
+   * Starts a worker in this process for each projection, with these options, and for each follower that was declared so far. The
+   * signal stops all of them.
    * @throws InvalidInput
    */
   run(options: RunOptions = {}): CaptureWorker {
     const workers = this.#projections.map((projection) => projection.run(options));
-    return new CaptureWorker([...workers, ...this.#followers.map((follower) => follower.run())]);
+    const { signal } = options;
+    return new CaptureWorker([...workers, ...this.#followers.map((follower) => follower.run({ signal }))]);
   }
 }

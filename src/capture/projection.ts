@@ -86,7 +86,7 @@ export class Projection {
    */
   run(options: RunOptions = {}): ProjectionWorker {
     const settings = readRunOptions('run', options);
-    return new ProjectionWorker(this.#engine, this, this.events, settings);
+    return new ProjectionWorker(this.#engine, this.#options.to, this, this.events, settings);
   }
 
   /**

@@ -103,6 +103,7 @@ export interface RunOptions {
    * time, at most 1 h.
    */
   readonly backoff?: BackoffOption | undefined;
+  /** Stops the worker when it aborts. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -1,12 +1,12 @@
 import type { Events } from '../../base/events.ts';
 import { type Loop, startLoop } from '../../base/loop.ts';
 import { within } from '../../base/time/clock.ts';
-import { FailureLog } from '../../base/work/failure-log.ts';
 import { startWithRetries } from '../../base/work/start-up.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { answerDeadlineMs, STOP_MS } from '../deadlines.ts';
 import type { RunSettings } from '../declare/options.ts';
 import { StaleDeclaration } from '../postgres/stale-declaration.ts';
+import { consumerErrors } from './consumer-errors.ts';
 import { startLogPartitions } from './log-partitions.ts';
 import type { ProjectionEvents, ProjectionRuntime } from './runtime.ts';
 
@@ -36,9 +36,10 @@ export class ProjectionWorker implements AsyncDisposable {
   readonly #settings: RunSettings;
   readonly #stop = new AbortController();
 
-  /** @internal */
+  /** @param to  the other database that has the table @internal */
   constructor(
     engine: PostgresEngine,
+    to: PostgresEngine | undefined,
     projection: OpenProjection,
     events: Events<ProjectionEvents>,
     settings: RunSettings,
@@ -51,21 +52,25 @@ export class ProjectionWorker implements AsyncDisposable {
     const options = { what: 'the projection', signal: this.#stop.signal, onError: () => {} };
     this.started = startWithRetries(open, options).then(() => {});
     this.started.catch(() => {});
-    const failures = new FailureLog(engine.options.logger, 'a projection failed');
+    const onError = consumerErrors({
+      what: 'a projection failed',
+      engines: [engine, to],
+      report: (error) => this.#events.emit('error', { error }),
+      isStopping: () => this.#stop.signal.aborted,
+      stop: () => this.stop(),
+    });
     this.#loops = Array.from({ length: settings.concurrency }, (_, index) => {
       const pass: Pass = { after: '0', since: 0, done: 0, restMs: FIRST_REST_MS };
       return startLoop({
         name: 'capture.project',
         run: (signal) => this.#turn(pass, signal, index),
-        onError: (error) => {
-          failures.warn(error);
-          this.#events.emit('error', { error });
-        },
+        onError,
       });
     });
     this.#keeper = startLogPartitions(engine, open);
-    settings.signal?.addEventListener('abort', () => void this.stop(), { once: true });
-    if (settings.signal?.aborted === true) void this.stop();
+    const stop = (): void => void this.stop();
+    settings.signal?.addEventListener('abort', stop, { once: true, signal: this.#stop.signal });
+    if (settings.signal?.aborted === true) stop();
   }
 
   /** Why the worker is stopped now; undefined while it goes on. */

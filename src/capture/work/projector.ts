@@ -1,3 +1,4 @@
+import { Stopped } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import { type Backoff, delay } from '../../base/time/backoff.ts';
 import { isTransient, type Transaction } from '../../engine/postgres/index.ts';
@@ -140,7 +141,8 @@ export class Projector {
 
 /** True if no entity causes the error, so that setting one aside would not help. */
 export function isNobodysFault(error: unknown): boolean {
-  return isTransient(error) || error instanceof WentBack;
+  // Stopped: an engine of this process was stopped while its workers go on.
+  return isTransient(error) || error instanceof WentBack || error instanceof Stopped;
 }
 
 function wordsOf(error: unknown): string {
