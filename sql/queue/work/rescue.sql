@@ -3,8 +3,10 @@
 -- Gives back the jobs of workers whose lease ran out, and of workers that no longer exist. The attempt is spent; a job without an attempt left
 -- ends in error. Its worker cannot report that: see queue_describe_ended. Any number of processes may call this at once. p_mine: the workers of
 -- the calling process, which it passes over: the caller lives, so their leases are over only because the process stood still, and its next
--- heartbeat renews them. Null: the caller has no worker that could report which jobs have ended, so another worker does.
-create or replace function pawl.queue_rescue(p_queue smallint, p_mine bigint[] default '{}', out jobs integer, out ended json)
+-- heartbeat renews them. p_notes: the caller reports no ends, so a worker does; null in place of its workers says the same.
+create or replace function pawl.queue_rescue(
+  p_queue smallint, p_mine bigint[] default '{}', p_notes boolean default false, out jobs integer, out ended json
+)
 language plpgsql /* planner: batch */ set plan_cache_mode = force_generic_plan as $$
 declare
   v_worker bigint;
@@ -53,7 +55,7 @@ begin
   end if;
   jobs := v_jobs;
   if v_ended <> '{}' then
-    if p_mine is null then
+    if p_mine is null or p_notes then
       perform pawl.queue_note_untold(s.shard, array_agg(i.id))
       from unnest(v_ended) i (id) cross join lateral (select pawl.queue_shard_of(i.id) as shard offset 0) s group by s.shard;
     else

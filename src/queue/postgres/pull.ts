@@ -15,7 +15,10 @@ const OWN_BACKOFF = statement(
   `select j.options -> 'backoff'::text as backoff from pawl.queue_job j where j.shard = $1::smallint and j.id = $2::bigint`,
 );
 const EXTEND = statement('queue.extend', 'select pawl.queue_extend($1::json, $2::float8) as answer');
-const RESCUE = statement('queue.rescue_for_pull', 'select r.jobs from pawl.queue_rescue($1::smallint, null) r');
+const RESCUE = statement(
+  'queue.rescue_for_pull',
+  'select r.jobs from pawl.queue_rescue($1::smallint, $2::bigint[], true) r',
+);
 const SWEEP = statement('queue.sweep_for_pull', 'select pawl.queue_sweep_cancels($1::smallint) as swept');
 const LOOK = statement('queue.look_for_pull', 'select pawl.queue_look(1000) as rest');
 
@@ -126,10 +129,10 @@ export class PostgresQueuePull {
 
   /**
    * The occasional chores of workers: jobs of dead workers are given back, jobs that have to be cancelled end, and jobs and
-   * callbacks that wait for jobs which have ended get their turn.
+   * callbacks that wait for jobs which have ended get their turn. @param mine  the workers of this process
    */
-  async doChores(queue: number): Promise<void> {
-    await this.#alone.query(RESCUE, [queue]);
+  async doChores(queue: number, mine: readonly number[]): Promise<void> {
+    await this.#alone.query(RESCUE, [queue, mine]);
     await this.#alone.query(SWEEP, [queue]);
     await this.#alone.query(LOOK);
   }

@@ -10,6 +10,7 @@ import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import { namePart, pausedPartOf, setAsideMs } from '../paused-part.ts';
 import { type Extension, PostgresQueuePull, type PulledKey, type PulledOutcome } from '../postgres/pull.ts';
 import { countUnits, readClaim } from '../work/claim-reader.ts';
+import { Keeper } from '../work/keeper.ts';
 import { PredecessorFailed } from '../work/run/attempt.ts';
 import type { Unit, UnitOwner } from '../work/run/unit.ts';
 import { Verdict } from '../work/run/verdict.ts';
@@ -62,10 +63,12 @@ const extendShape = { lease: optional(duration({ min: '1s', max: '24h' })) };
 
 /** Claims units by calls, and settles them by their handles, in any process. */
 export class Puller {
+  readonly #engine: PostgresEngine;
   readonly #store: PostgresQueuePull;
   readonly #log: Logger;
 
   constructor(engine: PostgresEngine) {
+    this.#engine = engine;
     this.#store = new PostgresQueuePull(engine);
     this.#log = engine.options.logger;
   }
@@ -78,7 +81,7 @@ export class Puller {
     const { units, id, hasLost } = await this.#claim(queue, options, owner);
     if (!hasLost) return units;
     // If this queue has no worker, no other process gives back the claims of dead clients, or frees jobs that wait for others.
-    await this.#unlessClaimed(units, this.#store.doChores(id));
+    await this.#unlessClaimed(units, this.#store.doChores(id, Keeper.living(this.#engine, id)));
     return units.length > 0 ? units : (await this.#claim(queue, options, owner)).units;
   }
 

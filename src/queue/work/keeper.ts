@@ -86,6 +86,18 @@ export class Keeper {
     return keeper;
   }
 
+  /**
+   * The workers of this process, whatever their lease: if the process hung since its last heartbeat, all their leases may
+   * be over.
+   */
+  static living(engine: PostgresEngine, queue: number): number[] {
+    const keepers = Keeper.#keepers.get(engine)?.values() ?? [];
+    const workers = Array.from(keepers, (keeper) => [...keeper.#workers]).flat();
+    return workers.flatMap((worker) =>
+      worker.queue === queue && worker.workerId !== undefined ? [worker.workerId] : [],
+    );
+  }
+
   /** Starts to keep a worker that has just been registered. It takes its connection before handlers can use up the pool. */
   async add(worker: LeaseHolder): Promise<void> {
     this.#lease.add(worker);
@@ -200,7 +212,7 @@ export class Keeper {
 
   readonly #rescueJobs = async (queue: number): Promise<void> => {
     if (faults.armed) await faults.reach('queue.before_rescue');
-    const { jobs, ended, unended } = await this.#store.rescue(queue, this.#living(queue));
+    const { jobs, ended, unended } = await this.#store.rescue(queue, Keeper.living(this.#store.engine, queue));
     if (jobs > 0) probe.hit('queue.rescued', { queue, jobs });
     if (ended !== null) this.#reportEnded(queue, ended);
     this.#reportUnended(unended);
@@ -239,18 +251,6 @@ export class Keeper {
         `lost workers have left transactions open that this role may not end, or that do not end: their jobs wait until ` +
           `a superuser calls pg_terminate_backend for ${fresh.join(', ')}; workers of the same role, or with pg_signal_backend, do so themselves`,
       ),
-    );
-  }
-
-  /**
-   * The workers of this process, whatever their lease: if the process hung since its last heartbeat, all their leases may
-   * be over.
-   */
-  #living(queue: number): number[] {
-    const keepers = Keeper.#keepers.get(this.#store.engine)?.values() ?? [];
-    const workers = Array.from(keepers, (keeper) => [...keeper.#workers]).flat();
-    return workers.flatMap((worker) =>
-      worker.queue === queue && worker.workerId !== undefined ? [worker.workerId] : [],
     );
   }
 

@@ -6,6 +6,7 @@ import { createQueue, createQueueAdmin } from '../../../src/queue/index.ts';
 import { until } from '../../support/eventually.ts';
 import { recordLog } from '../../support/log.ts';
 import { startProxy } from '../../support/proxy.ts';
+import { gate } from '../contract/fixture.ts';
 import { EXPIRE, pullStage } from './stage.ts';
 
 const stage = pullStage('alone');
@@ -131,4 +132,30 @@ test('the callback of a batch that could not be enqueued at once is claimed, tho
   const unit = await until('it is claimed', async () => (await queue.claim())[0]);
   expect(unit.payload).toBe('of the batch');
   await unit.complete();
+});
+
+// Invariants J4.
+test('a claim does not take the jobs of a worker of its own process, which only stood still', async () => {
+  const queue = stage.newQueue({ kinds: { send: {} } });
+  const over = gate();
+  let began = false;
+  const worker = queue.work(
+    {
+      send: () => {
+        began = true;
+        return over.opened;
+      },
+    },
+    { lease: '1m', concurrency: 1 },
+  );
+  onTestFinished(() => worker.stop({ timeout: 0 }));
+  const { id } = await queue.enqueue('send', 1);
+  await until('it runs', () => began);
+  // As if no heartbeat had been sent for a minute: the next one is on its way.
+  await stage.engine.query(EXPIRE, [queue.name]);
+  expect(await queue.claim()).toEqual([]);
+  over.open();
+  await queue.drain();
+  expect(await queue.get(id)).toMatchObject({ status: 'complete', attempt: 1 });
+  await worker.stop();
 });
