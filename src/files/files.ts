@@ -2,6 +2,7 @@ import { NotFound } from '../base/errors.ts';
 import { Events } from '../base/events.ts';
 import { type Loop, startLoop } from '../base/loop.ts';
 import { bool, checkOptions, duration, integer, optional, signal, text } from '../base/options/options.ts';
+import { within } from '../base/time/clock.ts';
 import type { Duration } from '../base/time/duration.ts';
 import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
@@ -58,6 +59,9 @@ export function createFiles(engine: PostgresEngine, options: FilesOptions): File
   requireEngine('createFiles', engine);
   return new Files(engine, parseFilesOptions(options));
 }
+
+/** The longest time that `stop()` waits for sweeps. A database that says nothing any more answers no statement of theirs. */
+const STOP_MS = 5000;
 
 /** The files of one namespace; made by {@link createFiles}. */
 export class Files implements AsyncDisposable {
@@ -295,11 +299,11 @@ export class Files implements AsyncDisposable {
   }
 
   /**
-   * Stops the loops that this object started, and closes the connections of the content store. Safe to call twice; never
-   * rejects.
+   * Stops the loops that this object started, and closes the connections of the content store. Waits up to 5 s for a sweep that
+   * is under way. Safe to call twice; never rejects.
    */
   async stop(): Promise<void> {
-    await Promise.all([...this.#loops].map((loop) => loop.stop()));
+    await within(STOP_MS, Promise.all([...this.#loops].map((loop) => loop.stop())));
     this.#options.content.stop();
   }
 

@@ -16,6 +16,7 @@ import { until } from '../support/eventually.ts';
 import { recordLog } from '../support/log.ts';
 import { spawnChild } from '../support/process.ts';
 import { type Proxy, startProxy } from '../support/proxy.ts';
+import { awakeMs } from '../support/time/awake.ts';
 import { problemsOf } from './checker.ts';
 import { bucketStore, diskStore, inPieces, randomFile, readAll, type TestStore } from './world.ts';
 
@@ -500,4 +501,24 @@ describe('clocks', () => {
     await expect(late.publish()).rejects.toThrow(UploadExpired);
     expect(await problemsOf(files, store)).toEqual([]);
   });
+});
+
+test('files stop within 5 s though the database answers no more', async () => {
+  const proxy = await startProxy(database.url);
+  const far = postgres(proxy.url, { max: 3, logger: recordLog(), stopTimeoutMs: 500 });
+  onTestFinished(async () => {
+    await far.stop();
+    await proxy.stop();
+  });
+  const { files } = on(await diskStore(), {}, far);
+  const swept = new Promise((resolve) => files.on('swept', resolve));
+  files.collect({ every: 100 });
+  await swept;
+  proxy.silence();
+  const { sent } = proxy;
+  await until('a sweep is under way', () => proxy.sent > sent);
+  const since = awakeMs();
+  await files.stop();
+  // 3 s more for a busy machine.
+  expect(awakeMs() - since).toBeLessThan(5_000 + 3_000);
 });
