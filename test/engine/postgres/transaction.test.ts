@@ -289,6 +289,20 @@ describe('a transaction with a signal', () => {
     await eventually(async () => expect(await count()).toBe(0));
   });
 
+  test('gives up its wait for a connection, runs nothing, and leaves the connection to others', async () => {
+    await using one = postgres(database.url, { max: 1 });
+    const held = await one.connect();
+    const [controller, reason] = [new AbortController(), new Error('enough')];
+    let runs = 0;
+    const fn = async (): Promise<void> => void (runs += 1);
+    const waiting = caught(one.transaction(fn, { signal: controller.signal }));
+    controller.abort(reason);
+    held.release();
+    expect(await waiting).toBe(reason);
+    expect(runs).toBe(0);
+    await one.transaction(fn);
+  });
+
   test('runs nothing when it was aborted before', async () => {
     let runs = 0;
     const error = await caught(

@@ -128,7 +128,7 @@ async function attemptOnce<T>(
   { signal, deadlineMs, before }: TransactionOptions,
 ): Promise<T> {
   signal?.throwIfAborted();
-  const session = await open();
+  const session = await (signal === undefined ? open() : unlessAborted(open(), signal));
   const answer = { deadlineMs };
   const tx = new Transaction(session, signal, answer);
   let patience: NodeJS.Timeout | undefined;
@@ -162,6 +162,17 @@ async function attemptOnce<T>(
     // A cancel request may still be on its way, and must not hit the next user of this connection.
     session.release(signal?.aborted ?? false);
   }
+}
+
+/** Waits for a connection until the signal aborts. A connection that comes later goes back to the pool. */
+function unlessAborted(opening: Promise<Session>, signal: AbortSignal): Promise<Session> {
+  return new Promise((resolve, reject) => {
+    const giveUp = (): void => reject(signal.reason);
+    signal.addEventListener('abort', giveUp, { once: true });
+    opening
+      .then((session) => (signal.aborted ? session.release() : resolve(session)), reject)
+      .finally(() => signal.removeEventListener('abort', giveUp));
+  });
 }
 
 /** How long a cancelled statement may take to end. After that its connection is closed. */
