@@ -371,6 +371,28 @@ export function attemptPromises(open: () => Promise<Fixture>): void {
     await eventually(() => expect(attempt).toBe(1));
   });
 
+  test('a handler does not begin if its worker has stopped while the payload was checked', async () => {
+    const fixture = await open();
+    const [checking, checked] = [gate(), gate()];
+    const validate = async (value: unknown): Promise<{ value: unknown }> => {
+      checking.open();
+      await checked.opened;
+      return { value };
+    };
+    const schema = { '~standard': { version: 1, vendor: 'test', validate } } as const;
+    const queue = fixture.queue({ kinds: { job: { attempts: 1, payload: schema } } }, 'checked');
+    // Without the schema: an enqueue checks the payload, too.
+    const { id } = await fixture.queue({ kinds: { job: { attempts: 1 } } }, 'checked').enqueue('job', {});
+    const begun: number[] = [];
+    const worker = await start(fixture, queue, { job: ({ attempt }) => void begun.push(attempt) });
+    await checking.opened;
+    await worker.stop({ timeout: 0 });
+    checked.open();
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(begun).toEqual([]);
+    expect(await fixture.job(id)).toMatchObject({ status: 'new' });
+  });
+
   test.each(['comes', 'is lost'])(
     'jobs of a claim whose answer %s while the worker stops, after more than a second, are given back uncharged',
     async (what) => {

@@ -55,8 +55,9 @@ export class BatchRun {
   #arrive(): void {
     this.#expected -= 1;
     if (this.#expected > 0) return;
-    // While a payload took long to check, the time of other units may have passed.
-    this.#members = this.#members.filter(({ unit }) => !unit.isOver);
+    // While a payload took long to check, other units may have ended, or were told to end.
+    for (const { unit, reject } of this.#members) if (unit.abortReason !== undefined) reject(unit.abortReason);
+    this.#members = this.#members.filter(({ unit }) => !unit.isOver && unit.abortReason === undefined);
     if (this.#members.length > 0) this.#call();
   }
 

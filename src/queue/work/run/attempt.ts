@@ -130,7 +130,11 @@ function call(unit: Unit, kind: Kind, handler: Handler): unknown {
     if (value instanceof Promise) (late ??= []).push(value.then((valid) => job.accept(valid)));
     else job.accept(value);
   }
-  return late === undefined ? handler(seen) : Promise.all(late).then(() => handler(seen));
+  if (late === undefined) return handler(seen);
+  return Promise.all(late).then(() =>
+    // Meanwhile it may have been told to end, and be another worker's by now.
+    unit.abortReason === undefined ? handler(seen) : Promise.reject(unit.abortReason),
+  );
 }
 
 /** The unit for a handler of a kind with `coalesce: 'latest'`: with only its newest job. */
