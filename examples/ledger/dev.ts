@@ -38,6 +38,8 @@ export class LedgerDev implements DevExample {
     const local = await givenOrLocal();
     if (typeof local === 'string') return this.#skip(local);
     try {
+      // Otherwise AWS writes six lines about Node 20 into what a newcomer reads first.
+      process.env['AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED'] ??= 'true';
       // Loaded now: it needs a package that Pawl itself does not.
       const { runLedger } = await import('./ledger.ts');
       this.#context.log('ledger: three processes move and sum money on DynamoDB; one of them will be killed');
