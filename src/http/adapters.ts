@@ -134,7 +134,8 @@ export async function serve(handler: HttpHandler, options: ServeOptions = {}): P
   const server = createServer(limits, listener);
   server.maxConnections = maxConnections;
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
+    // After it listens, an error is that of one connection that could not be accepted, for lack of file descriptors.
+    server.on('error', reject);
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;

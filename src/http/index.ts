@@ -61,7 +61,7 @@ export function createHttp(engine: PostgresEngine | DynamoEngine, options: HttpO
     services.streams.stop();
     services.jobs.stop();
     services.feeds.stop();
-    await Promise.all([services.bulk.stopAll(), within(FINISH_MS, Promise.allSettled(underWay))]);
+    await within(FINISH_MS, Promise.allSettled([services.bulk.stopAll(), ...underWay]));
   };
   const underWay = new Set<Promise<Response>>();
   const handle = (request: Request, peer: Peer = {}): Promise<Response> => {

@@ -42,6 +42,8 @@ export async function serveHealth(address: HealthAddress, checked: readonly Heal
     const why = error instanceof Error ? error.message : String(error);
     throw new Failure(`--health cannot listen: ${why}`, { exit: EXIT.usage, next: 'give another port' });
   }
+  // A connection that could not be accepted, for lack of file descriptors, is no reason to end the workers.
+  server.on('error', () => {});
   // This server does not keep the process alive: the process ends when the workers have.
   server.unref();
   return server;

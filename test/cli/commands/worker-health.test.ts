@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
+import { serveHealth } from '../../../src/cli/worker/health.ts';
 import { postgres } from '../../../src/engine/postgres/index.ts';
 import { createQueueAdmin } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -128,4 +129,13 @@ test('a port that is none, or is taken, is a wrong usage', async () => {
     expect({ given, code }).toEqual({ given, code: 2 });
     expect(stderr).toMatch(said);
   }
+});
+
+test('a connection that a health server could not accept ends nothing', async () => {
+  const server = await serveHealth({ host: '127.0.0.1', port: 0 }, []);
+  onTestFinished(() => void server.close());
+  // As node:net reports it when the process has no file descriptor left.
+  server.emit('error', Object.assign(new Error('accept EMFILE'), { code: 'EMFILE' }));
+  const { port } = server.address() as { port: number };
+  expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200);
 });

@@ -1,9 +1,13 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { faults } from '../../../src/base/fault.ts';
-import { statement } from '../../../src/engine/postgres/index.ts';
+import { postgres, statement } from '../../../src/engine/postgres/index.ts';
+import { createHttp } from '../../../src/http/index.ts';
 import { createQueue } from '../../../src/queue/index.ts';
 import { until } from '../../support/eventually.ts';
+import { recordLog } from '../../support/log.ts';
 import { spawnChild } from '../../support/process.ts';
+import { startProxy } from '../../support/proxy.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 import { type Answer, type House, makeHouse, type Visitor } from '../house.ts';
 
 let house: House;
@@ -158,4 +162,23 @@ test('it is stopped, whether somebody has it in hand or not', async () => {
   expect(seen.status).toBe(200);
   const last = await post(`/bulk/${String(body['id'])}/stop`);
   expect([200, 409]).toContain(last.status);
+});
+
+test('a handler stops within 5 s though the database answers no more', async () => {
+  const proxy = await startProxy(house.url);
+  const engine = postgres(proxy.url, { max: 3, logger: recordLog(), stopTimeoutMs: 500 });
+  onTestFinished(async () => {
+    await engine.stop();
+    await proxy.stop();
+  });
+  await engine.describe(); // the connection is open
+  proxy.silence();
+  const { sent } = proxy;
+  const handler = createHttp(engine);
+  await handler(new Request('http://localhost/healthz'));
+  await until('it asks for open actions', () => proxy.sent > sent);
+  const since = awakeMs();
+  await handler.stop();
+  // 3 s more for a busy machine.
+  expect(awakeMs() - since).toBeLessThan(5_000 + 3_000);
 });
