@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { InvalidInput, NotFound } from '../../../src/base/errors.ts';
+import { READ_MS } from '../../../src/queue/work/transaction/lookahead.ts';
 import { eventually, until } from '../../support/eventually.ts';
 import { AT_ONCE, DOUBLING, type Fixture, type Lacks, start } from './fixture.ts';
 
@@ -32,10 +33,18 @@ export function enqueuePromises(open: () => Promise<Fixture>, lacks: Lacks = {})
     const ids = await queue.enqueueMany(jobs);
     expect(new Set(ids).size).toBe(many);
     const ran: [string, unknown][] = [];
-    const note = (unit: { job: { id: string }; payload: unknown }): void => void ran.push([unit.job.id, unit.payload]);
+    let [before, longestMs] = [performance.now(), 0];
+    const note = (unit: { job: { id: string }; payload: unknown }): void => {
+      longestMs = Math.max(longestMs, performance.now() - before);
+      before = performance.now();
+      ran.push([unit.job.id, unit.payload]);
+    };
     await start(fixture, queue, { a: note, b: note }, { concurrency: 1 });
     await eventually(() => expect(ran).toHaveLength(many));
-    expect(ran).toEqual(ids.map((id, n) => [id, n]));
+    const wanted = ids.map((id, n) => [id, n]);
+    expect(new Set(ran.map(String))).toEqual(new Set(wanted.map(String)));
+    // A lane that has waited this long for a read claims alone, around the rows that the read has locked.
+    if (fixture.hold === 'lease' || longestMs < READ_MS) expect(ran).toEqual(wanted);
   });
 
   test('a payload that the schema refuses is not written', async () => {

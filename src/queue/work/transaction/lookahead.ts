@@ -19,8 +19,14 @@ const OVERDUE_MS = 500;
  */
 const STALE_MS = 1000;
 
-/** A lane waits no longer than this for a read, whose connection may be dead; then it claims alone. */
-export const READ_MS = 100;
+/**
+ * A lane waits no longer than this for a read, whose connection may be dead. Then it claims alone, around the rows that the read has
+ * locked, and so out of order. With 100 ms that happened on busy machines.
+ */
+export const READ_MS = 500;
+
+/** After a read that took longer than this, the lanes claim alone for a while: they would wait for the next one, too. */
+const SLOW_MS = 100;
 
 /** How many rows a read may return: each costs 5 µs. */
 const ROWS = { min: 16, max: 1024 } as const;
@@ -161,7 +167,7 @@ export class Lookahead {
         },
       )
       .finally(() => {
-        this.#cooldown.record(performance.now() - begin > READ_MS);
+        this.#cooldown.record(performance.now() - begin > SLOW_MS);
         this.#reading = undefined;
       });
   }
