@@ -13,8 +13,11 @@ export class Budget {
     return Math.max(0, this.#ms - (performance.now() - this.#since));
   }
 
-  /** Waits for the work, no longer than the remaining time. @returns whether it ended in time; rejects if the work does */
-  wait(work: Promise<unknown> | undefined): Promise<boolean> {
-    return within(this.leftMs, work ?? Promise.resolve());
+  /**
+   * Waits for the work, no longer than the remaining time. @param spareMs  how much of that time to leave for other work
+   * @returns whether it ended in time; rejects if the work does
+   */
+  wait(work: Promise<unknown> | undefined, spareMs = 0): Promise<boolean> {
+    return within(Math.max(0, this.leftMs - spareMs), work ?? Promise.resolve());
   }
 }

@@ -329,8 +329,8 @@ export class ClaimLoop<Unit, Answer extends { readonly offered?: boolean }, H ex
     const mayHoldUnknown = this.#handoff.close() || this.#reconciler.needsRecall;
     await Promise.all([mayHoldUnknown && this.#leave(), this.#source.drain(time)]);
     // What a late claim brings is given back, too: a rescue would charge an attempt for each of its units.
-    await end.wait(polled);
-    if (!isPolled && this.#reconciler.needsRecall) await this.#leave();
+    await end.wait(polled, STOP_MS);
+    if (!isPolled && this.#reconciler.needsRecall) await end.wait(this.#leave());
     await end.wait(settler.flushed());
     settler.drop();
     await end.wait(this.#close());

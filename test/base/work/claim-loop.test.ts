@@ -3,7 +3,9 @@ import type { Handoff, HandoffPort } from '../../../src/base/handoff/handoff.ts'
 import { probe } from '../../../src/base/probe.ts';
 import { ClaimLoop } from '../../../src/base/work/claim-loop.ts';
 import type { ClaimSource, NextPoll } from '../../../src/base/work/claim-source.ts';
+import { END_MS } from '../../../src/base/work/deadlines.ts';
 import { until } from '../../support/eventually.ts';
+import { awakeMs } from '../../support/time/awake.ts';
 
 /** The loop without hand-off. */
 const NO_HANDOFF: HandoffPort = {
@@ -135,6 +137,43 @@ test('what is claimed ahead waits for a slot, and is released by a stop', async 
   expect(numbers.begun).toEqual([1, 2, 3]);
   await numbers.loop.stop(0);
   expect(numbers.released.slice(0, 1)).toEqual([4]);
+});
+
+/** A worker with a claim under way that gets no answer. */
+async function unanswered(): Promise<Numbers> {
+  const numbers = new Numbers([]);
+  let isAsked = false;
+  numbers.claim = () => {
+    isAsked = true;
+    return new Promise(() => {});
+  };
+  await numbers.start();
+  await until('the claim is under way', () => isAsked);
+  return numbers;
+}
+
+test('though a claim gets no answer, the worker is removed by the time that a stop resolves', async () => {
+  const numbers = await unanswered();
+  let isRemoved = false;
+  numbers.close = async () => {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    isRemoved = true;
+  };
+  await numbers.loop.stop(0);
+  expect(isRemoved).toBe(true);
+});
+
+test('a stop ends in its time, though neither a claim nor the return of its units gets an answer', async () => {
+  const numbers = await unanswered();
+  numbers.leave = () => new Promise(() => {});
+  const since = awakeMs();
+  const stopped = numbers.loop.stop(0);
+  // Its loop has begun to stop by then, and has not asked for a recall yet.
+  await new Promise((resolve) => setTimeout(resolve, 2000));
+  numbers.loop.requireRecall();
+  await stopped;
+  // A second more for a busy machine.
+  expect(awakeMs() - since).toBeLessThan(END_MS + 1000);
 });
 
 test('without a lease nothing is claimed and nothing begins, and afterwards the loop goes on under a new id', async () => {
