@@ -18,7 +18,7 @@ begin
   end if;
   v_before := pawl.queue_held_jobs(p_worker);
   update pawl.queue_worker w set expires_at = clock_timestamp() - interval '1 millisecond' where w.id = p_worker;
-  perform pawl.queue_rescue(v_queue, null);
+  perform pawl.queue_rescue(v_queue, p_notes => true);
   v_left := pawl.queue_held_jobs(p_worker);
   perform pg_notify('pawl_queue', 'cancel ' || v_queue);
   return json_build_object('jobs', v_before - v_left, 'left', v_left);

@@ -3,7 +3,7 @@
 -- Gives back the jobs of workers whose lease ran out, and of workers that no longer exist. The attempt is spent; a job without an attempt left
 -- ends in error. Its worker cannot report that: see queue_describe_ended. Any number of processes may call this at once. p_mine: the workers of
 -- the calling process, which it passes over: the caller lives, so their leases are over only because the process stood still, and its next
--- heartbeat renews them. p_notes: the caller reports no ends, so a worker does; null in place of its workers says the same.
+-- heartbeat renews them. p_notes: the caller reports no ends, so a worker does.
 create or replace function pawl.queue_rescue(
   p_queue smallint, p_mine bigint[] default '{}', p_notes boolean default false, out jobs integer, out ended json
 )
@@ -17,7 +17,7 @@ declare
   v_patience text := current_setting('lock_timeout');
 begin
   for v_worker, v_fresh in
-    select w.id, w.hold = 'transaction' and w.lost_at is null from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp() and w.id <> all (coalesce(p_mine, '{}')) order by w.id for update skip locked
+    select w.id, w.hold = 'transaction' and w.lost_at is null from pawl.queue_worker w where w.queue = p_queue and w.expires_at < clock_timestamp() and w.id <> all (p_mine) order by w.id for update skip locked
   loop
     select v_jobs + l.jobs, v_ended || l.ended into v_jobs, v_ended from pawl.queue_give_back(v_worker, null, true) l;
     select v_jobs + s.jobs, v_ended || s.ended into v_jobs, v_ended from pawl.queue_suspect(v_worker, false) s;
@@ -55,7 +55,7 @@ begin
   end if;
   jobs := v_jobs;
   if v_ended <> '{}' then
-    if p_mine is null or p_notes then
+    if p_notes then
       perform pawl.queue_note_untold(s.shard, array_agg(i.id))
       from unnest(v_ended) i (id) cross join lateral (select pawl.queue_shard_of(i.id) as shard offset 0) s group by s.shard;
     else
