@@ -43,17 +43,19 @@ export class RateLimiter {
 
   /** Whether the caller has a request left. */
   has(who: string): boolean {
+    return this.#left(who, performance.now()) >= 1;
+  }
+
+  #left(who: string, now: number): number {
     const { burst, perSecond } = this.#rate;
-    const old = this.#buckets.get(who);
-    return old === undefined || Math.min(burst, old.left + ((performance.now() - old.at) / 1000) * perSecond) >= 1;
+    const old = this.#buckets.get(who) ?? { left: burst, at: now };
+    return Math.min(burst, old.left + ((now - old.at) / 1000) * perSecond);
   }
 
   /** @returns how much is missing until the next request; 0: a request was taken */
   #take(who: string): number {
-    const { burst, perSecond } = this.#rate;
     const now = performance.now();
-    const old = this.#buckets.get(who) ?? { left: burst, at: now };
-    const has = Math.min(burst, old.left + ((now - old.at) / 1000) * perSecond);
+    const has = this.#left(who, now);
     this.#buckets.delete(who);
     // A refused request takes nothing: a caller that is too fast gets as many answers as one that keeps to its rate.
     this.#buckets.set(who, { left: has >= 1 ? has - 1 : has, at: now });
