@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { InvalidInput, NotFound } from '../../../src/base/errors.ts';
 import { READ_MS } from '../../../src/queue/work/transaction/lookahead.ts';
 import { eventually, until } from '../../support/eventually.ts';
+import { LongestPause } from '../../support/time/longest-pause.ts';
 import { AT_ONCE, DOUBLING, type Fixture, type Lacks, start } from './fixture.ts';
 
 export function enqueuePromises(open: () => Promise<Fixture>, lacks: Lacks = {}): void {
@@ -33,10 +34,9 @@ export function enqueuePromises(open: () => Promise<Fixture>, lacks: Lacks = {})
     const ids = await queue.enqueueMany(jobs);
     expect(new Set(ids).size).toBe(many);
     const ran: [string, unknown][] = [];
-    let [before, longestMs] = [performance.now(), 0];
+    const pause = new LongestPause();
     const note = (unit: { job: { id: string }; payload: unknown }): void => {
-      longestMs = Math.max(longestMs, performance.now() - before);
-      before = performance.now();
+      pause.step();
       ran.push([unit.job.id, unit.payload]);
     };
     await start(fixture, queue, { a: note, b: note }, { concurrency: 1 });
@@ -44,7 +44,7 @@ export function enqueuePromises(open: () => Promise<Fixture>, lacks: Lacks = {})
     const wanted = ids.map((id, n) => [id, n]);
     expect(new Set(ran.map(String))).toEqual(new Set(wanted.map(String)));
     // A lane that has waited this long for a read claims alone, around the rows that the read has locked.
-    if (fixture.hold === 'lease' || longestMs < READ_MS) expect(ran).toEqual(wanted);
+    if (fixture.hold === 'lease' || pause.ms < READ_MS) expect(ran).toEqual(wanted);
   });
 
   test('a payload that the schema refuses is not written', async () => {

@@ -13,6 +13,7 @@ import { type FreshDatabase, freshDatabase } from '../../../support/database.ts'
 import { until } from '../../../support/eventually.ts';
 import { recordLog } from '../../../support/log.ts';
 import { most } from '../../../support/long.ts';
+import { LongestPause } from '../../../support/time/longest-pause.ts';
 import { SqlSession } from '../../sql-session.ts';
 
 let database: FreshDatabase;
@@ -41,12 +42,9 @@ async function expectInOrder(
   payloads: readonly unknown[],
 ): Promise<void> {
   const seen: unknown[] = [];
-  let before = performance.now();
-  let longestMs = 0;
+  const pause = new LongestPause();
   const see = ({ payload }: { payload: unknown }): void => {
-    const now = performance.now();
-    longestMs = Math.max(longestMs, now - before);
-    before = now;
+    pause.step();
     seen.push(payload);
   };
   const worker = queue.work(Object.fromEntries(handlers.map((kind) => [kind, see])), LANE);
@@ -54,7 +52,7 @@ async function expectInOrder(
   await worker.stop();
   expect(new Set(seen)).toEqual(new Set(payloads));
   expect(seen).toHaveLength(payloads.length);
-  if (longestMs < READ_MS) expect(seen).toEqual(payloads);
+  if (pause.ms < READ_MS) expect(seen).toEqual(payloads);
 }
 
 test.each([true, false])(
