@@ -773,13 +773,14 @@ describe('connections', () => {
   test('what a sweep decides is decided under read committed, and on disk before a waiter learns of it', async () => {
     const name = fresh();
     const lock = await ours().acquire(name, { lease: '10m' });
-    await client.query(`update pawl.lock_grant set expires_at = expires_at - interval '12 minutes' where name = $1`, [
-      name,
-    ]);
     await client.query('begin isolation level repeatable read');
     await expect(client.query(`select pawl.lock_sweep('1 hour')`)).rejects.toMatchObject({ code: 'PW005' });
     await client.query('rollback');
     await client.query('begin; set local synchronous_commit = off');
+    // In the same transaction: the sweeps of other clients do not see that the lease is over.
+    await client.query(`update pawl.lock_grant set expires_at = expires_at - interval '12 minutes' where name = $1`, [
+      name,
+    ]);
     await client.query(`select pawl.lock_sweep('1 hour')`);
     expect((await client.query('show synchronous_commit')).rows).toEqual([{ synchronous_commit: 'on' }]);
     await client.query('commit');
@@ -792,16 +793,19 @@ describe('connections', () => {
     const locks = ours();
     await locks.oncePer(name, '2h', () => {});
     const moveBack = `update pawl.lock_period set started_at = started_at - $2::interval where name = $1`;
-    await client.query(moveBack, [name, '2 hours']);
+    await client.query(moveBack, [name, '119 minutes']);
     await locks.oncePer(name, '1h', () => {});
     const isKept = async (): Promise<boolean> => {
       await client.query(`select pawl.lock_sweep('1 hour')`);
       return (await client.query('select from pawl.lock_period where name = $1', [name])).rowCount === 1;
     };
+    // In one transaction: the sweeps of other clients, some of which keep no history, do not see that its period is over.
+    await client.query('begin');
     await client.query(moveBack, [name, '170 minutes']);
     expect(await isKept()).toBe(true);
     await client.query(moveBack, [name, '20 minutes']);
     expect(await isKept()).toBe(false);
+    await client.query('commit');
     expect(await locks.oncePer(name, '2h', () => 'again')).toMatchObject({ ran: true });
   });
 
