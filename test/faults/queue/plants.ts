@@ -171,7 +171,12 @@ const ALL: Readonly<Record<PlantName, Plant>> = {
     ],
   },
   'a paused part goes on': { script: GOES_ON },
-  'an extension is forgotten': { sql: [['queue_extend', /expires_at = v_until/, 'expires_at = w.expires_at']] },
+  'an extension is forgotten': {
+    sql: [
+      ['queue_extend', /expires_at = v_now \+ coalesce\(v_lease, w\.lease\)/, 'expires_at = w.expires_at'],
+      ['queue_extend', /returning w\.expires_at/, 'returning v_now + w.lease'],
+    ],
+  },
   'a key goes on past an error': { sql: [['queue_block_keys', /if not exists \(.*?\) then/, 'if true then']] },
   'outcomes of a batch are mixed up': {
     child: () => {
