@@ -70,8 +70,9 @@ const config: ViteUserConfig = defineConfig({
     server: { deps: { external: [/\/dist(-examples)?\//] } },
     pool: 'forks',
     isolate: false,
-    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve seven files at a time.
-    maxWorkers: 7,
+    // Much of a run is waiting: for leases to end, for processes to die. Two cores serve five files at a time:
+    // seven take as long, at twice the load.
+    maxWorkers: 5,
     sequence: { sequencer: LongestFirst },
     testTimeout: 120_000,
     hookTimeout: 60_000,
