@@ -38,9 +38,10 @@ const LOCK = 'select pg_advisory_xact_lock(1885435756, 1)';
 
 /**
  * The wait for other processes may take as long as their migrations do. The wait for a table in use must end. A migration runs
- * with the rights of the owner of everything, so it searches for no name in a schema where others may create.
+ * with the rights of the owner of everything, so it searches for no name in a schema where others may create. It is at read
+ * committed, whatever the default of the database is: a snapshot from before the wait would not show what the others have applied.
  */
-const OPEN = `begin;
+const OPEN = `begin isolation level read committed;
 set local search_path = ${PINNED_PATH};
 set local lock_timeout = 0;
 set local statement_timeout = 0;

@@ -1,11 +1,12 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, NotSupported, SchemaMismatch } from '../../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../../src/engine/postgres/index.ts';
 import { migrate, status } from '../../../../src/engine/postgres/migrate/migrate.ts';
 import { type Migration, type Schema, schema } from '../../../../src/engine/postgres/schema.gen.ts';
 import { freshDatabase } from '../../../support/database.ts';
+import { until } from '../../../support/eventually.ts';
 
 const run = promisify(execFile);
 
@@ -24,6 +25,13 @@ const FILES: Migration[] = [
 const SCHEMA: Schema = { version: '1.0.0', migrations: FILES, functions: [] };
 
 const RAN = statement('test.ran', 'select file from pawl.ran order by file', { prepare: false });
+
+const WAITING = statement(
+  'test.waiting',
+  `select from pg_locks l join pg_database d on d.oid = l.database and d.datname = current_database()
+   where l.locktype = 'advisory' and not l.granted`,
+  { prepare: false },
+);
 
 let database: Awaited<ReturnType<typeof freshDatabase>>;
 let engine: PostgresEngine;
@@ -87,6 +95,27 @@ describe('migrate', () => {
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(FILES.length);
     expect(await ran()).toEqual(['1', '3', "it's 2"]);
   });
+
+  test.each(['repeatable read', 'serializable'])(
+    'applies each file once when two processes wait for a third, with %s as the default of the database',
+    async (isolation) => {
+      await engine.session((session) =>
+        session.run(`alter database "${database.name}" set default_transaction_isolation = '${isolation}'`),
+      );
+      const others = [postgres(database.url), postgres(database.url)];
+      onTestFinished(async () => void (await Promise.all(others.map((other) => other.stop()))));
+      const both = await engine.session(async (third) => {
+        await third.run('begin; select pg_advisory_xact_lock(1885435756, 1)');
+        const migrations = Promise.all(others.map((other) => migrate(other, {}, SCHEMA)));
+        migrations.catch(() => {});
+        await until('both wait', async () => (await engine.query(WAITING)).length === 2);
+        await third.run('commit');
+        return migrations;
+      });
+      expect(both.flatMap(({ applied }) => applied)).toHaveLength(FILES.length);
+      expect(await ran()).toEqual(['1', '3', "it's 2"]);
+    },
+  );
 
   test('as a dry run changes nothing and gives SQL that does it all', async () => {
     const { applied, sql } = await migrate(engine, { dryRun: true }, SCHEMA);
