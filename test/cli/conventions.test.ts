@@ -69,6 +69,14 @@ describe('exit codes', () => {
     expect(stderr).not.toContain('secret');
   });
 
+  test('3: the socket of a URL that names no host cannot be reached', async () => {
+    const url = 'postgres://me:secret@/app?host=/nowhere';
+    const { code, stderr } = await warmPawl(['queue', 'list'], { url });
+    expect(code).toBe(3);
+    expect(stderr).toMatch(/ENOENT.*\/nowhere/);
+    expect(stderr).not.toContain('secret');
+  });
+
   test('3: the database does not let us in', async () => {
     const { url } = await freshDatabase();
     const there = new URL(url);

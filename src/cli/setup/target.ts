@@ -1,4 +1,5 @@
 import { InvalidInput } from '../../base/errors.ts';
+import { isReadableUrl } from '../../engine/readable-url.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 import { type Config, loadConfig } from './config.ts';
 import type { Globals } from './globals.ts';
@@ -46,13 +47,11 @@ export async function needTarget(globals: Globals, loaded?: Config): Promise<Tar
 }
 
 function check(target: Target): Target {
-  try {
-    if (/^postgres(ql)?:$/.test(new URL(target.url).protocol)) return target;
-  } catch {
-    // The text is no URL at all: the same advice. It may hold a password, so the message does not repeat it.
-  }
+  const { url, origin } = target;
+  if (/^postgres(ql)?:/i.test(url) && isReadableUrl(url)) return target;
+  // The text may hold a password, so the message does not repeat it.
   throw new InvalidInput(
-    `${target.origin} is no URL of a Postgres database, such as postgres://user:password@host:5432/database`,
+    `${origin} is no URL of a Postgres database, such as postgres://user:password@host:5432/database`,
     { field: 'url' },
   );
 }

@@ -1,6 +1,7 @@
 import { InvalidInput } from '../../base/errors.ts';
 import type { Logger } from '../../base/logger.ts';
 import { bool, checkOptions, integer, logger, optional, type TextKind, text } from '../../base/options/options.ts';
+import { isReadableUrl } from '../readable-url.ts';
 import type { SchemaName } from './schema/name.ts';
 import { schemaName } from './schema/option.ts';
 
@@ -72,8 +73,7 @@ export function requireUrl(url: string): void {
     });
   }
   checkOptions('postgres', { url }, { url: text(URL_KIND) });
-  // A URL for a socket may leave out the host: node-postgres reads such a URL, too.
-  if (URL.canParse(url) || URL.canParse(url.replace('@/', '@socket/'))) return;
+  if (isReadableUrl(url)) return;
   throw new InvalidInput(
     'option "url" for postgres cannot be read: its port is no number up to 65535, or a character in its password, such as / or #, has to ' +
       'be escaped (encodeURIComponent); it is not shown here',
