@@ -56,7 +56,8 @@ begin
       attempt = case t.kind when 'failed' then a.attempt when 'released' then greatest(a.attempt - 1, 0) when 'held' then greatest(a.attempt - 1, 0) else 0 end,
       wake_at = case
         when t.kind = 'done' then null
-        when t.kind = 'failed' then v_now + t.wait * interval '1 millisecond' * (case when a.signal_at is null then 1 else 0.25 end)
+        when t.kind = 'failed' then v_now + t.wait * interval '1 millisecond' * (
+          case when a.signal_at is null then 1 when pawl.actor_leads_on(a.type, a.state, a.semaphores) then 0 else 0.25 end)
         when a.signal_at is not null then least(a.signal_at, v_now + t.wait * interval '1 millisecond', to_timestamp(t.timer_at / 1000))
         else least(v_now + t.wait * interval '1 millisecond', to_timestamp(t.timer_at / 1000))
       end,
@@ -109,6 +110,14 @@ begin
       select string_agg(u.id::text, ',') from unnest(p_ids) u (id) where v_done is null or u.id <> all (v_done)) end, ']',
     ',"due":' || case when v_due is not null then ceil(greatest(0, extract(epoch from v_due - v_now) * 1000)) end, '}');
 end $$;
+
+-- Whether a raised semaphore of always leads an actor from this state to another one: that does not wait for a backoff.
+create or replace function pawl.actor_leads_on(p_type smallint, p_state text, p_semaphores jsonb) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select exists (
+    select 1 from pawl.actor_type t cross join lateral json_each_text(t.machine -> 'always') e
+    where t.id = p_type and e.value <> p_state and p_semaphores ? e.key)
+$$;
 
 -- Which of these turns may not end their actors: those whose actors have children that are not final, or are just being created. The rows of the others
 -- are locked. A turn that is no longer the worker's is left out: it writes nothing anyway. Only for actor_commit(), under whose planner settings it runs.

@@ -9,7 +9,8 @@ interface BodyLog {
   readonly reasons: unknown[];
   /** What the body does when its signal aborts. */
   ends: 'throw' | 'return';
-  release: () => void;
+  /** Ends the body; with an error, the turn fails. */
+  release: (error?: Error) => void;
 }
 
 /** Thinks until it is told to end; `destroy` is of `always`, `cancel` interrupts one state, `nudge` nothing. */
@@ -28,7 +29,7 @@ function agent(seen: BodyLog, hold: 'lease' | 'transaction' = 'lease') {
           seen.begun += 1;
           if (a.take('cancel')) return a.to('cancelled');
           await new Promise<void>((resolve, reject) => {
-            seen.release = resolve;
+            seen.release = (error) => (error === undefined ? resolve() : reject(error));
             a.signal.addEventListener('abort', () => {
               seen.reasons.push(a.signal.reason);
               if (seen.ends === 'throw') reject(a.signal.reason as Error);
@@ -73,6 +74,20 @@ describe('a semaphore that interrupts', () => {
       expect((await actors.history(id)).map(({ reason }) => reason)).not.toContain('failed');
     });
   }
+
+  test('of always does not wait for the backoff of a turn that fails before it has learned of it', async () => {
+    const { actors, run, seen, id, one } = await open();
+    // A turn by hand is not interrupted.
+    const turn = actors.work(id);
+    await begins(seen);
+    await run({ poll: '50ms' });
+    await actors.destroy(id);
+    await until('it was absorbed', () => one<boolean>('select count(*) = 0 from pawl.actor_inbox'));
+    seen.release(new Error('the mail server is down'));
+    expect(await turn).toMatchObject({ kind: 'failed' });
+    expect((await actors.waitFor(id)).result).toBe('destroyed');
+    expect(seen.begun).toBe(1);
+  });
 
   // Invariant A10.
   test('reaches the body within two polls when no notification comes', async () => {
