@@ -94,6 +94,11 @@ describe('exit codes', () => {
     expect(stderr).toMatch(/not done within 300ms[^]*next:/);
   });
 
+  test('0: --timeout is longer than a timer of Node can be', async () => {
+    const { url } = await freshDatabase();
+    expect(await warmPawl(['queue', 'list', '--timeout', '30d'], { url })).toMatchObject({ code: 0 });
+  });
+
   test.each([
     ['SIGINT', 130],
     ['SIGTERM', 143],

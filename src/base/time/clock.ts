@@ -41,8 +41,8 @@ export function ownedFor(since: Moment): number {
   return monotonicMs - since.monotonicMs + suspendedMs(monotonicMs) - since.suspendedMs;
 }
 
-// Node treats a longer delay as 1 ms.
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** Node treats a longer delay as 1 ms. */
+export const LONGEST_TIMER_MS: number = 2 ** 31 - 1;
 
 /**
  * Calls `run` after `ms`, never early by the monotonic clock. Any length is allowed; Infinity never ends.

@@ -3,6 +3,7 @@ import { basename, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { TimedOut } from '../../base/errors.ts';
+import { after } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import { maskUrl } from '../../engine/mask-url.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
@@ -232,22 +233,22 @@ function isExamples(module: unknown): module is { runDev: (context: DevContext) 
 async function inTime<T>(work: Promise<T>, exitAfterMs: number | undefined): Promise<T> {
   if (exitAfterMs === undefined) return work;
   const limit = exitAfterMs + GRACE_MS;
-  let timer: NodeJS.Timeout | undefined;
+  let cancel = (): void => {};
   const late = new Promise<never>((_resolve, reject) => {
     const error = new TimedOut(`the examples were not done within ${formatDuration(limit)}`);
-    timer = setTimeout(() => reject(error), limit);
+    cancel = after(limit, () => reject(error));
   });
-  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+  return Promise.race([work, late]).finally(() => cancel());
 }
 
 function idle({ signal }: Cli, { exitAfter }: DevFlags): Promise<DevSummary> {
   return new Promise((resolve) => {
     const done = (): void => {
-      clearTimeout(timer);
+      cancel();
       resolve({ ok: true });
     };
     // A timer keeps the process alive while it waits for a signal, even without a time limit.
-    const timer = exitAfter === undefined ? setInterval(() => {}, 2 ** 30) : setTimeout(done, exitAfter);
+    const cancel = after(exitAfter ?? Infinity, done);
     signal.addEventListener('abort', done, { once: true });
     if (signal.aborted) done();
   });

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:os';
+import { after } from '../../base/time/clock.ts';
 import { EXIT, Failure, Interruption } from '../output/failure.ts';
 import { ProcessGroup } from './process-group.ts';
 import { relaySignals } from './relay-signals.ts';
@@ -23,7 +24,7 @@ export class ChildCommand {
   readonly #killAfterMs: number;
   /** True: the whole group was asked to end. */
   #isAsked = false;
-  #killer: NodeJS.Timeout | undefined;
+  #cancelKill: (() => void) | undefined;
 
   /**
    * @param killAfterMs  how long the command may take to end when it is asked to, and how long the processes may that it leaves
@@ -42,14 +43,14 @@ export class ChildCommand {
     this.ended = this.#end(file).finally(() => {
       process.off('exit', onExit);
       stopRelaying();
-      clearTimeout(this.#killer);
+      this.#cancelKill?.();
     });
   }
 
   /** Asks the command to end, and kills it if it does not. */
   end(): void {
     this.#ask();
-    this.#killer ??= setTimeout(() => this.#send('SIGKILL'), this.#killAfterMs);
+    this.#cancelKill ??= after(this.#killAfterMs, () => this.#send('SIGKILL'));
   }
 
   /** Passes on a signal that we got. The command decides what to do about it. */

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { PawlError, TimedOut } from '../../base/errors.ts';
 import { stderrLogger } from '../../base/logger.ts';
-import { sleep } from '../../base/time/clock.ts';
+import { after, sleep } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import type { DynamoEngine } from '../../engine/dynamodb/index.ts';
 import type { PostgresEngine, PostgresOptions } from '../../engine/postgres/index.ts';
@@ -149,12 +149,12 @@ function watch({ timeout }: Globals, endsBySignal: boolean): Limit {
   process.on('SIGINT', onSignal);
   process.on('SIGTERM', onSignal);
   const late = (): void => controller.abort(new TimedOut(`not done within ${formatDuration(timeout ?? 0)}`));
-  const timer = timeout === undefined || endsBySignal ? undefined : setTimeout(late, timeout);
+  const cancel = timeout === undefined || endsBySignal ? undefined : after(timeout, late);
   return {
     signal,
     ended,
     stop: () => {
-      clearTimeout(timer);
+      cancel?.();
       process.off('SIGINT', onSignal);
       process.off('SIGTERM', onSignal);
     },

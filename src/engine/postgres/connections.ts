@@ -1,4 +1,5 @@
 import { Stopped } from '../../base/errors.ts';
+import { within } from '../../base/time/clock.ts';
 import type { ClientLike, PoolLike } from './driver.ts';
 import type { ResolvedOptions } from './options.ts';
 import { type AnswerOptions, checkOut, Session } from './session/session.ts';
@@ -57,12 +58,10 @@ export class Connections {
     if (this.#waiting + this.#sessions.size === 0) {
       return;
     }
-    let timer: NodeJS.Timeout | undefined;
-    await new Promise<void>((resolve) => {
+    const idle = new Promise<void>((resolve) => {
       this.#whenIdle = resolve;
-      timer = setTimeout(resolve, this.#options.stopTimeoutMs);
     });
-    clearTimeout(timer);
+    await within(this.#options.stopTimeoutMs, idle);
   }
 
   /** Breaks off all running statements, and closes every connection opened here. */

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { within } from '../../base/time/clock.ts';
+import { LONGEST_TIMER_MS, within } from '../../base/time/clock.ts';
 import { maskUrl } from '../mask-url.ts';
 import type { ClientLike, PoolLike, PoolSettings } from './driver.ts';
 import type { ResolvedOptions } from './options.ts';
@@ -178,7 +178,7 @@ function connection(url: string, options: ResolvedOptions): pg.ClientConfig {
   return {
     connectionString: url,
     application_name: options.applicationName,
-    connectionTimeoutMillis: options.connectTimeoutMs,
+    connectionTimeoutMillis: Math.min(options.connectTimeoutMs, LONGEST_TIMER_MS),
     ...KEEP_ALIVE,
   };
 }

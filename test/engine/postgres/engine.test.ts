@@ -391,6 +391,14 @@ describe('stop', () => {
     await stopping.stop();
   });
 
+  test('waits for what is under way with times beyond those of a timer of Node, which would end at once', async () => {
+    const stopping = postgres(database.url, { connectTimeoutMs: 2 ** 31, stopTimeoutMs: 2 ** 31 });
+    const running = stopping.query(once1('select pg_sleep(0.2), 5 as n'));
+    const stopped = stopping.stop();
+    expect(await running).toMatchObject([{ n: 5 }]);
+    await stopped;
+  });
+
   test('breaks off what does not end in time', async () => {
     const stopping = postgres(database.url, { stopTimeoutMs: 50 });
     const forgotten = await stopping.connect();
