@@ -1,3 +1,5 @@
+import type { Readable } from 'node:stream';
+import { ReadableStream } from 'node:stream/web';
 import { InvalidInput } from '../../base/errors.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import type { TransferTimeout } from '../transfer-timeout.ts';
@@ -25,6 +27,24 @@ export function checkSource(what: string, source: unknown): FileSource {
   if (typeof source === 'string' || source instanceof Uint8Array) return source;
   if (isIterable(source) && !Array.isArray(source)) return source;
   throw refusal({ field: 'source', what }, source, 'a stream or other iterable of bytes, a Uint8Array, or a string');
+}
+
+/**
+ * Keeps a source whose first byte is read later, or never. A stream of Node that fails meanwhile would end the process, since
+ * nothing listens for its error yet; the reader of its bytes gets the error, too.
+ * @returns closes the source. It does not wait for that, and does not need the end of a read: the source may hang
+ */
+export function keepSource(source: FileSource): () => void {
+  if (source instanceof ReadableStream) return () => void source.cancel().catch(() => {}); // refused while it is being read
+  if (!isNodeStream(source)) return () => {};
+  source.on('error', () => {});
+  return () => void source.destroy();
+}
+
+/** By its shape: there are such streams from packages, too. */
+function isNodeStream(source: object | string): source is Pick<Readable, 'on' | 'destroy'> {
+  if (!(source instanceof Object) || !('on' in source) || !('destroy' in source)) return false;
+  return typeof source.on === 'function' && typeof source.destroy === 'function';
 }
 
 /**

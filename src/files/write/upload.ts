@@ -10,14 +10,14 @@ import { TransferTimeout } from '../transfer-timeout.ts';
 import type { Readable } from '../version.ts';
 import { Upload } from './publish.ts';
 import { readAhead } from './read-ahead.ts';
-import { type FileSource, readSource } from './source.ts';
+import { type FileSource, keepSource, readSource } from './source.ts';
 import { abandon, type WriteContext } from './write-context.ts';
 
 /**
  * Moves the bytes of a source into the content store, under a new name that is in the database before the first byte is sent.
  * Holds no connection and no lock meanwhile.
- * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused. Then only a row is left
- *   for the collector.
+ * @throws what the source throws; InvalidInput, TimedOut, StoreUnavailable, StoreRefused. Then the source is closed, and only a
+ *   row is left for the collector.
  */
 export async function beginUpload(
   w: WriteContext,
@@ -26,7 +26,8 @@ export async function beginUpload(
   given: ParsedUpload,
 ): Promise<Upload> {
   const digest = new Digest();
-  const object = await writeObject(w, id, given, async (name, transfer, intent) => {
+  const close = keepSource(source);
+  const written = writeObject(w, id, given, async (name, transfer, intent) => {
     const { budget } = w.guarded;
     const expected = { size: given.size, maxBytes: w.options.maxBytes, idleMs: budget.idleMs };
     const chunks = hashed(readSource(source, expected, transfer), digest);
@@ -41,6 +42,10 @@ export async function beginUpload(
       void chunks.return().catch(() => {});
     }
     if (faults.armed) await faults.reach('files.after_upload');
+  });
+  const object = await written.catch((error: unknown) => {
+    close();
+    throw error;
   });
   const print = digest.end();
   if (given.sha256 !== undefined && given.sha256 !== print.sha256) {
