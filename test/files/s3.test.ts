@@ -1,4 +1,6 @@
-import { describe } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { freshDatabase } from '../support/database.ts';
+import { spawnChild } from '../support/process.ts';
 import { describeFiles } from './contract.ts';
 import { realBucket } from './real-bucket.ts';
 import { bucketStore } from './world.ts';
@@ -9,4 +11,25 @@ describeFiles('s3', () => bucketStore());
 const real = realBucket(process.env);
 describe.skipIf(real === undefined)('on the bucket of PAWL_S3_BUCKET', () => {
   describeFiles('real s3', real ?? bucketStore);
+});
+
+/** Node's option for a process whose clock differs from the machine's by this time. */
+function clockOff(ms: number): string {
+  const script = `const Real = Date;
+    globalThis.Date = class extends Real {
+      constructor(...given) { given.length === 0 ? super(Real.now() + ${ms}) : super(...given); }
+      static now() { return Real.now() + ${ms}; }
+    };`;
+  return `--import=data:text/javascript;base64,${Buffer.from(script).toString('base64')}`;
+}
+
+test('a process whose clock is hours off writes to a bucket anyway', async () => {
+  const { url } = await freshDatabase();
+  const store = await bucketStore();
+  onTestFinished(() => store.stop());
+  for (const hours of [-2, 2]) {
+    const args = [url, JSON.stringify(store.place), '', `doc ${hours}`, '5'];
+    const child = spawnChild('files/writer.child.ts', args, { NODE_OPTIONS: clockOff(hours * 3_600_000) });
+    expect(await child.message()).toMatchObject({ version: 1 });
+  }
 });

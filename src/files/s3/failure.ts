@@ -25,7 +25,7 @@ export function s3Failure(error: unknown, where: string): unknown {
   }
   if (status === 404) return new CorruptObject(message, { ...cause, damage: 'missing' });
   if (status === 412) return new Conflict(message, cause);
-  if (status === undefined || status >= 500 || PASSING.has(status) || DAMAGED.has(error.name)) {
+  if (status === undefined || status >= 500 || PASSING.has(status) || PASSING_CODES.has(error.name)) {
     return new StoreUnavailable(message, cause);
   }
   const advice = status === 401 || status === 403 ? '; give the role the rights that docs/files.md lists' : '';
@@ -34,8 +34,12 @@ export function s3Failure(error: unknown, where: string): unknown {
 
 /** Statuses of passing failures: two requests in conflict, "slow down", and an unreadable answer (200, 206). */
 const PASSING: ReadonlySet<number> = new Set([200, 206, 408, 409, 429]);
-/** Codes for bytes that were damaged in transfer: the bytes in this process are right. */
-const DAMAGED: ReadonlySet<string> = new Set([
+/**
+ * Codes of passing failures. Bytes were damaged in transfer: the bytes in this process are right. Or this machine's clock is wrong:
+ * the SDK has read the time in the answer, and signs the next request with it.
+ */
+const PASSING_CODES: ReadonlySet<string> = new Set([
+  'RequestTimeTooSkewed',
   'BadDigest',
   'XAmzContentChecksumMismatch',
   'XAmzContentSHA256Mismatch',
