@@ -219,6 +219,21 @@ test('a folder that can never be made is an error, and no work continues after i
   });
 });
 
+test('a reloader that lost its lease reads the copy that another process has made', async () => {
+  const { hot, dir } = await hotFiles();
+  const id = fresh();
+  const bytes = randomFile(MIB);
+  const { sha256 } = await files.write(id, bytes);
+  const before = gets();
+  onTestFinished(store.server.fault('hang', { operation: 'GetObject', key: 'objects/', times: 1 }));
+  const reading = hot.open(id);
+  await until('it fetches', () => gets() > before);
+  await writeFile(join(dir, sha256), bytes);
+  await engine.query(LEASE_STOLEN);
+  onTestFinished(async () => void (await engine.query(LEASES_GONE)));
+  expect((await readAll((await reading).stream)).equals(bytes)).toBe(true);
+});
+
 // Invariant F11.
 test('after the kill of a reloader a waiter takes over, and explain shows the lease meanwhile; the swap is whole or not at all', async () => {
   const own = await diskStore();
@@ -286,6 +301,14 @@ const LEASE_LONG = statement(
   'test.lease_long',
   "update pawl.file_reload set expires_at = clock_timestamp() + interval '1 h'",
 );
+
+/** Gives the lease to another process for long, as if this one had stood still. */
+const LEASE_STOLEN = statement(
+  'test.lease_stolen',
+  "update pawl.file_reload set owner = gen_random_uuid(), expires_at = clock_timestamp() + interval '1 h'",
+);
+
+const LEASES_GONE = statement('test.leases_gone', 'delete from pawl.file_reload');
 
 /** Ends the lease now. */
 const LEASE_OVER = statement('test.lease_over', 'update pawl.file_reload set expires_at = clock_timestamp()');

@@ -1,7 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
-import { ConnectionFailed, CorruptObject, InvalidInput, StoreUnavailable, TimedOut } from '../../base/errors.ts';
+import {
+  ConnectionFailed,
+  CorruptObject,
+  InvalidInput,
+  LeaseLost,
+  StoreUnavailable,
+  TimedOut,
+} from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
 import { checkOptions, duration, integer, object, oneOf, optional, signal, text } from '../../base/options/options.ts';
 import { startRenewal } from '../../base/renewal.ts';
@@ -68,6 +75,8 @@ interface HotRead {
  * time.
  */
 const LEASE_MS = 5000;
+/** How many leases one load may lose: each time this process stood still, or the database did not answer. */
+const LOSSES = 5;
 const LOOK_MS = 50;
 
 /**
@@ -196,25 +205,30 @@ export class HotFiles {
   /** One load at a time on this host, or on all hosts. */
   async #reload(row: Readable): Promise<void> {
     const owner = randomUUID();
-    const until = now() + this.#options.waitMs;
-    const { scope } = this.#options;
-    for (;;) {
+    const { scope, waitMs } = this.#options;
+    let until = now() + waitMs;
+    for (let losses = 0; ; ) {
       const sentAt = moment();
       const leftMs = await this.#store.takeReload(scope, row.sha256, owner, LEASE_MS);
       // The previous owner of the lease may have made the copy.
       if (await this.#cache.has(row.sha256, row.size))
         return leftMs === 0 ? this.#store.endReload(scope, row.sha256, owner) : undefined;
-      if (leftMs === 0) return this.#fetch(row, owner, sentAt);
+      if (leftMs === 0) {
+        if (await this.#fetch(row, owner, sentAt, (losses += 1) < LOSSES)) return;
+        until = now() + waitMs; // another process may be fetching it since this one lost the lease
+        continue;
+      }
       if (now() >= until) {
         throw new TimedOut(
-          `another process has been fetching "${row.id}" version ${row.version} for longer than ${formatDuration(this.#options.waitMs)}`,
+          `another process has been fetching "${row.id}" version ${row.version} for longer than ${formatDuration(waitMs)}`,
         );
       }
       await sleep(Math.min(leftMs, LOOK_MS * (1 + Math.random())));
     }
   }
 
-  async #fetch(row: Readable, owner: string, since: Moment): Promise<void> {
+  /** @returns false if the lease was lost, and the caller may try again */
+  async #fetch(row: Readable, owner: string, since: Moment, mayRepeat: boolean): Promise<boolean> {
     const { scope, totalMs } = this.#options;
     const renewal = startRenewal({
       what: `the reload of "${row.id}"`,
@@ -234,7 +248,9 @@ export class HotFiles {
       const { stream, check } = await this.#reader.fromStore(row, all, transfer);
       transfer.signal.addEventListener('abort', () => stream.destroy(), { once: true });
       await transfer.wait(this.#cache.add(row.sha256, row.size, verified(stream, row, all, check)));
+      return true;
     } catch (error) {
+      if (mayRepeat && transfer.signal.reason instanceof LeaseLost) return false;
       if (error instanceof InvalidInput || error instanceof CorruptObject || error instanceof StoreUnavailable)
         throw error;
       throw transfer.signal.aborted ? transfer.signal.reason : error;
