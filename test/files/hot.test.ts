@@ -2,11 +2,20 @@ import { mkdtemp, open, readdir, rm, stat, truncate, utimes, writeFile } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, NotFound, StoreUnavailable, TimedOut } from '../../src/base/errors.ts';
 import { faults } from '../../src/base/fault.ts';
 import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
-import { createFiles, disk, type Files, type HotFiles, type HotOptions } from '../../src/files/index.ts';
+import {
+  createFiles,
+  disk,
+  type Files,
+  type FileVersion,
+  type HotFiles,
+  type HotOptions,
+} from '../../src/files/index.ts';
 import type { FaultyStore } from '../../src/testing/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { until } from '../support/eventually.ts';
@@ -232,6 +241,28 @@ test('a reloader that lost its lease reads the copy that another process has mad
   await engine.query(LEASE_STOLEN);
   onTestFinished(async () => void (await engine.query(LEASES_GONE)));
   expect((await readAll((await reading).stream)).equals(bytes)).toBe(true);
+});
+
+test('a version that no call can use any more is forgotten', async () => {
+  setFlagsFromString('--expose-gc');
+  const collect: unknown = runInNewContext('gc');
+  if (typeof collect !== 'function') throw new Error('this Node has no gc');
+  for (const maxStale of [0, 1]) {
+    const { hot } = await hotFiles({ maxStale });
+    const [id, other] = [fresh(), fresh()];
+    for (const each of [id, other]) await files.write(each, each);
+    const read = async (of: string): Promise<WeakRef<FileVersion>> => {
+      const { stream, version } = await hot.open(of);
+      await readAll(stream);
+      return new WeakRef(version);
+    };
+    const known = await read(id);
+    await until('it is forgotten', async () => {
+      await read(other);
+      collect();
+      return known.deref() === undefined;
+    });
+  }
 });
 
 // Invariant F11.

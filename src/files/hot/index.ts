@@ -158,8 +158,18 @@ export class HotFiles {
       await loading;
     }
     const copy = there ?? (await this.#openLoaded(row, signal));
-    this.#known.set(id, { version: row, at: asked });
+    this.#note(id, { version: row, at: asked });
     return { version: row, copy, staleSince: undefined };
+  }
+
+  /** Keeps a version for as long as `maxStale` allows its use: a program may read any number of documents. */
+  #note(id: string, check: VersionCheck): void {
+    this.#known.delete(id); // the map is in the order of the checks
+    this.#known.set(id, check);
+    for (const [known, { at }] of this.#known) {
+      if (ownedFor(at) <= this.#options.maxStaleMs) return;
+      this.#known.delete(known);
+    }
   }
 
   /** Another process that makes room, or finds a damaged copy of that name, may remove the new copy before it is opened. */
