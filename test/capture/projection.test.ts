@@ -180,6 +180,22 @@ test('a row of another key, and a second row of one key, are refused, and the en
   ]);
 });
 
+test('bytes that a program makes are stored as these bytes', async () => {
+  const { capture, projection, query } = await openScene({
+    into: 'order_photo',
+    columns: { photo: 'bytea', parts: 'bytea[]' },
+    text: [],
+    build: async (ids) =>
+      ids.map((id) => ({ id, photo: Buffer.from([0, 255, 92]), parts: [Uint8Array.of(1, 2), Buffer.alloc(0)] })),
+  });
+  await capture.apply();
+  await projection.backfill();
+  expect(await query("select distinct encode(photo, 'hex') as photo, parts::text as parts from order_photo")).toEqual([
+    { photo: '00ff5c', parts: '{"\\\\x0102","\\\\x"}' },
+  ]);
+  expect(await projection.reconcile()).toMatchObject({ drifted: 0 });
+});
+
 // Invariant C12.
 test.each(['after_claim', 'after_upsert', 'before_commit', 'after_commit'])(
   'a worker killed at %s loses nothing and does nothing twice',

@@ -21,7 +21,7 @@ import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts
 import type { TargetOptions } from '../postgres/target/declared.ts';
 import { Sql } from './sql-text.ts';
 
-/** One row for the target: values by column, including the key. */
+/** One row for the target: values by column, including the key. Bytes may be a Buffer or a Uint8Array. */
 export type ProjectedRow = Readonly<Record<string, unknown>>;
 
 /**

@@ -33,9 +33,17 @@ export async function buildRows(
 }
 
 function toJson(rows: readonly ProjectedRow[]): string {
-  return JSON.stringify(rows, (_key, value: unknown) => {
+  return JSON.stringify(rows, function (this: object, key, value: unknown) {
+    // `value` is what toJSON() of the bytes has made, whose text Postgres would store as if these were the bytes.
+    const given: unknown = Reflect.get(this, key);
+    if (given instanceof Uint8Array) return toHex(given);
     if (typeof value === 'bigint') return value.toString();
     if (typeof value === 'number' && !Number.isFinite(value)) return String(value);
     return value;
   });
+}
+
+/** Bytes as Postgres reads and writes them, also in JSON. */
+function toHex({ buffer, byteOffset, byteLength }: Uint8Array): string {
+  return `\\x${Buffer.from(buffer, byteOffset, byteLength).toString('hex')}`;
 }
