@@ -8,7 +8,8 @@ export const live = signal<Live | undefined>(undefined);
 /** Rises with each snapshot. Then all shown resources are requested again. */
 export const tick = signal(0);
 export const isPaused = signal(false);
-export const connection = signal<'connecting' | 'live' | 'polling' | 'lost'>('connecting');
+type Connection = 'connecting' | 'live' | 'polling' | 'lost';
+export const connection = signal<Connection>('connecting');
 
 /** How many snapshots the sparklines show: those of the last minutes that this tab received. */
 const KEPT = 60;
@@ -20,25 +21,34 @@ const RETRY_MS = 30_000;
 /** Some proxies hold back streams. If no snapshot arrives within this time, the page polls instead. */
 const SILENT_MS = 8000;
 
-const channel = 'BroadcastChannel' in globalThis ? new BroadcastChannel('pawl') : undefined;
+/** What the tab that reads tells the others: how it reads, and what it has read. */
+interface Broadcast {
+  readonly connection: Connection;
+  readonly lastId: string;
+  readonly snapshot: Live | undefined;
+}
+
+/** Of the tabs that show this dashboard: another one of the same host, below another path, has a channel and a lock of its own. */
+const SHARED = `pawl-live ${urlOf('')}`;
+const channel =
+  navigator.locks !== undefined && 'BroadcastChannel' in globalThis ? new BroadcastChannel(SHARED) : undefined;
 let source: EventSource | undefined;
 let poller: number | undefined;
 let lastId = '';
 
 /**
  * One stream serves all tabs of this browser, because a browser opens only six connections to one server. The tab that holds the
- * browser's lock reads the stream and passes snapshots to the others. Over plain http there are no such locks, so each tab reads its own.
+ * browser's lock reads the stream, or polls, and tells the others. Over plain http there are no such locks, so each tab reads its own.
  */
 export function startLive(): void {
-  channel?.addEventListener('message', ({ data }: MessageEvent<{ data: string; id: string }>) => {
-    lastId = data.id;
-    connection.value = 'live';
-    show(data.data);
+  channel?.addEventListener('message', ({ data }: MessageEvent<Broadcast>) => {
+    lastId = data.lastId;
+    show(data);
   });
-  if (navigator.locks !== undefined && channel !== undefined) {
+  if (channel !== undefined) {
     connection.value = 'live';
     void get<Live>('live').then(take, () => {});
-    void navigator.locks.request(`pawl-live ${urlOf('')}`, () => new Promise(() => open()));
+    void navigator.locks.request(SHARED, () => new Promise(() => open()));
   } else {
     open();
   }
@@ -65,16 +75,12 @@ function open(): void {
   source.addEventListener('snapshot', (event) => {
     clearTimeout(silent);
     clearInterval(poller);
-    connection.value = 'live';
     lastId = event.lastEventId;
-    show(event.data);
-    channel?.postMessage({ data: event.data, id: event.lastEventId });
+    tell('live', JSON.parse(event.data) as Live);
   });
-  source.addEventListener('trouble', () => {
-    connection.value = 'lost';
-  });
+  source.addEventListener('trouble', () => tell('lost'));
   source.addEventListener('error', () => {
-    connection.value = 'lost';
+    tell('lost');
     if (source?.readyState !== EventSource.CLOSED) return; // the browser comes back by itself
     // Refused. Either there are too many streams, and polls do as well; or the login is over, and a poll finds that out.
     poll();
@@ -87,21 +93,24 @@ function poll(): void {
   const ask = (): void => {
     if (me.value === null) return;
     get<Live>('live').then(
-      (snapshot) => {
-        connection.value = 'polling';
-        take(snapshot);
-      },
-      () => {
-        connection.value = 'lost';
-      },
+      (snapshot) => tell('polling', snapshot),
+      () => tell('lost'),
     );
   };
   ask();
   poller = setInterval(ask, POLL_MS);
 }
 
-function show(data: string): void {
-  take(JSON.parse(data) as Live);
+/** Shows it in this tab and in the others. */
+function tell(how: Connection, snapshot?: Live): void {
+  const message: Broadcast = { connection: how, lastId, snapshot };
+  show(message);
+  channel?.postMessage(message);
+}
+
+function show(message: Broadcast): void {
+  connection.value = message.connection;
+  if (message.snapshot !== undefined) take(message.snapshot);
 }
 
 function take(snapshot: Live): void {
