@@ -28,9 +28,10 @@ begin
   end if;
 end $$;
 
--- Answers the next changes of the open batch. The line is the caller's until the end of the transaction. While another caller has it, mine is false, and
--- no changes are answered.
-create or replace function pawl.capture_take_changes(p_line smallint, p_limit int, p_ms int, out mine boolean, out changes json)
+-- Answers the next changes of the open batch, at most p_limit, and those that begin within p_bytes: a change has up to 64 KiB for each column, before and
+-- after. more: there may be others. The line is the caller's until the end of the transaction. While another caller has it, mine is false, and no changes
+-- are answered.
+create or replace function pawl.capture_take_batch(p_line smallint, p_limit int, p_bytes bigint, p_ms int, out mine boolean, out changes json, out more boolean)
 language plpgsql
 set enable_seqscan = off set jit = off as $$
 declare
@@ -42,18 +43,24 @@ begin
   if not found then
     return;
   end if;
-  select json_agg(x) into changes from (
-    select c.id::text as id, c.at, c.source, c.op, c.key, c.old_key as "oldKey", c.before, c.after, c.actor, c.reason, c.db_user as "dbUser"
+  with next as materialized (
+    select c.*, sum(octet_length(concat(c.before, c.after, c.key, c.old_key))) over (order by c.id rows between unbounded preceding and 1 preceding) as ahead
     from (
-      select c.* from pawl.capture_change c
-      where c.capture = v_line.capture and c.xid >= pg_snapshot_xmax(v_line.seen) and c.xid < pg_snapshot_xmax(v_line.until) and c.id > v_line.after
-      union all
-      select c.* from pg_snapshot_xip(v_line.seen) x (xid) join pawl.capture_change c on c.capture = v_line.capture and c.xid = x.xid
-      where c.id > v_line.after
+      select c.* from (
+        select c.* from pawl.capture_change c
+        where c.capture = v_line.capture and c.xid >= pg_snapshot_xmax(v_line.seen) and c.xid < pg_snapshot_xmax(v_line.until) and c.id > v_line.after
+        union all
+        select c.* from pg_snapshot_xip(v_line.seen) x (xid) join pawl.capture_change c on c.capture = v_line.capture and c.xid = x.xid
+        where c.id > v_line.after
+      ) c
+      where pg_visible_in_snapshot(c.xid, v_line.until)
+      order by c.id limit p_limit
     ) c
-    where pg_visible_in_snapshot(c.xid, v_line.until)
-    order by c.id limit p_limit
-  ) x;
+  ), fit as (
+    select c.id::text as id, c.at, c.source, c.op, c.key, c.old_key as "oldKey", c.before, c.after, c.actor, c.reason, c.db_user as "dbUser"
+    from next c where coalesce(c.ahead, 0) < p_bytes order by c.id
+  )
+  select (select json_agg(f) from fit f), (select count(*) >= p_limit or coalesce(bool_or(n.ahead >= p_bytes), false) from next n) into changes, more;
 end $$;
 
 -- Acknowledges changes, in the transaction that took them: the next changes come after p_after. Null: the batch is over.

@@ -19,12 +19,26 @@ export interface ChangeRow {
   readonly dbUser: string;
 }
 
+interface TakenBatch {
+  /** False: another process has the line. */
+  readonly mine: boolean;
+  readonly changes: ChangeRow[] | null;
+  /** Whether the batch may have other changes after these. */
+  readonly more: boolean;
+}
+
 const OPEN_BATCH = statement('capture.open_batch', 'select pawl.capture_open_batch($1::smallint)');
 
 const TAKE = statement(
-  'capture.take_changes',
-  'select t.mine, t.changes from pawl.capture_take_changes($1::smallint, $2::int, $3::int) t',
+  'capture.take_batch',
+  'select t.mine, t.changes, t.more from pawl.capture_take_batch($1::smallint, $2::int, $3::bigint, $4::int) t',
 );
+
+/**
+ * How many bytes of changes come at a time: they are one JSON text, of which the server makes at most 1 GB, and Node reads 512 MB.
+ * A larger one ended the process. The last change may go beyond.
+ */
+const BATCH_BYTES = 32 * 1024 ** 2;
 
 const ADVANCE = statement('capture.advance', 'select pawl.capture_advance($1::smallint, $2::bigint)');
 
@@ -61,7 +75,8 @@ export class ChangeStore {
   }
 
   /**
-   * Calls `fn` with the next changes, and acknowledges them in the same transaction.
+   * Calls `fn` with the next changes, and acknowledges them in the same transaction. These are at most `limit`, and fewer if they are
+   * large.
    * @returns how many; undefined while another process has the line
    * @throws StaleDeclaration  the line is gone
    */
@@ -76,15 +91,11 @@ export class ChangeStore {
     });
     return this.#engine.transaction(
       async (tx) => {
-        const [taken] = await tx.query<{ mine: boolean; changes: ChangeRow[] | null }>(TAKE, [
-          this.#line,
-          limit,
-          timeoutMs,
-        ]);
+        const [taken] = await tx.query<TakenBatch>(TAKE, [this.#line, limit, BATCH_BYTES, timeoutMs]);
         if (taken?.mine !== true) return undefined;
         const rows = taken.changes ?? [];
         if (rows.length > 0) await fn(rows, tx);
-        const last = rows.length < limit ? null : (rows.at(-1)?.id ?? null);
+        const last = taken.more ? (rows.at(-1)?.id ?? null) : null;
         await tx.query(ADVANCE, [this.#line, last]);
         return rows.length;
       },

@@ -28,12 +28,12 @@ export const PLANTS: Readonly<Record<string, Plant>> = {
     to: "select distinct g.source, g.key from gone g where g.source < 0 or g.key !~ '[37]$'",
   },
   'a batch has what was committed after it': {
-    name: 'capture_take_changes',
+    name: 'capture_take_batch',
     from: 'where pg_visible_in_snapshot(c.xid, v_line.until)',
     to: 'where true',
   },
   'what commits late is passed over': {
-    name: 'capture_take_changes',
+    name: 'capture_take_batch',
     from: 'c.xid = x.xid',
     to: 'false',
   },
