@@ -72,7 +72,7 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
   }
   if (flags.once === true) {
     if (actors !== undefined || captures.length > 0) throw onceIsForQueues();
-    return runOnce(cli, entries, logger);
+    return runOnce(cli, entries, flags.stopTimeout, logger);
   }
   const warning = process.stdin.isTTY ? undefined : behindNpm(process.env); // at a terminal Ctrl-C reaches it anyway
   if (warning !== undefined) logger.warn({}, warning);
@@ -99,17 +99,29 @@ async function work(cli: Cli, flags: WorkerFlags): Promise<number> {
   return EXIT.done;
 }
 
-/** Runs the ready jobs. A signal stops the workers as it does without `--once`. */
-async function runOnce(cli: Cli, entries: readonly WorkerEntry[], logger: Logger): Promise<number> {
-  const results = await Promise.all(
-    entries.map(async (entry) => {
-      const worker = start(entry, logger);
-      const stop = (): void => void worker.stop();
-      cli.signal.addEventListener('abort', stop, { once: true });
-      if (cli.signal.aborted) stop();
-      return { queue: entry.queue.name, ...(await worker.once()) };
-    }),
-  );
+/** Runs the ready jobs. A signal stops the workers as it does without `--once`, and so does the failure of one: running jobs may end. */
+async function runOnce(
+  cli: Cli,
+  entries: readonly WorkerEntry[],
+  stopTimeout: number,
+  logger: Logger,
+): Promise<number> {
+  const workers: Worker[] = [];
+  const stopAll = async (): Promise<void> => {
+    await Promise.all(workers.map((worker) => worker.stop({ timeout: stopTimeout })));
+  };
+  const once = async (entry: WorkerEntry) => {
+    const worker = start(entry, logger);
+    workers.push(worker);
+    return { queue: entry.queue.name, ...(await worker.once()) };
+  };
+  const all = Promise.all(entries.map(once));
+  cli.signal.addEventListener('abort', () => void stopAll(), { once: true });
+  if (cli.signal.aborted) void stopAll();
+  const results = await all.catch(async (error: unknown) => {
+    await stopAll();
+    throw error;
+  });
   cli.out.rows(
     results,
     [

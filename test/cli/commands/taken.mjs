@@ -7,7 +7,7 @@ export default ({ engine }) => {
   const other = createQueue(engine, 'paper', { kinds: { print: {} }, concurrency });
   return {
     workers: [
-      { queue, handlers: { encode: () => {}, mail: () => {} } },
+      { queue, handlers: { encode: () => new Promise((resolve) => setTimeout(resolve, 700)), mail: () => {} } },
       { queue: other, handlers: { print: () => {} } },
     ],
   };

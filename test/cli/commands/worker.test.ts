@@ -133,6 +133,34 @@ test('--once runs what is ready, prints what became of it, and ends', async () =
   expect(await admin.get(id)).toMatchObject({ status: 'complete' });
 });
 
+test('--once lets the jobs that run end before it says why another queue cannot be worked on', async () => {
+  const { url } = await freshDatabase();
+  const engine = postgres(url);
+  onTestFinished(() => engine.stop());
+  const config = fileURLToPath(new URL('taken.mjs', import.meta.url));
+  const once = (): ReturnType<typeof pawl> => pawl(['worker', '--config', config, '--once'], { url });
+  expect((await once()).code).toBe(0);
+  const admin = createQueueAdmin(engine);
+  const { id } = await admin.enqueue('media', 'encode', {});
+  // The other queue is refused while that job runs.
+  await engine.transaction(({ client }) =>
+    client.query({
+      text: `
+        create function refuse() returns trigger language plpgsql as $$ begin
+          if new.queue = (select id from pawl.queue_definition where name = 'paper') then
+            while not exists (select from pawl.queue_running) loop perform pg_sleep(0.02); end loop;
+            raise exception 'paper is out' using errcode = 'PW001';
+          end if;
+          return new;
+        end $$;
+        create trigger refuse before insert on pawl.queue_worker for each row execute function refuse()`,
+    }),
+  );
+  const { code, stderr } = await once();
+  expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringMatching(/paper is out/) });
+  expect(await admin.get(id)).toMatchObject({ status: 'complete' });
+});
+
 test('worker release gives back the jobs of a worker that stands still', async () => {
   const { admin, worker, url } = await startWorker();
   const id = await enqueue(admin, 'stuck');
