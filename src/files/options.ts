@@ -44,7 +44,7 @@ export interface FilesOptions {
 
 /** How long to wait for the content store or for a source. */
 export interface LimitOptions {
-  /** Until the connection is open. Default `'5s'`. */
+  /** Until the connection is open. Default `'5s'`, at most `'24h'`, like the next two. */
   readonly connect?: Duration | undefined;
   /** From a request to the first byte of its answer. Default `'15s'`. */
   readonly firstByte?: Duration | undefined;
@@ -138,9 +138,9 @@ export function parseFilesOptions(options: FilesOptions): ParsedOptions {
     history: duration({ infinite: true, default: '90d' }),
     maxBytes: integer({ min: 0, max: MOST_BYTES, default: MOST_BYTES }),
     limits: object({
-      connect: duration({ min: 1, default: '5s' }),
-      firstByte: duration({ min: 1, default: '15s' }),
-      idle: duration({ min: 1, default: '30s' }),
+      connect: duration({ min: 1, max: '24h', default: '5s' }),
+      firstByte: duration({ min: 1, max: '24h', default: '15s' }),
+      idle: duration({ min: 1, max: '24h', default: '30s' }),
       total: duration({ min: 1, default: '1h' }),
     }),
   });

@@ -702,6 +702,16 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect(await store.names()).toEqual([]);
     });
 
+    test('a limit that is longer than a timer of Node lasts is refused', async () => {
+      const { store, space } = await alone();
+      for (const name of ['connect', 'firstByte', 'idle']) {
+        const limits = { [name]: '30d' };
+        expect(() => createFiles(engine, { content: store.again(), namespace: space, limits })).toThrow(
+          new RegExp(`limits.${name}.*30d`),
+        );
+      }
+    });
+
     test('a source that fails, lies or hangs leaves a pending row that the next sweep collects', async () => {
       const { files: own, store, space } = await alone();
       const id = fresh();
