@@ -5,7 +5,7 @@ import type { Command } from 'commander';
 import { TimedOut } from '../../base/errors.ts';
 import { after } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
-import { maskUrl } from '../../engine/mask-url.ts';
+import { maskUrl } from '../../engine/database-url.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
 import type { DevControl, Program } from '../../http/index.ts';
 import { EXIT, Failure } from '../output/failure.ts';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { maskUrl } from '../../engine/mask-url.ts';
+import { maskUrl } from '../../engine/database-url.ts';
 import { packageVersion } from '../../engine/version.ts';
 import { EXIT, exitCodeOf, isRightMissing, messageOf, nextStepOf } from '../output/failure.ts';
 import { addDynamoFlags, type DynamoFlags, flagsOf, openTable } from '../setup/dynamo-table.ts';

@@ -1,5 +1,5 @@
 import { InvalidInput } from '../../base/errors.ts';
-import { isReadableUrl } from '../../engine/readable-url.ts';
+import { isReadableUrl } from '../../engine/database-url.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 import { type Config, loadConfig } from './config.ts';
 import type { Globals } from './globals.ts';

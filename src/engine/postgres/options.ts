@@ -1,7 +1,7 @@
 import { InvalidInput } from '../../base/errors.ts';
 import type { Logger } from '../../base/logger.ts';
 import { bool, checkOptions, integer, logger, optional, type TextKind, text } from '../../base/options/options.ts';
-import { isReadableUrl } from '../readable-url.ts';
+import { isReadableUrl } from '../database-url.ts';
 import type { SchemaName } from './schema/name.ts';
 import { schemaName } from './schema/option.ts';
 

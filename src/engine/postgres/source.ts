@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { LONGEST_TIMER_MS, within } from '../../base/time/clock.ts';
-import { maskUrl } from '../mask-url.ts';
+import { maskUrl } from '../database-url.ts';
 import type { ClientLike, PoolLike, PoolSettings } from './driver.ts';
 import type { ResolvedOptions } from './options.ts';
 import { keepGreeting, refusalOf } from './server/greeting.ts';

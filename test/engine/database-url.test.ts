@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { maskUrl } from '../../src/engine/mask-url.ts';
+import { maskUrl } from '../../src/engine/database-url.ts';
 
 test.each([
   ['postgres://ada:secret@db:5432/app', 'postgres://ada:***@db:5432/app'],
