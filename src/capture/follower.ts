@@ -48,7 +48,7 @@ export interface FollowOptions {
 }
 
 export interface FollowRunOptions {
-  /** Changes in one call of the handler. Default 1,000. */
+  /** The most changes in one call of the handler; it is given fewer if these have more than 32 MiB. Default 1,000. */
   readonly batch?: number | undefined;
   /** How often to poll when nothing changes. Default 200 ms. */
   readonly poll?: Duration | undefined;

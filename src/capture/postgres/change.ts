@@ -35,8 +35,8 @@ const TAKE = statement(
 );
 
 /**
- * How many bytes of changes come at a time: they are one JSON text, of which the server makes at most 1 GB, and Node reads 512 MB.
- * A larger one ended the process. The last change may go beyond.
+ * How many bytes of changes come at a time. They come as one JSON text, and the server can make 1 GB of it at most, Node a string of
+ * 512 MB. The last change may go beyond this limit: it has at most 64 KiB for each column, before and after.
  */
 const BATCH_BYTES = 32 * 1024 ** 2;
 
