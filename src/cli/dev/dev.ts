@@ -3,7 +3,7 @@ import { basename, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { TimedOut } from '../../base/errors.ts';
-import { after } from '../../base/time/clock.ts';
+import { after, within } from '../../base/time/clock.ts';
 import { formatDuration } from '../../base/time/duration.ts';
 import { maskUrl } from '../../engine/database-url.ts';
 import type { PostgresEngine } from '../../engine/postgres/index.ts';
@@ -233,12 +233,8 @@ function isExamples(module: unknown): module is { runDev: (context: DevContext) 
 async function inTime<T>(work: Promise<T>, exitAfterMs: number | undefined): Promise<T> {
   if (exitAfterMs === undefined) return work;
   const limit = exitAfterMs + GRACE_MS;
-  let cancel = (): void => {};
-  const late = new Promise<never>((_resolve, reject) => {
-    const error = new TimedOut(`the examples were not done within ${formatDuration(limit)}`);
-    cancel = after(limit, () => reject(error));
-  });
-  return Promise.race([work, late]).finally(() => cancel());
+  if (await within(limit, work)) return work;
+  throw new TimedOut(`the examples were not done within ${formatDuration(limit)}`);
 }
 
 function idle({ signal }: Cli, { exitAfter }: DevFlags): Promise<DevSummary> {
