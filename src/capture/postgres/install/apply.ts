@@ -7,13 +7,17 @@ import { readState } from './state.ts';
 /** While this transaction waits for the barrier, new writers wait behind it. To give up is better than to block all of them. */
 const LOCK_TIMEOUT = '10s';
 
-/** From here on, other changes of this capture wait, and so do writers to its tables. */
-export function gate({ entity, sources }: Definition, schema: SchemaName): string {
+/** From here on, other changes of this capture wait. */
+function latch(entity: string, schema: SchemaName): string {
   return [
     `set local lock_timeout = '${LOCK_TIMEOUT}'`,
     `select pg_advisory_xact_lock(${schema.text('hashtextextended(')}${literal(entity)}, (-1000000)::bigint))`,
-    barrier(sources),
   ].join(';\n');
+}
+
+/** From here on, other changes of this capture wait, and so do writers to its tables. */
+export function gate({ entity, sources }: Definition, schema: SchemaName): string {
+  return `${latch(entity, schema)};\n${barrier(sources)}`;
 }
 
 /** The statements of a plan as one transaction, fit for psql. */
@@ -40,11 +44,11 @@ const DEFINITION = statement(
 /** Removes a capture; does nothing if there is none. */
 export async function detach(engine: PostgresEngine, entity: string): Promise<void> {
   await engine.transaction(async (tx) => {
+    // Before anything is read: an apply() that is under way adds functions and lines.
+    await tx.client.query({ text: latch(entity, tx.schema) });
     const [row] = await tx.query<{ definition: Definition }>(DEFINITION, [entity]);
     const state = await readState(tx, row?.definition ?? { entity, sources: [] });
     if (state.capture === undefined && state.functions.length === 0) return;
-    await tx.client.query({
-      text: [`set local lock_timeout = '${LOCK_TIMEOUT}'`, ...detachText(entity, state)].join(';\n'),
-    });
+    await tx.client.query({ text: detachText(entity, state).join(';\n') });
   });
 }
