@@ -111,7 +111,10 @@ export class Capture {
     return this.#installer.verify();
   }
 
-  /** Removes the triggers, their functions and the log of this capture. Tables that projections wrote stay. */
+  /**
+   * Removes the triggers, their functions and the log of this capture, and what other databases have stored about its copies.
+   * Tables that projections wrote stay. If another database cannot be reached, a warning names what stays there.
+   */
   detach(): Promise<void> {
     return this.#installer.detach();
   }

@@ -4,7 +4,7 @@ import { type CaptureOptions, type Declaration, type Difference, declare } from 
 import { keepNumbers, waysOf } from '../declare/numbers.ts';
 import type { Definition } from '../declare/source.ts';
 import type { Reader } from '../postgres/catalog.ts';
-import { requireCopies } from '../postgres/copy.ts';
+import { readCopies, removeCopy, requireCopies } from '../postgres/copy.ts';
 import { detach, gate, mend, remark } from '../postgres/install/apply.ts';
 import { compare, type Line, markAll, markMissed, same } from '../postgres/install/plan.ts';
 import { compareRowSecurity } from '../postgres/install/row-security.ts';
@@ -149,9 +149,22 @@ export class Installer {
     return new NotFound(`the capture "${entity}" is not installed in this database; call apply() first`);
   }
 
-  detach(): Promise<void> {
+  async detach(): Promise<void> {
     this.#numbers.clear();
-    return detach(this.#engine, this.#declared.entity);
+    const { entity } = this.#declared;
+    const copies = await readCopies(this.#engine, entity);
+    await detach(this.#engine, entity);
+    for (const copy of copies) {
+      const elsewhere = this.#lines.find(({ name }) => name === copy.name)?.elsewhere;
+      if (elsewhere === undefined) continue;
+      // The other database may be gone, too, and must not keep the capture here.
+      await removeCopy(elsewhere, copy).catch((error: unknown) =>
+        this.#engine.options.logger.warn(
+          { err: error, ...copy },
+          'a capture was detached, and the other database keeps its records of a copy: delete them there from capture_copy_key, capture_copy_epoch and capture_copy_place',
+        ),
+      );
+    }
   }
 
   /**

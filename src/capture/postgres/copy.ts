@@ -135,6 +135,53 @@ export async function agreeOnPlace(engine: PostgresEngine, to: PostgresEngine, l
   });
 }
 
+const COPIES = statement(
+  'capture.copies',
+  `
+select l.name, l.copy::text as copy, pawl.capture_database() as database
+from pawl.capture_line l join pawl.capture_definition d on d.id = l.capture
+where d.entity = $1::text and (l.guarantee = 'latest' or pawl.capture_is_database(l.database, pawl.capture_database()))`,
+);
+
+/** What another database knows a line by. */
+export interface CopyName {
+  /** The name of the line. */
+  readonly name: string;
+  readonly copy: string;
+  readonly database: string;
+}
+
+/** The lines of a capture, except those whose position another database may use: this one is a copy of that one. */
+export function readCopies(engine: PostgresEngine, entity: string): Promise<CopyName[]> {
+  return engine.query<CopyName>(COPIES, [entity]);
+}
+
+const WAIT_FOR_COPY = statement(
+  'capture.copy_wait',
+  'select pg_advisory_xact_lock(hashtextextended($1::uuid::text, (-1000000)::bigint))',
+);
+
+const IS_OTHERS = statement(
+  'capture.copy_is_others',
+  'select 1 as yes from pawl.capture_copy_epoch e where e.copy = $1::uuid and not pawl.capture_is_database(e.database, $2::text)',
+);
+
+const REMOVE_COPY = ['key', 'place', 'known', 'epoch'].map((records) =>
+  statement(`capture.copy_remove_${records}`, `delete from pawl.capture_copy_${records} c where c.copy = $1::uuid`),
+);
+
+/**
+ * Removes what the other database has stored about a copy, unless the copy has another owner. Waits for deliveries that are
+ * under way; none is taken after it.
+ */
+export async function removeCopy(to: PostgresEngine, { copy, database }: CopyName): Promise<void> {
+  await to.transaction(async (tx) => {
+    await tx.query(WAIT_FOR_COPY, [copy]);
+    if ((await tx.query(IS_OTHERS, [copy, database])).length > 0) return;
+    for (const records of REMOVE_COPY) await tx.query(records, [copy]);
+  });
+}
+
 /** Statements for a target in another database. They are made once per target, since their text depends on its columns. */
 export interface CopyStatements {
   /**

@@ -190,3 +190,51 @@ test('another database that cannot take a copy is refused before anything is ins
   await expect(followed.apply()).rejects.toThrow(SchemaMismatch);
   expect(await query('select 1 from pawl.capture_definition')).toEqual([]);
 });
+
+const RECORDS = statement(
+  'test.records',
+  `select 'key' as what, count(*)::int as n from pawl.capture_copy_key union all select 'epoch', count(*)::int from pawl.capture_copy_epoch
+  union all select 'known', count(*)::int from pawl.capture_copy_known union all select 'place', count(*)::int from pawl.capture_copy_place`,
+  { prepare: false },
+);
+
+async function openDetached(): Promise<CopyScene & { records: () => Promise<Record<string, number>> }> {
+  const { to, toUrl } = await otherDatabase();
+  const scene = await openCopy('query', { to, toUrl });
+  const follower = scene.capture.follow({ name: 'changes', handler: async () => {}, to });
+  await scene.capture.apply();
+  await scene.copy.backfill();
+  await scene.client.query("update orders set status = 'x' where id = 1");
+  await follower.next();
+  const records = async (): Promise<Record<string, number>> =>
+    Object.fromEntries((await to.query<{ what: string; n: number }>(RECORDS)).map(({ what, n }) => [what, n]));
+  expect(await records()).toEqual({ key: 100, epoch: 1, known: 1, place: 1 });
+  return { ...scene, records };
+}
+
+test('detach leaves nothing in the other database but the table, and a later apply begins anew', async () => {
+  const { capture, copy, client, records, wrong } = await openDetached();
+  await capture.detach();
+  expect(await records()).toEqual({ key: 0, epoch: 0, known: 0, place: 0 });
+  await capture.apply();
+  await client.query('delete from order_line where order_id = 7; delete from orders where id = 7');
+  await copy.backfill();
+  expect(await wrong()).toBe(0);
+});
+
+test('detach in a copy of the captured database leaves the records of the copy, which are not its own', async () => {
+  const { capture, query, to, records } = await openDetached();
+  await query("update pawl.capture_line set database = 'other:1'");
+  await to.query(
+    statement('test.owner', "update pawl.capture_copy_epoch set database = 'other:1'", { prepare: false }),
+  );
+  await capture.detach();
+  expect(await records()).toEqual({ key: 100, epoch: 1, known: 1, place: 1 });
+});
+
+test('detach needs no other database', async () => {
+  const { capture, query, to } = await openDetached();
+  await to.stop();
+  await capture.detach();
+  expect(await query('select from pawl.capture_line')).toEqual([]);
+});
