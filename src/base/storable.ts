@@ -33,7 +33,7 @@ export const MOST_BYTES_EVER: number = 32 * 1024 * 1024;
  * A value as JSON that jsonb accepts; undefined becomes null. Costs one call of JSON.stringify, and one search in its result.
  * @param what  for the message, e.g. `payload`
  * @throws InvalidInput  for a value that JSON cannot hold (a bigint, a circle, a function, too deep nesting) or would change into
- *   nothing (a Map, a Promise, NaN); for a value that jsonb cannot hold: U+0000 and lone surrogates, in texts and in names; for a
+ *   nothing (a Map, a Promise, NaN, an invalid Date); for a value that jsonb cannot hold: U+0000 and lone surrogates, in texts and in names; for a
  *   value larger than `mostBytes`
  */
 export function toJson(value: unknown, what: string, field?: string, mostBytes: number = MOST_BYTES): string {

@@ -38,7 +38,19 @@ function refuse(value: unknown): string | undefined {
   if (typeof value === 'bigint') return `${value}n, a bigint, which JSON has no form for; write it as a text`;
   if (typeof value === 'number' && !Number.isFinite(value))
     return `${value}, which JSON would make null; write it as a text`;
-  if (typeof value !== 'object' || value === null || hasOwnForm(value)) return undefined;
+  return whyLost(value);
+}
+
+/** Like {@link findUnfaithful}, but bigints and numbers of every kind are accepted. */
+export function findLost(value: unknown, path: string): string | undefined {
+  return find(value, path, whyLost);
+}
+
+/** Why JSON would make nothing of an object; undefined if it would not. Its parts are not searched. */
+export function whyLost(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (types.isDate(value) && Number.isNaN(value.getTime())) return 'an invalid Date, which JSON would make null';
+  if (hasOwnForm(value)) return undefined;
   for (const [name, is, advice] of EMPTY) if (is(value)) return `${name}, which JSON would make {}; ${advice}`;
   return undefined;
 }

@@ -180,6 +180,42 @@ test('a row of another key, and a second row of one key, are refused, and the en
   ]);
 });
 
+test('a value of which nothing would be stored is refused, and its entity alone is set aside', async () => {
+  const values: Record<string, unknown> = {
+    '1': { n: [new Date('soon')] },
+    '2': new Map([['a', 1]]),
+    '3': new Set([1]),
+    '4': Promise.resolve(1),
+    '5': () => 1,
+    '6': { a: new Date(0), b: 1n, c: [Number.NaN, null, undefined] },
+  };
+  const { capture, projection, client, query } = await openScene({
+    into: 'order_value',
+    columns: { made: 'json' },
+    text: [],
+    build: async (ids) => ids.map((id) => ({ id, made: values[id], unused: new Map() })),
+  });
+  await client.query('delete from order_line; delete from note; delete from orders where id > 6');
+  await capture.apply();
+  await projection.backfill();
+  await run(projection);
+  await projection.settled();
+  const refused = (key: string, why: string): unknown => ({
+    key,
+    error: expect.stringContaining(`a row for ${key} that cannot be stored: ${why}`),
+  });
+  expect(await query('select key, error from pawl.capture_retry order by key')).toEqual([
+    refused('1', 'made.n[0] is an invalid Date, which JSON would make null'),
+    refused('2', 'made is a Map, which JSON would make {}; write Object.fromEntries'),
+    refused('3', 'made is a Set, which JSON would make {}; write [...set]'),
+    refused('4', 'made is a Promise'),
+    refused('5', 'made is a function'),
+  ]);
+  expect(await query('select id::int as id, made from order_value')).toEqual([
+    { id: 6, made: { a: '1970-01-01T00:00:00.000Z', b: '1', c: ['NaN', null, null] } },
+  ]);
+});
+
 test('bytes that a program makes are stored as these bytes', async () => {
   const { capture, projection, query } = await openScene({
     into: 'order_photo',

@@ -14,6 +14,7 @@ const VALUES: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   'a Promise': [{ user: Promise.resolve(1) }, /payload\.user is a Promise.*await it first/],
   'an Error': [{ why: new Error('no') }, /payload\.why is an Error/],
   NaN: [{ n: { m: Number.NaN } }, /payload\.n\.m is NaN, which JSON would make null/],
+  'an invalid Date': [{ at: new Date('soon') }, /payload\.at is an invalid Date, which JSON would make null/],
   Infinity: [-Infinity, /payload is -Infinity/],
 };
 

@@ -21,7 +21,10 @@ import type { PostgresEngine, Transaction } from '../../engine/postgres/index.ts
 import type { TargetOptions } from '../postgres/target/declared.ts';
 import { Sql } from './sql-text.ts';
 
-/** One row for the target: values by column, including the key. Bytes may be a Buffer or a Uint8Array. */
+/**
+ * One row for the target: values by column, including the key. Bytes may be a Buffer or a Uint8Array. An entity fails if a value
+ * has no form in JSON: an invalid Date, a Map, a Set, a Promise, a function. NaN, Infinity and bigints are stored as such.
+ */
 export type ProjectedRow = Readonly<Record<string, unknown>>;
 
 /**

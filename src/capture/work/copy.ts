@@ -148,9 +148,9 @@ export class CopyTable implements Destination {
    * trip.
    */
   async #make(tx: Transaction, keys: readonly string[]): Promise<Made> {
-    const { build, statements, key } = this.#parts;
+    const { build, statements, key, target } = this.#parts;
     if (build !== undefined) {
-      const made = await buildRows(build, tx, { key, keys });
+      const made = await buildRows(build, tx, { keys, key, columns: target.columns });
       return { ...made, position: await logPosition(tx) };
     }
     return readMade(tx, statements, keys);

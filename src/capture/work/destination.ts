@@ -1,7 +1,7 @@
 import { Conflict } from '../../base/errors.ts';
 import type { Transaction } from '../../engine/postgres/index.ts';
 import type { Build } from '../declare/options.ts';
-import { type TargetStatements, writeRows } from '../postgres/target/statements.ts';
+import { type RowsToWrite, type TargetStatements, writeRows } from '../postgres/target/statements.ts';
 import { buildRows } from './rows.ts';
 
 /** A row of the target, and whether its entity is gone. */
@@ -40,23 +40,28 @@ export class OwnTable implements Destination {
   }
 
   async write(tx: Transaction, keys: readonly string[]): Promise<void> {
-    if (this.#build === undefined) {
+    const made = await this.#make(tx, keys);
+    if (made === undefined) {
       if (this.#statements.project !== undefined) await tx.query(this.#statements.project, [keys]);
       return;
     }
-    const made = await buildRows(this.#build, tx, { key: this.#key, keys });
     await writeRows(tx, this.#statements, made, { keys, isAll: true });
   }
 
   async differing(tx: Transaction, keys: readonly string[]): Promise<string[]> {
-    const build = this.#build;
-    const values = build === undefined ? [keys] : [(await buildRows(build, tx, { key: this.#key, keys })).json, keys];
+    const made = await this.#make(tx, keys);
+    const values = made === undefined ? [keys] : [made.json, keys];
     const rows = await tx.query<{ key: string }>(this.#statements.differing, values);
     return rows.map(({ key }) => key);
   }
 
   page(tx: Transaction, after: string | null, limit: number): Promise<readonly TargetRow[]> {
     return tx.query<TargetRow>(this.#statements.strays, [after, limit]);
+  }
+
+  async #make(tx: Transaction, keys: readonly string[]): Promise<RowsToWrite | undefined> {
+    if (this.#build === undefined) return undefined;
+    return buildRows(this.#build, tx, { keys, key: this.#key, columns: this.#statements.columns });
   }
 }
 

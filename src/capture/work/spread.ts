@@ -48,8 +48,8 @@ export class SpreadTable implements Destination {
   }
 
   async #make(tx: Transaction, keys: readonly string[]): Promise<RowsToWrite> {
-    const { build, statements, key } = this.#parts;
-    if (build !== undefined) return buildRows(build, tx, { key, keys });
+    const { build, statements, key, target } = this.#parts;
+    if (build !== undefined) return buildRows(build, tx, { keys, key, columns: target.columns });
     await readPlainly(tx);
     return readMade(tx, statements, keys);
   }

@@ -5,6 +5,8 @@ import type { Target, TargetColumn } from './target.ts';
 
 /** Statements on one target. They are made once per target, since their text depends on its columns. */
 export class TargetStatements {
+  /** The columns that are written. */
+  readonly columns: ReadonlySet<string>;
   readonly upsert: Statement;
   /** If distributed by tenant: removes the rows of the keys in `$1` that are at none of the places in `$2`. */
   readonly remove: Statement;
@@ -24,6 +26,7 @@ export class TargetStatements {
   /** @param query  makes the rows of the keys in `$1`; undefined if the program makes them */
   constructor(target: Target, root: Source, query?: string) {
     const { key, keyType, keyOperators, tenant, columns } = target;
+    this.columns = new Set(columns.map(({ name }) => name));
     const equal = operator('=', keyOperators);
     const on = id(target.schema, target.name);
     const names = columns.map(({ name }) => id(name)).join(', ');
