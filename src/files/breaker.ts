@@ -1,4 +1,4 @@
-import { ConnectionFailed, StoreUnavailable } from '../base/errors.ts';
+import { Conflict, CorruptObject, NotFound, StoreRefused, StoreUnavailable } from '../base/errors.ts';
 import { now } from '../base/time/clock.ts';
 import { formatDuration } from '../base/time/duration.ts';
 
@@ -6,6 +6,14 @@ import { formatDuration } from '../base/time/duration.ts';
 const PATIENCE = 5;
 const SHORTEST_MS = 1000;
 const LONGEST_MS = 30_000;
+
+/** What a store throws that answers. */
+const ANSWERS = [StoreRefused, CorruptObject, Conflict, NotFound];
+
+/** A call that its caller can abort. */
+interface GivenUp {
+  readonly wasGivenUp: boolean;
+}
 
 /**
  * A circuit breaker for a store. After five failures in a row, calls fail at once for a second, without using a socket,
@@ -27,8 +35,8 @@ export class Breaker {
   }
 
   /** Runs a call, unless the circuit is open. @throws StoreUnavailable */
-  async run<T>(call: () => Promise<T>): Promise<T> {
-    const result = await this.begin(call);
+  async run<T>(call: () => Promise<T>, transfer: GivenUp): Promise<T> {
+    const result = await this.begin(call, transfer);
     this.succeeded();
     return result;
   }
@@ -38,20 +46,24 @@ export class Breaker {
    * end is reported by `succeeded` or `failed`. A probe is over once its transfer is open, and further calls are then let through:
    * if no reader reads the stream, its end may never be reported, and the circuit must not stay open because of that.
    */
-  async begin<T>(call: () => Promise<T>): Promise<T> {
+  async begin<T>(call: () => Promise<T>, transfer: GivenUp): Promise<T> {
     if (this.isOpen) throw this.#refusal();
     const isTrial = this.#failures >= PATIENCE;
     this.#isTrying ||= isTrial;
     try {
       return await call();
     } catch (error) {
-      if (error instanceof StoreUnavailable) this.failed();
-      // If the database could not be reached, the store was not called.
-      else if (!(error instanceof ConnectionFailed)) this.succeeded();
+      if (!transfer.wasGivenUp) this.#count(error);
       throw error;
     } finally {
       if (isTrial) this.#isTrying = false;
     }
+  }
+
+  /** Errors of the database, of a source and of a caller say nothing about the store: they count as neither. */
+  #count(error: unknown): void {
+    if (error instanceof StoreUnavailable) this.failed();
+    else if (ANSWERS.some((answer) => error instanceof answer)) this.succeeded();
   }
 
   /** Counts the failure of a transfer that had started well. */

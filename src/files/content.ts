@@ -20,8 +20,8 @@ export interface ContentCall {
 export interface PutCall extends ContentCall {
   /** Called when the store has started an upload of several parts under this id; resolves when the id is in the database. */
   readonly onUpload: (upload: string) => Promise<void>;
-  /** Called when the store has made progress; the next sign of progress must come after at most this many bytes. */
-  readonly onProgress: (bytes: number) => void;
+  /** Waits for one request or write of so many bytes: the transfer is aborted unless it ends within its time limit. */
+  readonly within: <T>(bytes: number, work: Promise<T>) => Promise<T>;
   /** The SHA-256 of all bytes that the chunks have given so far. */
   readonly sha256: () => string;
 }

@@ -4,7 +4,7 @@ import { type Loop, startLoop } from '../base/loop.ts';
 import { bool, checkOptions, duration, integer, optional, signal, text } from '../base/options/options.ts';
 import { within } from '../base/time/clock.ts';
 import type { Duration } from '../base/time/duration.ts';
-import { type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
+import { type OpenTransaction, type PostgresEngine, requireEngine } from '../engine/postgres/index.ts';
 import type { StoreProbe } from './content.ts';
 import { GuardedContent } from './guarded-content.ts';
 import { HotFiles, type HotOptions } from './hot/index.ts';
@@ -27,7 +27,6 @@ import {
 } from './options.ts';
 import { PostgresFileStore } from './postgres/store.ts';
 import { type FileReading, Reader, type ReadOptions } from './reader.ts';
-import { verified } from './verify.ts';
 import type { FileVersion, PastVersion } from './version.ts';
 import { conflict, type Upload, type WriteResult } from './write/publish.ts';
 import { checkSource, type FileSource } from './write/source.ts';
@@ -105,14 +104,7 @@ export class Files implements AsyncDisposable {
     const given = parseWrite('write', options);
     const { tx } = given;
     const upload = await beginUpload(this.#writing, parseId('write', id), checkSource('write', source), given);
-    try {
-      return await upload.publish({ tx });
-    } catch (error) {
-      // A refused publication has changed nothing. If the outcome is unknown, the row decides: this call has no effect
-      // if the bytes were published.
-      if (tx === undefined) await upload.abandon();
-      throw error;
-    }
+    return publishOrAbandon(upload, tx);
   }
 
   /**
@@ -324,17 +316,17 @@ export class Files implements AsyncDisposable {
   ): Promise<WriteResult> {
     const change = parseChange(what, options);
     const found = await this.#reader.row(from, version, undefined);
-    const all = { start: 0, end: found.size };
-    const upload = await beginCopy(
-      this.#writing,
-      to,
-      found,
-      async (row, transfer) => {
-        const { stream, check } = await this.#reader.withinCall(row, all, transfer);
-        return verified(stream, row, all, check);
-      },
-      change,
-    );
-    return upload.publish({ tx: change.tx });
+    return publishOrAbandon(await beginCopy(this.#writing, to, found, this.#reader, change), change.tx);
+  }
+}
+
+async function publishOrAbandon(upload: Upload, tx: OpenTransaction | undefined): Promise<WriteResult> {
+  try {
+    return await upload.publish({ tx });
+  } catch (error) {
+    // A refused publication has changed nothing. If the outcome is unknown, the row decides: this call has no effect
+    // if the bytes were published.
+    if (tx === undefined) await upload.abandon();
+    throw error;
   }
 }

@@ -34,13 +34,11 @@ export class GuardedContent {
    * Runs a call that moves few bytes: its limit is the time for a first byte plus the time for a pause. @throws StoreUnavailable,
    * StoreRefused
    */
-  call<T>(what: string, run: (call: ContentCall) => Promise<T>, signal?: AbortSignal): Promise<T> {
-    return this.breaker.run(async () => {
-      const { firstByteMs, idleMs } = this.budget;
-      using transfer = new TransferTimeout({ what, totalMs: firstByteMs + idleMs, signal });
-      transfer.expect('store', Infinity);
-      return await transfer.wait(run({ signal: transfer.signal }));
-    });
+  async call<T>(what: string, run: (call: ContentCall) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const { firstByteMs, idleMs } = this.budget;
+    using transfer = new TransferTimeout({ what, totalMs: firstByteMs + idleMs, signal });
+    transfer.expect('store', Infinity);
+    return await this.breaker.run(() => transfer.wait(run({ signal: transfer.signal })), transfer);
   }
 
   /**

@@ -74,14 +74,20 @@ export class Reader {
     const parsed = parseRead(options);
     const first = await this.row(name, parsed.version, parsed.lock === undefined ? undefined : parsed.tx);
     if (faults.armed) await faults.reach('files.after_row');
+    const isFixed = parsed.version !== undefined || parsed.lock !== undefined;
+    return isFixed ? this.open(first, parsed, this.fromStore) : this.openLive(first, parsed);
+  }
+
+  /** Opens the live version in the store, or the one that is live by then. @throws as `read` */
+  async openLive(first: Readable, given: Pick<ParsedRead, 'range' | 'signal'>): Promise<FileReading> {
     try {
-      return await this.open(first, parsed, this.fromStore);
+      return await this.open(first, given, this.fromStore);
     } catch (error) {
-      if (!isMissing(error) || parsed.version !== undefined || parsed.lock !== undefined) throw error;
+      if (!isMissing(error)) throw error;
       // The version may have been replaced, and collected, since its row was read.
-      const second = await this.row(name, undefined, undefined);
+      const second = await this.row(first.id, undefined, undefined);
       if (second.object === first.object) throw error;
-      return this.open(second, parsed, this.fromStore);
+      return this.open(second, given, this.fromStore);
     }
   }
 
@@ -109,31 +115,51 @@ export class Reader {
     const transfer = new TransferTimeout({ what, totalMs: this.#guarded.budget.totalMs, signal: outer });
     try {
       const body = blocks.start === blocks.end ? undefined : await from(version, blocks, transfer);
-      const chunks = timed(body?.stream, transfer, this.#guarded.budget.idleMs);
+      transfer.expect('reader', Infinity);
+      const chunks = timed(body?.stream, transfer, this.#guarded.budget.idleMs, 'reader');
       const parts = verified(chunks, version, blocks, body?.check ?? 'hash');
       const stream = new CheckedStream(cut(parts, blocks, wanted), body, transfer, (error) =>
-        this.#name(error, version),
+        this.named(error, version),
       );
       return { version, range: wanted, stream };
     } catch (error) {
       transfer.stop();
-      throw this.#name(error, version);
+      throw this.named(error, version);
     }
   }
 
   /** Opens bytes in the content store, within the time limit for a first byte. */
   readonly fromStore: Open = async (version, blocks, transfer) => {
     const { breaker } = this.#guarded;
-    const body = await breaker.begin(() => this.withinCall(version, blocks, transfer));
+    const body = await breaker.begin(() => this.#openObject(version, blocks, transfer), transfer);
     const ended = (error?: unknown): void => {
-      if (error instanceof StoreUnavailable) breaker.failed();
+      if (error instanceof StoreUnavailable && !transfer.wasGivenUp) breaker.failed();
       else if (error === undefined) breaker.succeeded();
     };
     return { ...body, ended };
   };
 
-  /** As `fromStore`, within a call that the circuit breaker has let through: during a probe, the breaker would refuse it. */
-  readonly withinCall: Open = async (version, blocks, transfer) => {
+  /**
+   * The checked bytes of a whole version in the store, for a copy: within a call that the circuit breaker has let through, since
+   * during a probe the breaker would refuse a second one. @throws CorruptObject, StoreUnavailable, StoreRefused
+   */
+  async *whole(version: Readable, transfer: TransferTimeout): AsyncGenerator<Buffer, void> {
+    const all = { start: 0, end: version.size };
+    let body: ContentBody | undefined;
+    try {
+      body = await this.#openObject(version, all, transfer);
+      // It comes through the chunks; without this listener it could end the process.
+      body.stream.on('error', () => {});
+      const chunks = timed(body.stream, transfer, this.#guarded.budget.idleMs, 'neither');
+      yield* verified(chunks, version, all, body.check);
+    } catch (error) {
+      throw this.named(error, version);
+    } finally {
+      body?.stream.destroy();
+    }
+  }
+
+  readonly #openObject: Open = async (version, blocks, transfer) => {
     transfer.expect('store', this.#guarded.budget.firstByteMs);
     const part = { ...blocks, isWhole: blocks.start === 0 && blocks.end === version.size };
     const opening = this.#guarded.content.get(version.object, part, { signal: transfer.signal });
@@ -145,7 +171,7 @@ export class Reader {
   };
 
   /** Adds to an error which version it is about. */
-  #name(error: unknown, { id, version, object: name }: Readable): unknown {
+  named(error: unknown, { id, version, object: name }: Readable): unknown {
     if (!(error instanceof CorruptObject)) return error;
     const where = `${this.#guarded.content.kind} ${this.#guarded.content.where}`;
     return new CorruptObject(`version ${version} of "${id}" (object ${name} in ${where}): ${error.message}`, {
@@ -191,18 +217,19 @@ function within(version: Readable, range: ParsedRead['range']): Range {
   );
 }
 
-/** The chunks of a body, each within the time limit for a pause. */
+/** The chunks of a body, each within the time limit for a pause. @param taker  who has to take them */
 async function* timed(
   body: Stream | undefined,
   transfer: TransferTimeout,
   idleMs: number,
+  taker: 'reader' | 'neither',
 ): AsyncGenerator<Buffer, void> {
   if (body === undefined) return;
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
     transfer.expect('store', idleMs);
     const { value, done } = await transfer.wait(chunks.next()).catch(asTransferError);
-    transfer.expect('neither', Infinity);
+    transfer.expect(taker, Infinity);
     if (done === true) return;
     yield value;
   }

@@ -1,10 +1,10 @@
 import { setMaxListeners } from 'node:events';
-import { type PawlError, StoreUnavailable, TimedOut } from '../base/errors.ts';
+import { StoreUnavailable, TimedOut } from '../base/errors.ts';
 import { after } from '../base/time/clock.ts';
 import { formatDuration } from '../base/time/duration.ts';
 
 /** The party that has to make the next progress. */
-export type ExpectedParty = 'store' | 'source' | 'neither';
+export type ExpectedParty = 'store' | 'source' | 'reader' | 'neither';
 
 export interface TransferTimeoutOptions {
   /** The name of the transfer in messages: `writing "doc-1"`. */
@@ -32,13 +32,25 @@ export class TransferTimeout {
     this.#outer = signal;
     setMaxListeners(0, this.#abort.signal);
     this.#abort.signal.addEventListener('abort', () => this.#end());
-    this.#cancelTotal = after(totalMs, () => this.#late(`was not done within ${formatDuration(totalMs)}`));
+    this.#cancelTotal = after(totalMs, () => {
+      const limit = formatDuration(totalMs);
+      this.#late(
+        this.#awaited === 'reader'
+          ? `its reader did not take all of it within ${limit}`
+          : `was not done within ${limit}`,
+      );
+    });
     if (signal?.aborted) this.#onOuter();
     signal?.addEventListener('abort', this.#onOuter, { once: true });
   }
 
   get signal(): AbortSignal {
     return this.#abort.signal;
+  }
+
+  /** Whether the caller has aborted the transfer: then its failure says nothing about the store. */
+  get wasGivenUp(): boolean {
+    return this.#outer?.aborted === true && this.signal.aborted && this.signal.reason === this.#outer.reason;
   }
 
   /** From now on, this party has to make progress within `ms`. */
@@ -51,6 +63,22 @@ export class TransferTimeout {
     clearTimeout(this.#idle);
     this.#idleMs = ms;
     this.#idle = ms === Infinity ? undefined : setTimeout(() => this.#onIdle(), ms);
+  }
+
+  /**
+   * Waits for one piece of work of the store, which has to end within `ms`. Any number of them may be under way, whatever `expect`
+   * says: while parts of an upload are sent, the source is read.
+   */
+  async within<T>(ms: number, work: Promise<T>): Promise<T> {
+    const timer = setTimeout(
+      () => this.#abort.abort(new StoreUnavailable(`${this.#what}: ${this.#gaveNothing('the store', ms)}`)),
+      ms,
+    );
+    try {
+      return await work;
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   /** Waits for work until the transfer is aborted; the result of the work is then ignored. */
@@ -80,16 +108,19 @@ export class TransferTimeout {
   readonly #onOuter = (): void => this.#abort.abort(this.#outer?.reason);
 
   #onIdle(): void {
-    if (this.#awaited === 'neither') return;
-    this.#late(
-      `${this.#awaited === 'source' ? 'its source' : 'the store'} gave nothing for ${formatDuration(this.#idleMs)}`,
-    );
+    if (this.#awaited === 'source') this.#late(this.#gaveNothing('its source', this.#idleMs));
+    if (this.#awaited === 'store') this.#late(this.#gaveNothing('the store', this.#idleMs));
   }
 
+  #gaveNothing(who: string, ms: number): string {
+    return `${who} gave nothing for ${formatDuration(ms)}`;
+  }
+
+  /** A party other than the store and its network that is late is none of their failures. */
   #late(why: string): void {
     const message = `${this.#what}: ${why}`;
-    const reason: PawlError = this.#awaited === 'source' ? new TimedOut(message) : new StoreUnavailable(message);
-    this.#abort.abort(reason);
+    const isOther = this.#awaited === 'source' || this.#awaited === 'reader';
+    this.#abort.abort(isOther ? new TimedOut(message) : new StoreUnavailable(message));
   }
 
   #end(): void {

@@ -198,13 +198,34 @@ export function describeFiles(title: string, openStore: () => Promise<TestStore>
       expect((await readAll((await files.read(id)).stream)).toString()).toBe('first');
     });
 
+    // Invariant F12.
+    test('a copy of bytes that are gone or damaged fails as the reading of them does', async () => {
+      const { files: own, store } = await alone();
+      const { object } = await own.write('doc', 'first');
+      await own.write('doc', 'second');
+      const moves = [() => own.copy('doc', 'twin', { version: 1 }), () => own.restore('doc', 1)];
+      await store.remove(object);
+      const expected = {
+        code: 'corrupt_object',
+        damage: 'missing',
+        message: expect.stringContaining(`version 1 of "doc" (object ${object} in `),
+      };
+      await expect(own.read('doc', { version: 1 })).rejects.toMatchObject(expected);
+      for (const move of moves) await expect(move()).rejects.toMatchObject(expected);
+      // As for an object that is too large for the store to copy.
+      store.content.copy = () => Promise.resolve(false);
+      for (const move of moves) await expect(move()).rejects.toMatchObject(expected);
+      await store.put(object, Buffer.from('fisrt'));
+      for (const move of moves) await expect(move()).rejects.toMatchObject({ ...expected, damage: 'changed' });
+    });
+
     // Invariant F14.
     test('an object is never overwritten', async () => {
       const { object } = await files.write(fresh(), 'first');
       const call = {
         signal: AbortSignal.timeout(60_000),
         onUpload: () => Promise.resolve(),
-        onProgress: () => {},
+        within: <T>(_: number, work: Promise<T>): Promise<T> => work,
         sha256: () => createHash('sha256').update('other').digest('hex'),
       };
       await expect(shared.content.put(object, inPieces(Buffer.from('other')), call)).rejects.toThrow(Conflict);

@@ -361,6 +361,79 @@ describe('a store that fails', () => {
   });
 
   // Invariant F5.
+  // Invariant F16.
+  test('is not called any more after five failures, though its callers gave up calls in between', async () => {
+    const { files, store } = await onBucket();
+    await files.write('doc', 'x');
+    const failOnce = async (): Promise<void> => {
+      const lift = store.server.fault('short', { operation: 'GetObject', key: 'objects/' });
+      await expect(files.read('doc').then(({ stream }) => readAll(stream))).rejects.toThrow(StoreUnavailable);
+      lift();
+    };
+    for (let nth = 0; nth < 4; nth += 1) await failOnce();
+    const lift = store.server.fault('hang', { key: 'objects/' });
+    for (const call of [
+      (signal: AbortSignal) => files.read('doc', { signal }),
+      (signal: AbortSignal) => files.write('other', 'x', { signal }),
+      (signal: AbortSignal) => files.reconcile({ signal }),
+    ]) {
+      const abort = new AbortController();
+      const calls = store.server.log.length;
+      const calling = call(abort.signal);
+      calling.catch(() => {});
+      await until('the store is called', () => store.server.log.length > calls);
+      // Whatever the reason is: it says nothing about the store.
+      abort.abort(calls % 2 === 0 ? new StoreUnavailable('enough') : new Error('enough'));
+      await expect(calling).rejects.toThrow('enough');
+    }
+    lift();
+    await failOnce();
+    await expect(files.read('doc')).rejects.toThrow(/has failed 5 times in a row/);
+  });
+
+  test('is not blamed for readers that are too slow, nor for sources that fail', async () => {
+    const { files, store } = await onBucket({ limits: { total: 1000 } });
+    const bytes = randomFile(3 * MIB);
+    await patientOn({ files, store, space: files.namespace }).write('doc', bytes);
+    const slow = Array.from({ length: 6 }, async () => {
+      const { stream } = await files.read('doc');
+      const failed = new Promise((resolve) => stream.once('error', resolve));
+      stream.once('readable', () => {});
+      return failed;
+    });
+    for (const failed of slow) {
+      expect(await failed).toMatchObject({ code: 'timed_out', message: expect.stringContaining('its reader') });
+    }
+    for (const error of [new StoreUnavailable('of another store'), new CorruptObject('there', { damage: 'changed' })]) {
+      for (let nth = 0; nth < 6; nth += 1) {
+        const source = (async function* () {
+          yield 'x';
+          throw error;
+        })();
+        await expect(files.write('doc', source)).rejects.toBe(error);
+      }
+    }
+    expect((await readAll((await files.read('doc')).stream)).equals(bytes)).toBe(true);
+  });
+
+  // Invariant F16.
+  test.each(['CopyObject', 'GetObject'] as const)(
+    'in the middle of a copy ends it within the limit of a pause: %s',
+    async (operation) => {
+      const ground = await onBucket({ limits: { idle: 500 } });
+      const { files, store } = ground;
+      const bytes = randomFile(17 * MIB);
+      await patientOn(ground).write('doc', bytes);
+      await files.probe();
+      if (operation === 'GetObject') store.content.copy = () => Promise.resolve(false);
+      store.server.fault(operation === 'GetObject' ? 'trickle' : 'hang', { operation, key: 'objects/', ms: 60_000 });
+      await expect(files.copy('doc', 'other')).rejects.toMatchObject({
+        code: 'store_unavailable',
+        message: expect.stringContaining('the store gave nothing for'),
+      });
+    },
+  );
+
   test('an object whose put arrives after its deletion is deleted once more', async () => {
     const limits = { firstByte: 1000, idle: 1000, total: 2000 };
     const ground = await onBucket({ limits, pending: 2001 });

@@ -50,14 +50,15 @@ class DiskContent implements Content {
     this.#quarantined = join(dir, 'quarantine');
   }
 
-  async put(name: string, chunks: AsyncIterable<Buffer>, { signal, onProgress }: PutCall): Promise<void> {
+  async put(name: string, chunks: AsyncIterable<Buffer>, { signal, within }: PutCall): Promise<void> {
     await this.#isMade.get();
     const path = this.#path(name);
     const file = await told(fs.open(path, 'wx'));
     try {
-      await writeChunks(file, chunks, onProgress);
+      const size = await writeChunks(file, chunks, within);
       signal.throwIfAborted();
-      await Promise.all([told(file.sync()), syncFolder(this.#folder(name))]);
+      // Most of it is on the disk already.
+      await within(size / 16, Promise.all([told(file.sync()), syncFolder(this.#folder(name))]));
     } catch (error) {
       // If the disk is full, the room is needed at once. If the file cannot be removed now, the collector removes it.
       await fs.unlink(path).catch(() => {});

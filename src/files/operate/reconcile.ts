@@ -187,7 +187,8 @@ class Comparison {
     try {
       return await call();
     } catch (error) {
-      if (!(error instanceof StoreUnavailable || error instanceof StoreRefused)) throw error;
+      const isOfStore = error instanceof StoreUnavailable || error instanceof StoreRefused;
+      if (!isOfStore || this.#signal?.aborted === true) throw error;
       this.#failed.push({ name, error: error.message });
       return undefined;
     }

@@ -40,9 +40,8 @@ async function putWhole(api: S3Api, key: string, parts: readonly Part[], call: P
   const input = { Bucket: api.bucket, Key: key, ContentLength: size, IfNoneMatch: '*', ChecksumSHA256 };
   if (faults.armed) await faults.reach('files.mid_upload');
   await withRetries(call.signal, async (attempt) => {
-    call.onProgress(size);
-    const request = { ...input, Body: toBody(chunks) };
-    await api.send('PutObject', request, { signal: call.signal, payload }).catch(async (error: unknown) => {
+    const request = api.send('PutObject', { ...input, Body: toBody(chunks) }, { signal: call.signal, payload });
+    await call.within(size, request).catch(async (error: unknown) => {
       if (attempt === 1 || !(await isThere(api, key, size, call, error))) throw error;
     });
   });
@@ -60,7 +59,7 @@ function toBody(chunks: readonly Buffer[]): Buffer | Readable {
  */
 async function isThere(api: S3Api, key: string, size: number, call: PutCall, error: unknown): Promise<boolean> {
   if (!(error instanceof Conflict || error instanceof NotFound)) return false;
-  const head = await api.send('HeadObject', { Bucket: api.bucket, Key: key }, { signal: call.signal });
+  const head = await call.within(0, api.send('HeadObject', { Bucket: api.bucket, Key: key }, { signal: call.signal }));
   return numberOf(head, 'ContentLength') === size;
 }
 
@@ -89,12 +88,11 @@ class Multipart {
   }
 
   async run(first: readonly Part[], rest: Parts): Promise<void> {
-    const { signal, onUpload, onProgress } = this.#call;
+    const { signal, onUpload, within } = this.#call;
     await withRetries(signal, async (attempt) => {
-      onProgress(0);
       this.#beginnings = attempt;
       const input = { ...this.#where, ChecksumAlgorithm: 'CRC32' };
-      const created = await this.#api.send('CreateMultipartUpload', input, { signal });
+      const created = await within(0, this.#api.send('CreateMultipartUpload', input, { signal }));
       this.#upload = textOf(created, 'UploadId') ?? '';
     });
     try {
@@ -130,29 +128,29 @@ class Multipart {
   }
 
   async #send(PartNumber: number, { chunks, size }: Part): Promise<void> {
-    const { signal, onProgress } = this.#call;
+    const { signal, within } = this.#call;
     const checksum = Buffer.alloc(4);
     checksum.writeUInt32BE(chunks.reduce((crc, chunk) => crc32(chunk, crc), 0));
     const ChecksumCRC32 = checksum.toString('base64');
     const part = { ...this.#where, UploadId: this.#upload, PartNumber, ContentLength: size, ChecksumCRC32 };
     await withRetries(signal, async () => {
-      onProgress(size * LANES);
       const input = { ...part, Body: toBody(chunks) };
       // The CRC checks the part; a signature over it would cost another SHA-256.
-      const output = await this.#api.send('UploadPart', input, { signal, payload: 'UNSIGNED-PAYLOAD' });
+      const sending = this.#api.send('UploadPart', input, { signal, payload: 'UNSIGNED-PAYLOAD' });
+      const output = await within(size * LANES, sending);
       this.#sent.push({ PartNumber, ETag: textOf(output, 'ETag'), ChecksumCRC32 });
       this.#size += size;
     });
   }
 
   async #complete(): Promise<void> {
-    const { signal, onProgress } = this.#call;
+    const { signal, within } = this.#call;
     const Parts = this.#sent.toSorted((a, b) => a.PartNumber - b.PartNumber);
     const input = { ...this.#where, UploadId: this.#upload, MultipartUpload: { Parts }, IfNoneMatch: '*' };
     await withRetries(signal, async (attempt) => {
+      const completing = this.#api.send('CompleteMultipartUpload', input, { signal });
       // The store may copy all of it before it answers.
-      onProgress(this.#size / 16);
-      await this.#api.send('CompleteMultipartUpload', input, { signal }).catch(async (error: unknown) => {
+      await within(this.#size / 16, completing).catch(async (error: unknown) => {
         if (attempt === 1 || !(await isThere(this.#api, this.#where.Key, this.#size, this.#call, error))) throw error;
       });
     });

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { ReadableStream } from 'node:stream/web';
+import type { ReadableStream, ReadableStreamDefaultReader } from 'node:stream/web';
 import { InvalidInput } from '../../base/errors.ts';
 import { refusal } from '../../base/options/refusal.ts';
 import type { TransferTimeout } from '../transfer-timeout.ts';
@@ -29,16 +29,69 @@ export function checkSource(what: string, source: unknown): FileSource {
   throw refusal({ field: 'source', what }, source, 'a stream or other iterable of bytes, a Uint8Array, or a string');
 }
 
+/** A source that is being written. */
+export interface KeptSource {
+  readonly chunks: FileSource;
+  /** Closes the source. Does not wait for that, and does not need the end of a read: the source may hang. */
+  readonly close: () => void;
+}
+
 /**
  * Keeps a source whose first byte is read later, or never. A stream of Node that fails meanwhile would end the process, since
  * nothing listens for its error yet; the reader of its bytes gets the error, too.
- * @returns closes the source. It does not wait for that, and does not need the end of a read: the source may hang
  */
-export function keepSource(source: FileSource): () => void {
-  if (source instanceof ReadableStream) return () => void source.cancel().catch(() => {}); // refused while it is being read
-  if (!isNodeStream(source)) return () => {};
-  source.on('error', () => {});
-  return () => void source.destroy();
+export function keepSource(source: FileSource): KeptSource {
+  if (isNodeStream(source)) {
+    source.on('error', () => {});
+    return { chunks: source, close: () => void source.destroy() };
+  }
+  if (isWebStream(source)) return keepWebStream(source);
+  if (!(source instanceof Object) || !(Symbol.asyncIterator in source)) return { chunks: source, close: () => {} };
+  const iterator = source[Symbol.asyncIterator]();
+  return { chunks: { [Symbol.asyncIterator]: () => iterator }, close: () => void ended(iterator) };
+}
+
+/** Takes the reader of a stream, because only that can cancel the stream while a read hangs. */
+function keepWebStream(source: ReadableStream<Uint8Array | string>): KeptSource {
+  // If another program reads it, the first read fails with the stream's own error.
+  if (source.locked) return { chunks: source, close: () => {} };
+  const reader = source.getReader();
+  return { chunks: readToEnd(reader), close: () => void cancelled(reader) };
+}
+
+async function* readToEnd(
+  reader: ReadableStreamDefaultReader<Uint8Array | string>,
+): AsyncGenerator<Uint8Array | string, void> {
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    // Does nothing to a stream that was read to its end.
+    void cancelled(reader);
+    reader.releaseLock();
+  }
+}
+
+/** What goes wrong when a source is given up is its own matter: the write has failed already, or has all bytes. */
+async function cancelled(reader: ReadableStreamDefaultReader<unknown>): Promise<void> {
+  await reader.cancel().catch(() => {});
+}
+
+async function ended(iterator: AsyncIterator<unknown>): Promise<void> {
+  try {
+    await iterator.return?.();
+  } catch {
+    // As above.
+  }
+}
+
+/** By its shape, as below. */
+function isWebStream(source: object | string): source is ReadableStream<Uint8Array | string> {
+  if (!(source instanceof Object) || !('getReader' in source)) return false;
+  return typeof source.getReader === 'function' && 'locked' in source;
 }
 
 /** By its shape: there are such streams from packages, too. */

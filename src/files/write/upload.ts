@@ -6,6 +6,7 @@ import { faults } from '../../base/fault.ts';
 import type { PutCall } from '../content.ts';
 import { Digest } from '../digest.ts';
 import type { ParsedUpload } from '../options.ts';
+import type { Reader } from '../reader.ts';
 import { TransferTimeout } from '../transfer-timeout.ts';
 import type { Readable } from '../version.ts';
 import { Upload } from './publish.ts';
@@ -26,17 +27,17 @@ export async function beginUpload(
   given: ParsedUpload,
 ): Promise<Upload> {
   const digest = new Digest();
-  const close = keepSource(source);
+  const kept = keepSource(source);
   const written = writeObject(w, id, given, async (name, transfer, intent) => {
     const { budget } = w.guarded;
     const expected = { size: given.size, maxBytes: w.options.maxBytes, idleMs: budget.idleMs };
-    const chunks = hashed(readSource(source, expected, transfer), digest);
+    const chunks = hashed(readSource(kept.chunks, expected, transfer), digest);
     const call = putCall(w, name, transfer, () => digest.sha256());
     try {
       const bytes = readAhead(chunks, intent);
       await intent;
       transfer.signal.throwIfAborted();
-      await w.guarded.content.put(name, bytes, call);
+      await put(w, id, name, bytes, call);
     } finally {
       // Closes the source, even if the store has not read it to the end; does not wait, since the source may hang.
       void chunks.return().catch(() => {});
@@ -44,7 +45,7 @@ export async function beginUpload(
     if (faults.armed) await faults.reach('files.after_upload');
   });
   const object = await written.catch((error: unknown) => {
-    close();
+    kept.close();
     throw error;
   });
   const print = digest.end();
@@ -58,12 +59,15 @@ export async function beginUpload(
   return new Upload(w, id, object, print, given);
 }
 
-/** Makes a second object with the bytes of a version, inside the store if it can do that. */
+/**
+ * Makes a second object with the bytes of a version, inside the store if it can do that.
+ * @throws CorruptObject  the bytes of the version are gone or damaged; and as `beginUpload`
+ */
 export async function beginCopy(
   w: WriteContext,
   id: string,
   from: Readable,
-  open: (version: Readable, transfer: TransferTimeout) => Promise<AsyncIterable<Buffer>>,
+  reader: Reader,
   given: Pick<ParsedUpload, 'ifVersion' | 'author' | 'lock' | 'signal'>,
 ): Promise<Upload> {
   const told = {
@@ -74,31 +78,85 @@ export async function beginCopy(
     sha256: from.sha256,
   };
   const object = await writeObject(w, id, told, async (name, transfer, intent) => {
-    const { content } = w.guarded;
     await intent;
-    transfer.expect('neither', Infinity);
-    if (await content.copy(from.object, name, from.size, { signal: transfer.signal })) return;
-    await content.put(
-      name,
-      await open(from, transfer),
-      putCall(w, name, transfer, () => from.sha256),
-    );
+    if (await copyInside(w, from, name, transfer, reader)) return;
+    const call = putCall(w, name, transfer, () => from.sha256);
+    // The source is the store itself, so its failures are those of the store.
+    await put(w, id, name, reader.whole(from, transfer), call).catch((error: unknown) => {
+      throw ownError(error);
+    });
   });
   return new Upload(w, id, object, from, told);
 }
 
-function putCall(
-  { store, guarded }: WriteContext,
-  object: string,
+/** @returns false if the store cannot copy @throws CorruptObject  it does not have the bytes */
+async function copyInside(
+  w: WriteContext,
+  from: Readable,
+  name: string,
   transfer: TransferTimeout,
-  sha256: () => string,
-): PutCall {
+  reader: Reader,
+): Promise<boolean> {
+  const { content } = w.guarded;
+  const { signal } = transfer;
+  try {
+    return await transfer.within(limitOf(w, from.size / 256), content.copy(from.object, name, from.size, { signal }));
+  } catch (error) {
+    if (!(error instanceof CorruptObject)) throw error;
+    // The place of the new object may be missing as well.
+    const size = await transfer.within(limitOf(w, 0), content.size(from.object, { signal }));
+    throw size === undefined ? reader.named(error, from) : asStoreError(error, from.id);
+  }
+}
+
+function putCall(w: WriteContext, object: string, transfer: TransferTimeout, sha256: () => string): PutCall {
   return {
     signal: transfer.signal,
-    onUpload: (upload) => store.noteUpload(object, upload),
-    onProgress: (bytes) => transfer.expect('store', guarded.budget.idleMs + bytes / SLOWEST),
+    onUpload: (upload) => w.store.noteUpload(object, upload),
+    within: (bytes, work) => transfer.within(limitOf(w, bytes), work),
     sha256,
   };
+}
+
+/** How long one request of so many bytes may take, in milliseconds. */
+function limitOf({ guarded }: WriteContext, bytes: number): number {
+  return guarded.budget.idleMs + bytes / SLOWEST;
+}
+
+/** An error of the source: it says nothing about the store, whatever its type is. */
+class SourceFailed extends Error {
+  readonly error: unknown;
+
+  constructor(error: unknown) {
+    super('the source failed', { cause: error });
+    this.error = error;
+  }
+}
+
+function ownError(error: unknown): unknown {
+  return error instanceof SourceFailed ? error.error : error;
+}
+
+/** Puts chunks into the store. @throws SourceFailed  the chunks could not be read */
+async function put(
+  { guarded }: WriteContext,
+  id: string,
+  name: string,
+  chunks: AsyncIterable<Buffer>,
+  call: PutCall,
+): Promise<void> {
+  const source: { failure?: SourceFailed } = {};
+  const noted = (async function* () {
+    try {
+      yield* chunks;
+    } catch (error) {
+      source.failure = new SourceFailed(error);
+      throw error;
+    }
+  })();
+  await guarded.content.put(name, noted, call).catch((error: unknown) => {
+    throw source.failure ?? asStoreError(error, id);
+  });
 }
 
 /** Bytes per millisecond. A slower store counts as dead. */
@@ -125,14 +183,14 @@ async function writeObject(
     await w.guarded.breaker.run(() => {
       intent = intend(w, id, object);
       return transfer.wait(move(object, transfer, intent));
-    });
+    }, transfer);
   } catch (error) {
     if (intent === undefined) throw error;
     // Before the intent is committed there is nothing to abandon; if it cannot be committed, nothing was sent.
     await intent;
     await abandon(w, object);
     // After an abort the store throws because of it; the caller gets the reason of the abort.
-    throw transfer.signal.aborted ? transfer.signal.reason : asStoreError(error, id);
+    throw transfer.signal.aborted ? transfer.signal.reason : ownError(error);
   }
   return object;
 }
@@ -142,7 +200,7 @@ async function intend({ store, options }: WriteContext, id: string, object: stri
   if (faults.armed) await faults.reach('files.after_intent');
 }
 
-/** A failure of the store during a transfer becomes a typed error; an error of the source stays the caller's own. */
+/** A store that lacks the place of a new object has lost its folder or bucket. */
 function asStoreError(error: unknown, id: string): unknown {
   if (!(error instanceof CorruptObject)) return error;
   return new StoreUnavailable(`writing "${id}": ${error.message}`, { cause: error });
