@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { mkdtemp, open, readdir, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -343,3 +344,103 @@ const LEASES_GONE = statement('test.leases_gone', 'delete from pawl.file_reload'
 
 /** Ends the lease now. */
 const LEASE_OVER = statement('test.lease_over', 'update pawl.file_reload set expires_at = clock_timestamp()');
+
+test('a copy that cannot be opened now is neither missing nor removed', async ({ skip }) => {
+  const { hot, dir } = await hotFiles();
+  const id = fresh();
+  await files.write(id, 'x');
+  await readAll((await hot.open(id)).stream);
+  const limit = await fileLimit();
+  if (limit === undefined) return skip('prlimit is missing');
+  const other = files.hot({ dir });
+  const before = gets();
+  await limit.lower();
+  const opened: unknown[] = [];
+  // One after the other: there is one connection to the database.
+  for (const each of [hot, other]) opened.push(await each.open(id).catch((error: unknown) => error));
+  await limit.restore();
+  const expected = { code: 'store_unavailable', message: expect.stringContaining('EMFILE') };
+  expect(opened).toMatchObject([expected, expected]);
+  for (const each of [hot, other]) expect((await readAll((await each.open(id)).stream)).toString()).toBe('x');
+  expect([gets() - before, (await readdir(dir)).length]).toEqual([0, 1]);
+});
+
+/** Lets this process open no more files, until `restore`. @returns undefined without the program that does it */
+async function fileLimit(): Promise<{ lower(): Promise<unknown>; restore(): Promise<unknown> } | undefined> {
+  // Started before: a process without free files starts no program.
+  const script = `pid=${process.pid}; soft=$(prlimit --pid $pid --nofile --noheadings --output SOFT) || exit 1; echo ready
+    read next; prlimit --pid $pid --nofile=3: ; echo lowered; read next; prlimit --pid $pid --nofile=$soft: ; echo restored`;
+  const shell = spawn('sh', ['-c', script], { stdio: ['pipe', 'pipe', 'ignore'] });
+  let said = '';
+  let isOver = false;
+  shell.stdout.on('data', (piece) => {
+    said += String(piece);
+  });
+  shell.once('exit', () => {
+    isOver = true;
+  });
+  const hears = (word: string): Promise<unknown> => until(word, () => said.includes(word) || isOver);
+  await hears('ready');
+  if (isOver) return undefined;
+  const step = async (word: string): Promise<unknown> => {
+    shell.stdin.write('go\n');
+    return hears(word);
+  };
+  return { lower: () => step('lowered'), restore: () => step('restored') };
+}
+
+test('a version that is larger than all copies may be is read from the store, and removes no copy', async () => {
+  const { hot, dir } = await hotFiles({ maxBytes: 250_000 });
+  const [large, ...small] = [fresh(), fresh(), fresh()];
+  const bytes = randomFile(300_000);
+  await files.write(large, bytes);
+  for (const id of small) {
+    await files.write(id, randomFile(100_000));
+    await readAll((await hot.open(id)).stream);
+  }
+  const kept = await readdir(dir);
+  for (let time = 0; time < 2; time += 1) {
+    const { stream, staleMs } = await hot.open(large);
+    expect((await readAll(stream)).equals(bytes)).toBe(true);
+    expect(staleMs).toBe(0);
+  }
+  const part = await hot.open(large, { range: { start: 7, end: 99 } });
+  expect((await readAll(part.stream)).equals(bytes.subarray(7, 99))).toBe(true);
+  expect(await readdir(dir)).toEqual(kept);
+});
+
+test('with maxStale a copy that fits is read while the store does not give a newer version that does not fit', async () => {
+  const { hot } = await hotFiles({ maxBytes: 1000, maxStale: '1h' });
+  const id = fresh();
+  await files.write(id, 'small');
+  await readAll((await hot.open(id)).stream);
+  await files.write(id, randomFile(2000));
+  onTestFinished(store.server.fault('unavailable', { operation: 'GetObject', key: 'objects/', times: 4 }));
+  const { stream, version, staleMs } = await hot.open(id);
+  expect([version.version, (await readAll(stream)).toString(), staleMs > 0]).toEqual([1, 'small', true]);
+});
+
+test('a fetch that the folder refuses holds no connection to the store', async ({ skip }) => {
+  if (process.platform !== 'linux') return skip('only Linux has /dev/null');
+  const own = createFiles(engine, { content: store.again(), limits: { firstByte: 1000 } });
+  onTestFinished(() => own.stop());
+  const id = fresh();
+  await own.write(id, randomFile(3 * MIB));
+  const hot = own.hot({ dir: '/dev/null/x' });
+  // More than the store's client has connections.
+  for (let nth = 0; nth < 40; nth += 1) await expect(hot.open(id)).rejects.toThrow('the folder of the hot copies');
+  expect((await readAll((await own.read(id)).stream)).length).toBe(3 * MIB);
+});
+
+// Invariant F16.
+test('a fetch from a store that begins an answer and does not go on ends within the limit of a pause', async () => {
+  const own = createFiles(engine, { content: store.again(), limits: { idle: 500 } });
+  onTestFinished(() => own.stop());
+  const id = fresh();
+  await own.write(id, randomFile(MIB));
+  onTestFinished(store.server.fault('trickle', { operation: 'GetObject', key: 'objects/', ms: 60_000 }));
+  await expect(own.hot({ dir: await folder() }).open(id)).rejects.toMatchObject({
+    code: 'store_unavailable',
+    message: expect.stringContaining('the store gave nothing for'),
+  });
+});

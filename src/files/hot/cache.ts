@@ -1,8 +1,9 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { promises as fs } from 'node:fs';
 import { join } from 'node:path';
-import { StoreUnavailable } from '../../base/errors.ts';
+import { PawlError, StoreUnavailable } from '../../base/errors.ts';
 import { faults } from '../../base/fault.ts';
+import { codeOf } from '../disk/failure.ts';
 import { openFile } from '../disk/file.ts';
 import { makeFolder } from '../disk/folder.ts';
 import { type FileMark, HotCopy, isSameFile, type KnownCopy } from './copy.ts';
@@ -25,9 +26,17 @@ export class HotCache {
     this.#maxBytes = maxBytes;
   }
 
-  /** Opens a copy; undefined when there is no right one. @throws StoreUnavailable  a wrong copy cannot be removed */
+  /** Whether the copies may take so many bytes at all. */
+  fits(size: number): boolean {
+    return size <= this.#maxBytes;
+  }
+
+  /**
+   * Opens a copy; undefined when there is no right one. @throws StoreUnavailable  a copy cannot be opened, or a wrong one
+   * cannot be removed
+   */
   async open(sha256: string, size: number): Promise<HotCopy | undefined> {
-    const file = await fs.open(this.#path(sha256), 'r').catch(() => undefined);
+    const file = await fs.open(this.#path(sha256), 'r').catch(undefinedIfAbsent);
     if (file === undefined) return undefined;
     try {
       const known = await this.#check(sha256, size, await file.stat());
@@ -40,9 +49,9 @@ export class HotCache {
     return undefined;
   }
 
-  /** Whether there is a right copy. @throws StoreUnavailable  a wrong copy cannot be removed */
+  /** Whether there is a right copy. @throws StoreUnavailable  as `open` */
   async has(sha256: string, size: number): Promise<boolean> {
-    const mark = await fs.stat(this.#path(sha256)).catch(() => undefined);
+    const mark = await fs.stat(this.#path(sha256)).catch(undefinedIfAbsent);
     if (mark === undefined) return false;
     try {
       return (await this.#check(sha256, size, mark)) !== undefined;
@@ -128,14 +137,23 @@ async function hashOf(path: string, size: number): Promise<string | undefined> {
   const hash = createHash('sha256');
   try {
     for await (const chunk of await openFile(path, { start: 0, end: size, isWhole: true })) hash.update(chunk);
-  } catch {
-    return undefined;
+  } catch (error) {
+    // A copy that cannot be read now may be right. One that the disk cannot read any more is not.
+    const reason = error instanceof PawlError ? error.cause : error;
+    if (codeOf(reason) === 'ENOENT' || codeOf(reason) === 'EIO') return undefined;
+    throw asStoreError(reason);
   }
   return hash.digest('hex');
+}
+
+/** No file, and no folder, or a file in place of it. */
+function undefinedIfAbsent(error: unknown): undefined {
+  const code = codeOf(error);
+  if (code !== 'ENOENT' && code !== 'ENOTDIR') throw asStoreError(error);
 }
 
 function asStoreError(error: unknown): unknown {
   const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined;
   if (typeof code !== 'string' || !/^E[A-Z_]+$/.test(code)) return error;
-  return new StoreUnavailable(`the folder of the hot copies cannot take one: ${String(error)}`, { cause: error });
+  return new StoreUnavailable(`the folder of the hot copies failed: ${String(error)}`, { cause: error });
 }

@@ -18,7 +18,6 @@ import { parseId } from '../options.ts';
 import type { FileReading, Reader } from '../reader.ts';
 import type { FileStore } from '../store.ts';
 import { TransferTimeout } from '../transfer-timeout.ts';
-import { verified } from '../verify.ts';
 import type { Readable } from '../version.ts';
 import { HotCache } from './cache.ts';
 import type { HotCopy } from './copy.ts';
@@ -27,7 +26,10 @@ import type { HotCopy } from './copy.ts';
 export interface HotOptions {
   /** A folder of this host that holds nothing else. Processes may share it. */
   readonly dir: string;
-  /** The most bytes that all copies together may take; those used longest ago are removed first. Default 10 GiB. */
+  /**
+   * The most bytes that all copies together may take; those used longest ago are removed first. A version that is larger is read
+   * from the store each time. Default 10 GiB.
+   */
   readonly maxBytes?: number | undefined;
   /**
    * How many processes fetch one version at a time: one per `'host'`, or one of `'all'` hosts, which spares the store when
@@ -59,6 +61,9 @@ interface VersionCheck {
   readonly version: Readable;
   readonly at: Moment;
 }
+
+/** Checked {@link HotReadOptions}. */
+type GivenRead = Parameters<Reader['openLive']>[1];
 
 /** The most attempts to open a copy that other processes remove each time before it is opened. */
 const LOADS = 5;
@@ -125,7 +130,18 @@ export class HotFiles {
       range: optional(object({ start: integer({ min: 0, default: 0 }), end: optional(integer({ min: 0 })) })),
       signal,
     });
-    const { version, copy, staleSince } = await this.#find(name, given.signal);
+    const read = await this.#find(name, given.signal);
+    if ('copy' in read) return this.#read(read, given);
+    try {
+      return { ...(await this.#reader.openLive(read.version, given)), staleMs: 0 };
+    } catch (error) {
+      const stale = error instanceof StoreUnavailable ? await this.#findStale(name) : undefined;
+      if (stale === undefined) throw error;
+      return this.#read(stale, given);
+    }
+  }
+
+  async #read({ version, copy, staleSince }: HotRead, given: GivenRead): Promise<HotReading> {
     try {
       const reading = await this.#reader.open(version, given, (_, blocks) => Promise.resolve(copy.read(blocks)));
       reading.stream.once('error', (error) => {
@@ -140,14 +156,15 @@ export class HotFiles {
 
   /**
    * The copy of the live version; or, if `maxStale` allows it and the live one is not available now, of a version that was
-   * live at most `maxStale` ago.
+   * live at most `maxStale` ago. Without a copy: the live version, which is too large to be kept.
    */
-  async #find(id: string, signal: AbortSignal | undefined): Promise<HotRead> {
+  async #find(id: string, signal: AbortSignal | undefined): Promise<HotRead | Pick<HotRead, 'version'>> {
     const asked = moment();
     const row = await this.#reader
       .row(id, undefined, undefined)
       .catch((error: unknown) => this.#unlessStale(id, error));
     if (row === undefined) return (await this.#findStale(id)) ?? gone();
+    if (!this.#cache.fits(row.size)) return { version: row };
     const there = await this.#cache.open(row.sha256, row.size);
     if (there === undefined) {
       const loading = this.#load(row, signal);
@@ -254,10 +271,13 @@ export class HotFiles {
     });
     try {
       if (faults.armed) await faults.reach('files.reloading');
-      const all = { start: 0, end: row.size };
-      const { stream, check } = await this.#reader.fromStore(row, all, transfer);
-      transfer.signal.addEventListener('abort', () => stream.destroy(), { once: true });
-      await transfer.wait(this.#cache.add(row.sha256, row.size, verified(stream, row, all, check)));
+      const all = { range: undefined, signal: transfer.signal };
+      const { stream } = await this.#reader.open(row, all, this.#reader.fromStore);
+      try {
+        await transfer.wait(this.#cache.add(row.sha256, row.size, stream));
+      } finally {
+        stream.destroy(); // the folder may have refused the copy before the first byte was read
+      }
       return true;
     } catch (error) {
       if (mayRepeat && transfer.signal.reason instanceof LeaseLost) return false;
