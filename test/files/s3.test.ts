@@ -1,4 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { postgres } from '../../src/engine/postgres/index.ts';
+import { createFiles, s3 } from '../../src/files/index.ts';
 import { freshDatabase } from '../support/database.ts';
 import { spawnChild } from '../support/process.ts';
 import { describeFiles } from './contract.ts';
@@ -31,5 +33,29 @@ test('a process whose clock is hours off writes to a bucket anyway', async () =>
     const args = [url, JSON.stringify(store.place), '', `doc ${hours}`, '5'];
     const child = spawnChild('files/writer.child.ts', args, { NODE_OPTIONS: clockOff(hours * 3_600_000) });
     expect(await child.message()).toMatchObject({ version: 1 });
+  }
+});
+
+test('missing and wrong credentials are refusals of the store that say what to set', async () => {
+  const engine = postgres((await freshDatabase()).url, { max: 2 });
+  onTestFinished(() => engine.stop());
+  const store = await bucketStore();
+  onTestFinished(() => store.stop());
+  const { bucket, endpoint, credentials } = store.server.connection;
+  const before = { ...process.env };
+  onTestFinished(() => {
+    process.env = before;
+  });
+  process.env = Object.fromEntries(Object.entries(before).filter(([name]) => !name.startsWith('AWS_')));
+  Object.assign(process.env, { HOME: '/nonexistent', AWS_EC2_METADATA_DISABLED: 'true' });
+  const wrong = [undefined, { ...credentials, secretAccessKey: 'another' }, { ...credentials, accessKeyId: 'unknown' }];
+  for (const given of wrong) {
+    const content = s3({ bucket, endpoint, ...(given !== undefined && { credentials: given }) });
+    const files = createFiles(engine, { content, namespace: 'unknown' });
+    await expect(files.write('doc', 'x')).rejects.toMatchObject({
+      code: 'store_refused',
+      message: expect.stringMatching(/; check the credentials of s3\(\) or of the environment$/),
+    });
+    await files.stop();
   }
 });

@@ -1,12 +1,4 @@
-import {
-  Conflict,
-  CorruptObject,
-  InvalidInput,
-  NotFound,
-  PawlError,
-  StoreRefused,
-  StoreUnavailable,
-} from '../../base/errors.ts';
+import { Conflict, CorruptObject, NotFound, PawlError, StoreRefused, StoreUnavailable } from '../../base/errors.ts';
 import { isObject } from '../../base/options/shape.ts';
 
 /**
@@ -20,8 +12,11 @@ export function s3Failure(error: unknown, where: string): unknown {
   const cause = { cause: error };
   if (error.name === 'NoSuchUpload') return new NotFound(message, cause);
   if (error.name === 'NoSuchBucket') return new StoreRefused(`${message}; create the bucket`, cause);
-  if (error.name === 'CredentialsProviderError' || error.message.startsWith('Region is missing')) {
-    return new InvalidInput(`${message}; give s3() region and credentials, or set them in the environment`, cause);
+  if (error.message.startsWith('Region is missing')) {
+    return new StoreRefused(`${message}; give s3() a region, or set it in the environment`, cause);
+  }
+  if (CREDENTIALS_CODES.has(error.name)) {
+    return new StoreRefused(`${message}; check the credentials of s3() or of the environment`, cause);
   }
   if (status === 404) return new CorruptObject(message, { ...cause, damage: 'missing' });
   if (status === 412) return new Conflict(message, cause);
@@ -45,6 +40,17 @@ const PASSING_CODES: ReadonlySet<string> = new Set([
   'XAmzContentSHA256Mismatch',
   'RequestTimeout',
   'IncompleteBody',
+]);
+
+/** The SDK found no credentials, or the service does not accept those that it found. */
+const CREDENTIALS_CODES: ReadonlySet<string> = new Set([
+  'CredentialsProviderError',
+  'InvalidAccessKeyId',
+  'SignatureDoesNotMatch',
+  'InvalidToken',
+  'ExpiredToken',
+  'ExpiredTokenException',
+  'TokenRefreshRequired',
 ]);
 
 function statusOf(error: Error): number | undefined {
