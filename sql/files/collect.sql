@@ -25,6 +25,13 @@ exception when insufficient_privilege then
   return '?:' || v_oid;
 end $$;
 
+-- Whether two answers of file_database() can be the same database: one of them may not know its cluster.
+create or replace function pawl.file_is_database(p_one text, p_other text) returns boolean
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select p_one = p_other
+    or (p_one like '?%' or p_other like '?%') and split_part(p_one, ':', 2) = split_part(p_other, ':', 2)
+$$;
+
 -- Begins a pass. Its number is committed here before the store's marker says it. So the marker is ahead of the database only if the database went back in
 -- time, or another copy of it collects in the same store. Then the collector stops.
 create or replace function pawl.file_begin_pass(p_space text, p_marker_pass bigint, p_marker_database text) returns jsonb
@@ -32,6 +39,7 @@ language plpgsql as $$
 declare
   v_store pawl.file_store;
   v_because text;
+  v_database text := pawl.file_database();
 begin
   select * into v_store from pawl.file_store s where s.space = p_space for update;
   v_because := case
@@ -39,15 +47,16 @@ begin
     when p_marker_pass > v_store.pass then format(
       'the store has seen pass %s, and the database only %s: the database was restored to an earlier point, or another copy of it collects there',
       p_marker_pass, v_store.pass)
-    when p_marker_database <> pawl.file_database() then format(
-      'the store is collected by the database %s, and this is %s: a copy of it, or it has moved', p_marker_database, pawl.file_database())
+    when not pawl.file_is_database(p_marker_database, v_database) then format(
+      'the store is collected by the database %s, and this is %s: a copy of it, or it has moved', p_marker_database, v_database)
   end;
   if v_because is not null then
     update pawl.file_store s set halted_at = coalesce(s.halted_at, clock_timestamp()), halted_because = v_because where s.space = p_space;
     return jsonb_build_object('halted', v_because);
   end if;
   update pawl.file_store s set pass = s.pass + 1 where s.space = p_space;
-  return jsonb_build_object('pass', v_store.pass + 1, 'database', pawl.file_database());
+  -- A role that may not know its cluster leaves to the marker what another role has written there.
+  return jsonb_build_object('pass', v_store.pass + 1, 'database', case when v_database like '?%' then p_marker_database else v_database end);
 end $$;
 
 -- Claims due objects. A retired object is only condemned by that, and is due again when its readers have had their time. Any other object is to be deleted

@@ -2,10 +2,11 @@ import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { Conflict, StoreRefused, StoreUnavailable } from '../../src/base/errors.ts';
-import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createFiles, type Files } from '../../src/files/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { fullDisk } from '../support/servers/full-disk.ts';
+import { testRole } from '../support/servers/role.ts';
 import { bucketStore, diskStore, readAll, type TestStore } from './world.ts';
 
 let database: FreshDatabase;
@@ -225,3 +226,38 @@ test('on a full disk the collector makes room', async () => {
 function call(): { signal: AbortSignal } {
   return { signal: AbortSignal.timeout(60_000) };
 }
+
+test('collectors with and without the right to know their cluster are the same database', async () => {
+  const { url } = await freshDatabase();
+  const owner = postgres(url, { max: 2 });
+  const { name, url: plainUrl } = await testRole(url);
+  const plain = postgres(plainUrl, { max: 2 });
+  const store = await diskStore();
+  onTestFinished(async () => {
+    await Promise.all([owner.stop(), plain.stop()]);
+    await store.stop();
+  });
+  const grants = [
+    'revoke execute on function pg_catalog.pg_control_system() from public',
+    `grant usage on schema pawl to ${name}`,
+    `grant all on all tables in schema pawl to ${name}`,
+    `grant execute on all functions in schema pawl to ${name}`,
+  ];
+  for (const [nth, grant] of grants.entries()) await owner.query(statement(`test.grant_${nth}`, grant));
+  const [first, second] = [owner, plain].map((engine) =>
+    createFiles(engine, { content: store.again(), namespace: 'shared', retain: 0 }),
+  ) as [Files, Files];
+  const database = async (): Promise<string> =>
+    JSON.parse(await readFile(join(store.content.where, MARKER), 'utf8')).database;
+  await first.write('doc', 'x');
+  await sweepOnce(first);
+  const known = await database();
+  expect(known).toMatch(/^\d+:\d+$/);
+  await sweepOnce(second);
+  // The one that knows less does not make the others know less.
+  expect(await database()).toBe(known);
+  const before = await readFile(join(store.content.where, MARKER), 'utf8');
+  for (const files of [first, second]) await files.sweep();
+  expect(await readFile(join(store.content.where, MARKER), 'utf8')).toBe(before);
+  await sweepOnce(first);
+});
