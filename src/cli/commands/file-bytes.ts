@@ -1,5 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import { constants, createReadStream, createWriteStream } from 'node:fs';
-import { access, rename, rm, stat } from 'node:fs/promises';
+import { access, link, lstat, rename, rm, stat, writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FileVersion, WriteOptions } from '../../files/index.ts';
@@ -63,13 +64,14 @@ export async function get(cli: Cli, id: string, path: string, flags: GetFlags): 
     await pipeline(chunks, process.stdout, { end: false });
     return EXIT.done;
   }
-  const draft = `${path}.pawl-${process.pid}`;
+  const draft = `${path}.pawl-${randomUUID()}`;
   try {
     await pipeline(chunks, createWriteStream(draft, { flags: 'wx' }));
-    await rename(draft, path);
+    await (flags.force === true ? rename(draft, path) : moveIfFree(draft, path));
   } catch (error) {
-    await rm(draft, { force: true });
     throw orNotWritten(path, error);
+  } finally {
+    await rm(draft, { force: true });
   }
   cli.out.one(reading.version, VERSION, String(reading.version.version));
   return EXIT.done;
@@ -104,10 +106,33 @@ async function sizeOf(path: string): Promise<number> {
   throw new Failure(`${path} is no file`, { exit: EXIT.usage, next: 'pack a folder first, e.g. with tar' });
 }
 
+/** Asks before the bytes are fetched. */
 async function refuseIfThere(path: string): Promise<void> {
-  const there = await stat(path).then(
+  const isThere = await lstat(path).then(
     () => true,
     () => false,
   );
-  if (there) throw new Failure(`${path} exists already`, { exit: EXIT.conflict, next: 'add --force to replace it' });
+  if (isThere) throw isTaken(path);
+}
+
+/** Gives the complete file its name, unless another program has made a file of that name meanwhile. */
+async function moveIfFree(draft: string, path: string): Promise<void> {
+  try {
+    await link(draft, path);
+  } catch (error) {
+    if (isCode(error, 'EEXIST')) throw isTaken(path);
+    // A disk without links: an empty file takes the name first.
+    await writeFile(path, '', { flag: 'wx' }).catch((taken: unknown) => {
+      throw isCode(taken, 'EEXIST') ? isTaken(path) : taken;
+    });
+    await rename(draft, path);
+  }
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code;
+}
+
+function isTaken(path: string): Failure {
+  return new Failure(`${path} exists already`, { exit: EXIT.conflict, next: 'add --force to replace it' });
 }

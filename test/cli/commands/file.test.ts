@@ -1,9 +1,10 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { faultyStore } from '../../../src/testing/index.ts';
 import { freshDatabase } from '../../support/database.ts';
+import { until } from '../../support/eventually.ts';
 import type { PawlOptions } from '../pawl.ts';
 import { warmPawl } from '../warm-pawl.ts';
 
@@ -89,4 +90,35 @@ test('a bucket is named by its URL; without a store the command says how to name
   const nowhere = await warmPawl(['file', 'list'], { url });
   expect(nowhere).toMatchObject({ code: 2, stdout: '' });
   expect(nowhere.stderr).toMatch(/next:.*--store/);
+});
+
+test('a file that is made while a document is fetched is not replaced, and no draft stays', async () => {
+  const { url } = await freshDatabase();
+  const store = await faultyStore();
+  onTestFinished(() => store.stop());
+  const { bucket, endpoint, credentials } = store.connection;
+  const env = {
+    PAWL_FILES: `s3://${bucket}/cli`,
+    PAWL_FILES_ENDPOINT: endpoint,
+    AWS_ACCESS_KEY_ID: credentials.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
+  };
+  await warmPawl(['file', 'put', 'doc', '-'], { url, env, input: 'bytes' });
+  const dir = folder();
+  const out = join(dir, 'out.txt');
+  const link = join(dir, 'link.txt');
+  symlinkSync(join(dir, 'nowhere'), link);
+  store.fault('delay', { operation: 'GetObject', key: 'objects/', ms: 1500, times: 1 });
+  const getting = warmPawl(['file', 'get', 'doc', out], { url, env });
+  await until('it fetches', () => store.log.some((each) => each.operation === 'GetObject' && /objects/.test(each.key)));
+  writeFileSync(out, 'of another program');
+  const got = await getting;
+  expect([got.code, got.stderr]).toEqual([5, expect.stringMatching(/out\.txt exists already[^]*--force/)]);
+  expect(readFileSync(out, 'utf8')).toBe('of another program');
+  // A link that leads nowhere is there, too.
+  expect(await warmPawl(['file', 'get', 'doc', link], { url, env })).toMatchObject({ code: 5 });
+  expect(readlinkSync(link)).toBe(join(dir, 'nowhere'));
+  expect(await warmPawl(['file', 'get', 'doc', out, '--force'], { url, env })).toMatchObject({ code: 0 });
+  expect(readFileSync(out, 'utf8')).toBe('bytes');
+  expect(readdirSync(dir).sort()).toEqual(['link.txt', 'out.txt']);
 });
