@@ -114,7 +114,8 @@ export interface FileStore {
   isDue(): Promise<boolean>;
   due(): Promise<Readonly<Record<'pending' | 'retired' | 'deleting' | 'deleted' | 'due', number>>>;
   known(objects: readonly string[]): Promise<ReadonlySet<string>>;
-  readable(after: string | undefined, upto: string | undefined): Promise<PastVersion[]>;
+  /** In the order of their objects. */
+  readable(after: string | undefined, upto: string | undefined, limit: number): Promise<PastVersion[]>;
   /** @returns 0 if `owner` has the lease; else the longest time that another process has it */
   takeReload(scope: string, sha256: string, owner: string, leaseMs: number): Promise<number>;
   endReload(scope: string, sha256: string, owner: string): Promise<void>;

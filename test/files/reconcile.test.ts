@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { InvalidInput, StoreUnavailable } from '../../src/base/errors.ts';
-import { type PostgresEngine, postgres } from '../../src/engine/postgres/index.ts';
+import { type PostgresEngine, postgres, statement } from '../../src/engine/postgres/index.ts';
 import { createFiles, type Files, type FilesOptions } from '../../src/files/index.ts';
 import type { StoreFault } from '../../src/testing/index.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
@@ -190,6 +190,26 @@ test('a full report says that there is more', async () => {
   // The name of the document's object is drawn: one in 256 stands in the folder of the strangers.
   expect(first.seen + second.seen).toBe(10_051);
 });
+
+test('a store that lost all bytes fills one report after another, and each version is in one of them', async () => {
+  const { files } = await on(diskStore());
+  await files.write('doc', 'x');
+  await engine.query(LOST_VERSIONS, [files.namespace, 11_500]);
+  const first = await files.reconcile();
+  expect(first).toMatchObject({ seen: 0, next: expect.any(String) });
+  expect(first.damaged.length).toBeGreaterThanOrEqual(10_000);
+  expect(first.damaged.length).toBeLessThanOrEqual(11_000);
+  const second = await files.reconcile({ from: first.next ?? '' });
+  expect(second).toMatchObject({ seen: 1, strangers: [], next: null });
+  const ids = [...first.damaged, ...second.damaged].map(({ id }) => id);
+  expect([ids.length, new Set(ids).size]).toEqual([11_500, 11_500]);
+});
+
+const LOST_VERSIONS = statement(
+  'test.lost_versions',
+  `insert into pawl.file_object (object, space, id, state, version, size, sha256, checks, host, pid, created_at, live_at)
+   select gen_random_uuid(), $1::text, 'lost ' || n, 'live', 1, 1, '', '', '', 0, now(), now() from generate_series(1, $2::int) n`,
+);
 
 test('a failed upload writes nothing to standard error', async () => {
   const { files, store } = await on(bucketStore());

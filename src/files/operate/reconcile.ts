@@ -1,6 +1,6 @@
 import { InvalidInput, StoreRefused, StoreUnavailable } from '../../base/errors.ts';
 import { show } from '../../base/options/refusal.ts';
-import { isObjectName, type ListPage } from '../content.ts';
+import { isObjectName, type ListEntry, type ListPage } from '../content.ts';
 import type { GuardedContent } from '../guarded-content.ts';
 import type { FileStore } from '../store.ts';
 import type { PastVersion } from '../version.ts';
@@ -46,6 +46,8 @@ interface Options {
 
 /** The most names of a report: no person reads a longer one. */
 const MOST_NAMED = 10_000;
+/** Rows that are read at a time. */
+const ROWS = 1000;
 /** Calls of the store under way at once. */
 const LANES = 16;
 
@@ -69,7 +71,7 @@ export async function reconcile(
   while (place !== undefined && comparison.named < MOST_NAMED) {
     const page = await comparison.list(place.cursor);
     if (page === undefined) break;
-    place = await comparison.compare(page, place.after);
+    place = await comparison.compare(page, place);
   }
   const next = place === undefined ? null : `${place.after} ${place.cursor ?? ''}`;
   return { ...comparison.found, next };
@@ -133,22 +135,40 @@ class Comparison {
     );
   }
 
-  /** @param after  the last object of the page before @returns where to continue; undefined: this was the last page */
-  async compare({ entries, next }: ListPage, after: string): Promise<ComparePosition | undefined> {
-    this.#signal?.throwIfAborted();
-    this.#seen += entries.length;
+  /** @returns where to continue; undefined: this was the last page, and all of it was compared */
+  async compare({ entries, next }: ListPage, { after, cursor }: ComparePosition): Promise<ComparePosition | undefined> {
     const ours = entries.filter(({ name }) => isObjectName(name));
     const known = await this.#store.known(ours.map(({ name }) => name));
+    const last = ours.at(-1)?.name ?? after;
+    const end = last > after ? last : after;
+    // The rows come first: a call that stops among them has not counted the names, and the next one lists the page again.
+    const stop = await this.#compareRows(ours, after, next === undefined ? undefined : end);
+    if (stop !== undefined) return { after: stop, cursor };
+    this.#seen += entries.length;
     await inParallel(
       entries.filter(({ name }) => !known.has(name)),
       LANES,
       ({ name }) => this.#takeAway(name),
     );
-    const upto = next === undefined ? undefined : (ours.at(-1)?.name ?? after);
+    return next === undefined ? undefined : { after: end, cursor: next };
+  }
+
+  /**
+   * Compares the rows between two objects with the names of a page. A store that lost its bytes has few names, and the database may
+   * have any number of rows. @returns the last row that was compared, if the report is full; undefined: all were
+   */
+  async #compareRows(ours: readonly ListEntry[], after: string, upto: string | undefined): Promise<string | undefined> {
     const sizes = new Map(ours.map(({ name, size }) => [name, size]));
-    const doubtful = (await this.#store.readable(after, upto)).filter(({ object, size }) => sizes.get(object) !== size);
-    await inParallel(doubtful, LANES, (row) => this.#look(row));
-    return next === undefined ? undefined : { after: upto ?? after, cursor: next };
+    for (let at = after; ; ) {
+      this.#signal?.throwIfAborted();
+      const rows = await this.#store.readable(at, upto, ROWS);
+      const doubtful = rows.filter(({ object, size }) => sizes.get(object) !== size);
+      await inParallel(doubtful, LANES, (row) => this.#look(row));
+      const last = rows.at(-1);
+      if (last === undefined || rows.length < ROWS) return undefined;
+      at = last.object;
+      if (this.named >= MOST_NAMED) return at;
+    }
   }
 
   async #takeAway(name: string): Promise<void> {

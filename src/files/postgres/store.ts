@@ -56,7 +56,10 @@ const TAKE_RELOAD = statement(
 );
 const END_RELOAD = statement('files.end_reload', 'select pawl.file_reload_end($1::text, $2::text, $3::text, $4::uuid)');
 const RELOADS = statement('files.reloads', 'select pawl.file_reloads($1::text, $2::text) as answer');
-const READABLE = statement('files.readable', 'select pawl.file_readable($1::text, $2::uuid, $3::uuid) as answer');
+const READABLE = statement(
+  'files.readable',
+  'select pawl.file_readable($1::text, $2::uuid, $3::uuid) as answer limit $4::int',
+);
 
 type ReloadJson = Omit<Reload, 'since' | 'expiresAt'> & { readonly sinceMs: number; readonly expiresMs: number };
 
@@ -176,8 +179,8 @@ export class PostgresFileStore implements FileStore {
     return new Set(rows.map((row) => row.object));
   }
 
-  readable(after: string | undefined, upto: string | undefined): Promise<PastVersion[]> {
-    return this.#versions(READABLE, [this.#space, after ?? null, upto ?? null]);
+  readable(after: string | undefined, upto: string | undefined, limit: number): Promise<PastVersion[]> {
+    return this.#versions(READABLE, [this.#space, after ?? null, upto ?? null, limit]);
   }
 
   takeReload(scope: string, sha256: string, owner: string, leaseMs: number): Promise<number> {
