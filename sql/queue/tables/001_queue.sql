@@ -397,8 +397,8 @@ create table pawl.queue_subscription (
 );
 
 -- A job that comes next in its key: see coalesce.sql.
-create type pawl.queue_unit_job as (
-  nth int, key text, id bigint, kind smallint, attempt smallint, priority smallint, tid tid, parked boolean, broken_by bigint, whole boolean, lost smallint
+create type pawl.queue_unit as (
+  nth int, key text, kind smallint, whole boolean, broken_by bigint, ids bigint[], attempts smallint[], losts smallint[], tids tid[], parked boolean[]
 );
 
 -- The index of words: see search_index.sql.

@@ -153,7 +153,7 @@ begin
   v_moved := v_moved + pawl.queue_remove_orphans(p_queue, p_shard, v_free, case when v_related then 10000 else 1 end);
   if v_related and v_free is not null then
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
-    from unnest(v_free) u (key) where u.key not in (select g.key from pawl.queue_next_units(p_queue, p_shard, v_free) g);
+    from unnest(v_free) u (key) where u.key not in (select g.key from pawl.queue_next_units(p_queue, p_shard, v_free, 0) g);
   end if;
   return v_moved;
 end $$;

@@ -38,9 +38,9 @@ afterAll(async () => {
 });
 
 let made = 0;
-async function queue(): Promise<QueueRow & { worker: number; kind: number }> {
+async function queue(options: object = {}): Promise<QueueRow & { worker: number; kind: number }> {
   made += 1;
-  const row = await session.register(`plans ${made}`, [{ name: 'job' }]);
+  const row = await session.register(`plans ${made}`, [{ name: 'job', ...options }]);
   return { ...row, worker: await session.addWorker(row.queue), kind: row.kinds['job'] ?? -1 };
 }
 
@@ -173,6 +173,15 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
         `select pawl.queue_release_keys(${row.queue}::smallint, 0::smallint, array['hot'], array[${(await held(row))[1]}]::bigint[])`,
       );
     expect(await giveUp(large)).toBeLessThan((await giveUp(small)) * HIGHER);
+  }, 300_000);
+
+  test('a claim of coalesced units reads no more pages if each unit has twenty times as many jobs', async () => {
+    const [small, large] = [await queue({ coalesce: 'all' }), await queue({ coalesce: 'all' })];
+    // The claim takes all of the small units, and one of the large ones.
+    await fill('ready', small, 2000, `'k' || id % 20`);
+    await fill('ready', large, 40_000, `'k' || id % 20`);
+    await settle();
+    expect(await claim(large, 20)).toBeLessThan((await claim(small, 20)) * HIGHER);
   }, 300_000);
 
   test(`jobs of a hot key that are still ready are read once: the next claim skips them`, async () => {

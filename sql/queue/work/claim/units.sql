@@ -9,14 +9,14 @@ create or replace function pawl.queue_claim_units(
 )
 language plpgsql as $$
 declare
-  v_got pawl.queue_unit_job[];
+  v_got pawl.queue_unit[];
   v_ids bigint[]; v_units int[]; v_bare boolean[]; v_heads text[];
   v_read int;
 begin
   taken := 0;
   cut := true;
-  -- 1. The next unit of each key.
-  v_got := array(select row(g.*)::pawl.queue_unit_job from pawl.queue_next_units(p_queue, p_shard, p_keys) g);
+  -- 1. The next unit of each key: as many units as there is room for, however many jobs each has, but none after two thousand jobs.
+  v_got := array(select row(g.*)::pawl.queue_unit from pawl.queue_next_units(p_queue, p_shard, p_keys, p_limit) g);
   -- Asked after the jobs were read, since some of them may have been enqueued after a pause.
   if (select d.paused_at is not null from pawl.queue_definition d where d.id = p_queue) then
     return;
@@ -25,80 +25,71 @@ begin
     perform pawl.queue_await_predecessor(p_queue, p_shard, u.key)
     from unnest(p_keys) u (key) where u.key not in (select g.key from unnest(v_got) g);
   end if;
-  if cardinality(v_got) > 8000 or pawl.queue_has_large_payloads() then
-    v_got := pawl.queue_cut_units(p_queue, p_shard, v_got);
-  end if;
   if cardinality(v_got) = 0 then
     cut := false;
     return;
   end if;
+  if (select sum(cardinality(g.ids)) from unnest(v_got) g) > 8000 or pawl.queue_has_large_payloads() then
+    v_got := pawl.queue_cut_units(p_queue, p_shard, v_got);
+  end if;
 
-  -- 2. The claims of these units. Each reading of the array takes half a millisecond with 2,000 jobs, so the statement reads it once. It joins by
-  -- numbers: by the texts of keys it took twice as long.
+  -- 2. The claims of these units. What is done for each job costs most, so a job is a row of few numbers, and is numbered only where its unit is not
+  -- one claim. With its key in the row, and three windows over all jobs, the statement took twice as long. It joins by numbers.
   with got as materialized (
-    select g.*, case when g.whole then g.nth else 0 end as unit, case when not g.whole and (g.attempt > 0 or g.lost > 0) then g.id else 0 end as again
-    from unnest(v_got) with ordinality g (nth, key, id, kind, attempt, priority, tid, parked, broken_by, whole, lost, ord)
-  ), kept as materialized (
-    -- Whole units, in the order of their keys: as many as there is room for, however many jobs each has, but no more after two thousand jobs.
-    -- The first unit comes in any case.
-    select c.nth from (
-      select g.nth, row_number() over (order by g.nth) as units, sum(g.n) over (order by g.nth) - g.n as before
-      from (select g.nth, count(*) as n from got g group by g.nth) g
-    ) c where c.units <= p_limit and c.before < 2000
+    select row_number() over (order by g.nth)::int as unit, cardinality(g.ids) as n, g.* from unnest(v_got) g where g.ids is not null
   ), job as materialized (
     -- The jobs of a unit in one attempt are one claim: a claim each would be 10,000 rows, and was a join of 10,000 with 10,000. Of the other
-    -- jobs, all that begin for the first time are one claim.
-    select g.*, dense_rank() over (order by g.unit, g.attempt, g.lost, g.again) as part,
-      g.whole and lead(g.nth) over (order by g.ord) is not distinct from g.nth and g.kind = any (p_lean) as is_bare
-    from got g where g.nth <= (select max(k.nth) from kept k)
+    -- jobs, all that begin for the first time are one claim, that of unit 0.
+    select g.unit, g.nth, g.whole, u.*, case when g.whole or u.attempt > 0 or u.lost > 0 then g.unit else 0 end as claimed_with,
+      g.whole and u.place < g.n and g.kind = any (p_lean) as is_bare
+    from got g cross join lateral unnest(g.ids, g.attempts, g.losts, g.tids, g.parked) with ordinality u (id, attempt, lost, tid, parked, place)
   ), held as (
     insert into pawl.queue_key as k (shard, queue, key, epoch, held)
-    select p_shard, p_queue, p_keys[u.nth], p_epoch, true from kept u
+    select p_shard, p_queue, g.key, p_epoch, true from got g
     on conflict (shard, queue, key) do update set epoch = excluded.epoch, held = true
   ), from_ready as (
     delete from pawl.queue_ready r where r.ctid = any (array(select j.tid from job j where not j.parked))
   ), from_parked as (
     delete from pawl.queue_parked p where p.ctid = any (array(select j.tid from job j where j.parked))
-  ), unit as materialized (
-    select j.unit, gen_random_uuid() as process from job j where j.whole group by j.unit
-  ), part as materialized (
-    select nextval('pawl.queue_claim_id') as claim, p.*, gen_random_uuid() as process from (
-      select j.part, min(j.unit) as unit, min(j.attempt) as attempt, min(j.lost) as lost, bool_or(j.whole) as whole,
+  ), claim as materialized (
+    select nextval('pawl.queue_claim_id') as claim, row_number() over (order by p.unit, p.attempt, p.lost)::int as place,
+      p.unit, p.attempt, p.lost, p.whole, p.ids, first_value(p.process) over (partition by p.unit order by p.attempt, p.lost) as process,
+      case when p.whole then pawl.queue_key_hash(p_queue, p_keys[p.nth]) end as key_hash
+    from (
+      select j.claimed_with as unit, j.attempt, j.lost, min(j.nth) as nth, bool_or(j.whole) as whole, gen_random_uuid() as process,
         -- As a rule the jobs of a claim were enqueued together. A range for each job costs 2 us.
         case when max(j.id) - min(j.id) = count(*) - 1 then int8multirange(int8range(min(j.id), max(j.id) + 1))
           else (select range_agg(int8range(u.id, u.id + 1)) from unnest(array_agg(j.id)) u (id)) end as ids
-      from job j group by j.part
+      from job j group by j.claimed_with, j.attempt, j.lost
     ) p
-  ), claim as materialized (
-    select p.part, p.claim, p.attempt, p.lost, p.whole, p.ids, coalesce(u.process, p.process) as process,
-      case when p.whole then pawl.queue_key_hash(p_queue, p_keys[p.unit]) end as key_hash
-    from part p left join unit u on u.unit = p.unit
   ), running as (
     insert into pawl.queue_running (id, worker, claimed_at, process_id, shard, queue, attempt, lost, unit, ids, key_hash)
     select c.claim, p_worker, p_now, c.process, p_shard, p_queue, c.attempt + 1, c.lost, c.whole, c.ids, c.key_hash from claim c
   ), listed as materialized (  -- found by place: a join compares each job with each claim, since the planner does not know how many there are
-    select array_agg(c.claim order by c.part) as claims from claim c
-  ), head as materialized (  -- a key has one unit, and a unit has one kind; as a rule its jobs are of one claim
-    select row_number() over (order by j.nth) as nth, concat('{"key":', to_json(p_keys[j.nth])::text, ',"epoch":', p_epoch,
-      ',"claims":[', case when j.first = j.last then rtrim(repeat(concat(l.claims[j.last], ','), j.n), ',')
-        else (select string_agg(l.claims[u.part]::text, ',' order by u.ord) from unnest(j.parts) with ordinality u (part, ord)) end,
-      '],"kinds":[', rtrim(repeat(concat(j.kind, ','), j.n), ','),
-      '],"attempts":[', case when j.first = j.last then rtrim(repeat(concat(j.attempts[1] + 1, ','), j.n), ',')
-        else (select string_agg((u.attempt + 1)::text, ',' order by u.ord) from unnest(j.attempts) with ordinality u (attempt, ord)) end,
-      '],"units":[', rtrim(repeat(concat(case when j.whole then j.nth::text else 'null' end, ','), j.n), ','),
-      '],"brokenBy":[', rtrim(repeat(concat(coalesce(j.broken_by::text, 'null'), ','), j.n), ','),
-      '],"latest":[', case when j.is_bare then j.nth end, ']') as text
-    from (
-      select j.nth, count(*)::int as n, min(j.part) as first, max(j.part) as last, array_agg(j.part) as parts, array_agg(j.attempt) as attempts,
-        min(j.kind) as kind, bool_or(j.whole) as whole, max(j.broken_by) as broken_by, bool_or(j.is_bare) as is_bare
-      from (select j.* from job j order by j.nth, j.ord) j group by j.nth
-    ) j cross join listed l
+    select array_agg(c.claim order by c.place) as claims, array_agg(c.attempt order by c.place) as attempts, array_agg(c.lost order by c.place) as losts
+    from claim c
+  ), head as materialized (  -- as a rule, the jobs of a unit are of one claim
+    select g.unit, concat('{"key":', to_json(g.key)::text, ',"epoch":', p_epoch,
+      ',"claims":[', case when c.first = c.last then rtrim(repeat(concat(l.claims[c.first], ','), g.n), ',') else (
+        select string_agg(l.claims[s.place]::text, ',' order by u.place)
+        from unnest(g.attempts, g.losts) with ordinality u (attempt, lost, place)
+        join generate_series(c.first, c.last) s (place) on l.attempts[s.place] = u.attempt and l.losts[s.place] = u.lost) end,
+      '],"kinds":[', rtrim(repeat(concat(g.kind, ','), g.n), ','),
+      '],"attempts":[', case when c.first = c.last then rtrim(repeat(concat(g.attempts[1] + 1, ','), g.n), ',')
+        else (select string_agg((u.attempt + 1)::text, ',' order by u.place) from unnest(g.attempts) with ordinality u (attempt, place)) end,
+      '],"units":[', rtrim(repeat(concat(case when g.whole then g.nth::text else 'null' end, ','), g.n), ','),
+      '],"brokenBy":[', rtrim(repeat(concat(coalesce(g.broken_by::text, 'null'), ','), g.n), ','),
+      '],"latest":[', case when g.whole and g.n > 1 and g.kind = any (p_lean) then g.nth end, ']') as text
+    from got g
+    join (select c.unit, min(c.place) as first, max(c.place) as last from claim c group by c.unit) c
+      on c.unit = case when g.whole or g.attempts[1] > 0 or g.losts[1] > 0 then g.unit else 0 end
+    cross join listed l
   )
-  select s.n, (select count(*) from kept) < cardinality(p_keys), s.ids, s.units, s.bare,
-    (select string_agg('"' || c.claim || '":"' || c.process || '"', ',') from claim c), (select array_agg(h.text order by h.nth) from head h)
+  select s.n, (select count(*) from got) < cardinality(p_keys), s.ids, s.units, s.bare,
+    (select string_agg('"' || c.claim || '":"' || c.process || '"', ',') from claim c), (select array_agg(h.text order by h.unit) from head h)
   from (
     select count(*) as n, array_agg(j.id) as ids, array_agg(j.unit) as units, array_agg(j.is_bare) as bare
-    from (select j.id, dense_rank() over (order by j.nth) as unit, j.is_bare from job j order by j.id) j
+    from (select j.id, j.unit, j.is_bare from job j order by j.id) j
   ) s
   into taken, cut, v_ids, v_units, v_bare, processes, v_heads;
 
@@ -126,27 +117,20 @@ end $$;
 
 -- Ends each unit where its payloads pass 16 MB, as they are stored, but never before its first job. The rest is the next unit. An answer with
 -- more could not come in time, however often the worker asks. Eight thousand payloads that are stored in their rows have less than that.
--- Answers the jobs that stay. Runs under the planner settings of its caller.
-create or replace function pawl.queue_cut_units(p_queue smallint, p_shard smallint, p_jobs pawl.queue_unit_job[]) returns pawl.queue_unit_job[]
-language plpgsql as $$
-declare
-  v_large int[];
-  v_lasts bigint[];
-begin
-  select array_agg(c.nth), array_agg(c.last) into v_large, v_lasts from (
-    select s.nth, max(s.id) filter (where s.place = 1 or s.upto <= 16777216) as last, max(s.id) as id from (
-      select g.nth, g.id, row_number() over w as place, sum(pg_column_size(o.payload)) over w as upto
-      from unnest(p_jobs) g
-      cross join lateral (select o.payload from pawl.queue_job o where o.shard = p_shard and o.id = g.id offset 0) o
-      where g.whole and g.kind in (select k.id from pawl.queue_kind k where k.queue = p_queue and k.coalesce = 'all')
-      window w as (partition by g.nth order by g.id)
+-- Runs under the planner settings of its caller.
+create or replace function pawl.queue_cut_units(p_queue smallint, p_shard smallint, p_units pawl.queue_unit[]) returns pawl.queue_unit[]
+language sql as $$
+  select array_agg(
+    case when c.most is null then g.*::pawl.queue_unit
+      else row(g.nth, g.key, g.kind, g.whole, g.broken_by, g.ids[:c.most], g.attempts[:c.most], g.losts[:c.most], g.tids[:c.most], g.parked[:c.most])::pawl.queue_unit
+    end order by g.nth)
+  from unnest(p_units) g
+  left join lateral (
+    select max(s.place) filter (where s.place = 1 or s.upto <= 16777216) as most from (
+      select u.place, sum(pg_column_size(o.payload)) over (order by u.place) as upto
+      from unnest(g.ids) with ordinality u (id, place)
+      cross join lateral (select o.payload from pawl.queue_job o where o.shard = p_shard and o.id = u.id offset 0) o
     ) s
-    group by s.nth
-  ) c where c.last < c.id;
-  if v_large is null then
-    return p_jobs;
-  end if;
-  return array(
-    select g from unnest(p_jobs) g
-    where not exists (select from unnest(v_large, v_lasts) c (nth, last) where c.nth = g.nth and g.id > c.last));
-end $$;
+    where g.whole and g.kind in (select k.id from pawl.queue_kind k where k.queue = p_queue and k.coalesce = 'all')
+  ) c on true
+$$;
