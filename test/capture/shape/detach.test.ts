@@ -1,6 +1,9 @@
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { type Capture, type CaptureOptions, createCapture } from '../../../src/capture/index.ts';
+import { postgres } from '../../../src/engine/postgres/index.ts';
 import { until } from '../../support/eventually.ts';
+import { testRole } from '../../support/servers/role.ts';
+import { openScene } from '../scene.ts';
 import { openWorld } from './world.ts';
 
 const TABLES = `
@@ -40,4 +43,39 @@ test('a capture that is detached while another program applies it is removed wit
   await detached;
   await query('insert into line values (1, 1)');
   expect(await query(LEFT)).toEqual([]);
+});
+
+test.each(['apply', 'detach'] as const)(
+  'a writer that has locked one table may go on to another while %s waits for it',
+  async (call) => {
+    const { engine, query } = await openWorld(TABLES);
+    const capture = createCapture(engine, { entity: 'root', root: 'root', via: { line: 'root' } });
+    if (call === 'detach') await capture.apply();
+    // The tables are locked in the order of their names, and functions are dropped in the order of their numbers.
+    const [first, last] = ['insert into line values (1, 1)', 'insert into root values (3)'];
+    await query(`begin; ${call === 'apply' ? last : first}`);
+    const changed = capture[call]();
+    await until('it has looked for a deadlock without success', async () => {
+      const rows = await query(
+        `select from pg_locks l join pg_database d on d.oid = l.database
+      where d.datname = current_database() and not l.granted and l.waitstart < clock_timestamp() - interval '1.2 s'`,
+      );
+      return rows.length === 1;
+    });
+    await query(call === 'apply' ? first : last);
+    await query('commit');
+    await changed;
+  },
+);
+
+test('a role that may drop the functions may detach, also if the tables belong to others', async () => {
+  const { url, capture, client, query } = await openScene();
+  await capture.apply();
+  const role = await testRole(url);
+  await client.query(`grant pawl_capture to ${role.name}; grant usage on schema pawl to ${role.name};
+    grant select, delete on all tables in schema pawl to ${role.name}`);
+  const user = postgres(role.url, { max: 1 });
+  onTestFinished(() => user.stop());
+  await createCapture(user, { entity: 'order', root: 'orders' }).detach();
+  expect(await query(LEFT.replace('capture_root_', 'capture_order_'))).toEqual([]);
 });

@@ -1,11 +1,9 @@
 import { type PostgresEngine, type SchemaName, statement } from '../../../engine/postgres/index.ts';
 import type { Definition } from '../../declare/source.ts';
 import { literal } from '../../declare/sql-text.ts';
-import { barrier, detachText } from './plan.ts';
+import { barrier, LOCK_TIMEOUT } from './barrier.ts';
+import { detachText } from './plan.ts';
 import { readState } from './state.ts';
-
-/** While this transaction waits for the barrier, new writers wait behind it. To give up is better than to block all of them. */
-const LOCK_TIMEOUT = '10s';
 
 /** From here on, other changes of this capture wait. */
 function latch(entity: string, schema: SchemaName): string {
@@ -17,7 +15,7 @@ function latch(entity: string, schema: SchemaName): string {
 
 /** From here on, other changes of this capture wait, and so do writers to its tables. */
 export function gate({ entity, sources }: Definition, schema: SchemaName): string {
-  return `${latch(entity, schema)};\n${barrier(sources)}`;
+  return `${latch(entity, schema)};\n${barrier(sources, 'share row exclusive')}`;
 }
 
 /** The statements of a plan as one transaction, fit for psql. */
@@ -49,6 +47,8 @@ export async function detach(engine: PostgresEngine, entity: string): Promise<vo
     const [row] = await tx.query<{ definition: Definition }>(DEFINITION, [entity]);
     const state = await readState(tx, row?.definition ?? { entity, sources: [] });
     if (state.capture === undefined && state.functions.length === 0) return;
-    await tx.client.query({ text: detachText(entity, state).join(';\n') });
+    const tables = state.relations.filter((relation) => !relation.is_leaf_of_source);
+    const gate = tables.length === 0 ? [] : [barrier(tables, 'access exclusive')];
+    await tx.client.query({ text: [...gate, ...detachText(entity, state)].join(';\n') });
   });
 }

@@ -310,15 +310,6 @@ function compareStrays(wanted: DesiredState, state: InstalledState): Difference[
   ];
 }
 
-/**
- * Waits for the transactions that write to one of the tables, and lets no other write begin. So no change falls between two
- * declarations.
- */
-export function barrier(sources: readonly Source[]): string {
-  const tables = sources.map(({ schema, name }) => id(schema, name)).sort();
-  return `lock table ${tables.join(', ')} in share row exclusive mode`;
-}
-
 /** Statements that remove a capture, whatever state it is in. */
 export function detachText(entity: string, state: InstalledState): string[] {
   const schema = state.schema.name;
