@@ -17,6 +17,7 @@ import { type ReconcileResult, reconcile } from './operate/reconcile.ts';
 import { copyStatements } from './postgres/copy.ts';
 import { takeOver } from './postgres/epoch.ts';
 import type { InstalledLine } from './postgres/install/state.ts';
+import { mostLockedKeys } from './postgres/lock-room.ts';
 import { CaptureStore } from './postgres/store.ts';
 import { type Progress, SweepStore } from './postgres/sweep.ts';
 import { TargetStatements } from './postgres/target/statements.ts';
@@ -31,7 +32,7 @@ import { SpreadTable } from './work/spread.ts';
 import { Sweep } from './work/sweep.ts';
 
 export interface BackfillOptions {
-  /** Entities in one transaction. Default 500. */
+  /** Entities in one transaction, which locks each of them. Default 500. Fewer on a server with little room for locks. */
   readonly batch?: number | undefined;
   /** Start from the beginning even if a back-fill is under way. Default false: that one continues. */
   readonly again?: boolean | undefined;
@@ -98,13 +99,14 @@ export class Projection {
       ...pageShape,
       again: bool({ default: false }),
     });
-    const { sweeps, sweep } = await this.#openCurrent();
+    const { sweeps, sweep, mostKeys } = await this.#openCurrent();
+    const size = Math.min(batch, mostKeys);
     await this.#engine.transaction((tx) => sweeps.start(tx, again));
     for (let lostRaces = 0; ; ) {
       signal?.throwIfAborted();
       // A page is one transaction. If it loses a race, such as a deadlock with a TRUNCATE, it leaves nothing, and is written
       // again.
-      const page = await sweep.page(batch).catch((error: unknown) => {
+      const page = await sweep.page(size).catch((error: unknown) => {
         lostRaces += 1;
         if (!(error instanceof SerializationFailed) || lostRaces > MOST_LOST_RACES) throw error;
         return undefined;
@@ -124,7 +126,8 @@ export class Projection {
    */
   async reconcile(options: ReconcileOptions = {}): Promise<ReconcileResult> {
     const settings = checkOptions('reconcile', options, { ...pageShape, repair: bool({ default: true }) });
-    return reconcile(this.#engine, await this.#openCurrent(), settings);
+    const runtime = await this.#openCurrent();
+    return reconcile(this.#engine, runtime, { ...settings, batch: Math.min(settings.batch, runtime.mostKeys) });
   }
 
   /**
@@ -206,7 +209,8 @@ export class Projection {
     const onFailed = (failed: FailedEntity): void => this.events.emit('failed', failed);
     const projector = new Projector({ store, destination, onFailed });
     const sweep = new Sweep(store, sweeps, projector);
-    return { line: found.line, capture: found.capture, target, destination, store, sweeps, sweep, projector };
+    const mostKeys = await mostLockedKeys(this.#engine);
+    return { line: found.line, capture: found.capture, target, destination, store, sweeps, sweep, projector, mostKeys };
   }
 
   #destination(line: number, target: Target, root: Source): Destination {

@@ -92,7 +92,11 @@ export interface DistributeOptions {
 export interface RunOptions {
   /** How many batches this process works on at once. Default 1. */
   readonly concurrency?: number | undefined;
-  /** Entities in one batch. Default 500. */
+  /**
+   * Entities in one batch, at most 10,000. Default 500. A batch locks each of its entities until it commits. The batches of this
+   * process together lock at most half as many as the server has room for, and so are smaller on a small server: half of
+   * `max_locks_per_transaction` × (`max_connections` + `max_prepared_transactions`), by default 3,200.
+   */
   readonly batch?: number | undefined;
   /**
    * How often to poll when nothing changes. After a change the worker polls again at once, then less and less often. Default

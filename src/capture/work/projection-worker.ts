@@ -99,7 +99,8 @@ export class ProjectionWorker implements AsyncDisposable {
     const runtime = await this.#projection.open();
     const { store, sweeps, sweep, projector } = runtime;
     if (signal.aborted) return 0;
-    const deadlineMs = answerDeadlineMs(this.#settings.timeoutMs);
+    const settings = this.#within(runtime.mostKeys);
+    const deadlineMs = answerDeadlineMs(settings.timeoutMs);
     const there = await store.look(deadlineMs);
     if (!there.isCurrent) {
       await this.#projection.reopen(runtime);
@@ -117,19 +118,24 @@ export class ProjectionWorker implements AsyncDisposable {
           return false;
         });
     let isBusy = there.links && (await follow());
-    if (there.keys || isBusy) isBusy = (await this.#batch(pass, projector)) || isBusy;
-    if (index === 0 && there.retries) isBusy = (await projector.retry(this.#settings)) || isBusy;
-    if (index === 0 && there.sweep)
-      isBusy = (await sweep.page(this.#settings.batch, deadlineMs)) !== undefined || isBusy;
+    if (there.keys || isBusy) isBusy = (await this.#batch(pass, projector, settings)) || isBusy;
+    if (index === 0 && there.retries) isBusy = (await projector.retry(settings)) || isBusy;
+    if (index === 0 && there.sweep) isBusy = (await sweep.page(settings.batch, deadlineMs)) !== undefined || isBusy;
     if (failure !== undefined) throw failure.error;
-    pass.restMs = isBusy ? FIRST_REST_MS : Math.min(pass.restMs * 2, this.#settings.pollMs);
+    pass.restMs = isBusy ? FIRST_REST_MS : Math.min(pass.restMs * 2, settings.pollMs);
     return isBusy ? 0 : pass.restMs;
   }
 
+  /** The settings with batches that together lock no more than so many keys. */
+  #within(mostKeys: number): RunSettings {
+    const share = Math.max(1, Math.floor(mostKeys / this.#settings.concurrency));
+    return { ...this.#settings, batch: Math.min(this.#settings.batch, share) };
+  }
+
   /** @returns whether to continue at once. After a whole pass that found only keys of other workers, it rests. */
-  async #batch(pass: Pass, projector: ProjectionRuntime['projector']): Promise<boolean> {
+  async #batch(pass: Pass, projector: ProjectionRuntime['projector'], settings: RunSettings): Promise<boolean> {
     if (pass.after === '0') pass.since = performance.now();
-    const batch = await projector.batch(pass.after, this.#settings);
+    const batch = await projector.batch(pass.after, settings);
     if (batch.done > 0) this.#events.emit('projected', { keys: batch.done, lagMs: batch.lagMs });
     pass.done += batch.done;
     if (!batch.isEnd && performance.now() - pass.since < PASS_MS) {

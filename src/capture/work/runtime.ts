@@ -24,4 +24,6 @@ export interface ProjectionRuntime {
   readonly sweeps: SweepStore;
   readonly sweep: Sweep;
   readonly projector: Projector;
+  /** How many keys this process may lock at the same time. */
+  readonly mostKeys: number;
 }
