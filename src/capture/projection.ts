@@ -131,8 +131,8 @@ export class Projection {
   }
 
   /**
-   * Finds rows by words, `"phrases"` and `beginnings*`, all of which have to match; `-word` excludes rows. The best matches
-   * come first. If very many rows match, these are the best of the first 500 in the projection's order.
+   * Finds rows by words, `"phrases"` and `beginnings*`, all of which have to match; `-word` excludes rows. Of more than 32 terms
+   * the last ones are ignored. The best matches come first. If very many rows match, these are the best of the first 500 in the projection's order.
    * @throws InvalidInput  no word to search for, an unknown column, a missing tenant
    */
   async search(query: string, options: SearchOptions = {}): Promise<SearchPage> {

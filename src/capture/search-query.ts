@@ -12,7 +12,7 @@ const TERM = /(-?)(?:"([^"]*)"?|([^\s"]+))/g;
 
 /**
  * Parses what a person typed: words, `"phrases"`, beginnings of words as `beg*`; a `-` before one of them excludes rows. All
- * terms have to match. Any text is a valid query, except one without a word to search for.
+ * terms have to match; of more than 32, the last ones are ignored, excluded ones first. Any text is a valid query, except one without a word to search for.
  * @throws InvalidInput
  */
 export function parseSearch(text: string): Term[] {
@@ -23,7 +23,8 @@ export function parseSearch(text: string): Term[] {
     const start = word.replace(/\*+$/, '');
     return [start === word ? { kind: 'word', text: word, not } : { kind: 'prefix', text: start, not }];
   });
-  if (terms.some(({ not }) => !not)) return terms.slice(0, MOST);
+  const wanted = terms.filter(({ not }) => !not);
+  if (wanted.length > 0) return [...wanted, ...terms.filter(({ not }) => not)].slice(0, MOST);
   throw new InvalidInput('a search needs at least one word to look for, such as: warranty smith', { field: 'query' });
 }
 

@@ -66,6 +66,7 @@ test('any text is a query, except one without a word', async () => {
     "x'*",
     '\u{1F980}*',
     'a '.repeat(5000),
+    `${'-a '.repeat(40)}rare`,
   ]) {
     const answer = projection.search(query, { tenant: 1 }).catch((error: unknown) => error);
     expect(await answer, query).toSatisfy(
