@@ -120,7 +120,11 @@ set enable_seqscan = off set jit = off as $$
   where c.capture = p_capture and (p_source is null or c.source = p_source) and (p_direct is null or c.source = any (p_direct))
     and (p_key is null or left(c.key, 200) = left(p_key, 200) and c.key = p_key or left(c.old_key, 200) = left(p_key, 200) and c.old_key = p_key)
     and (p_since is null or c.at >= p_since) and (p_until is null or c.at < p_until) and (p_actor is null or c.actor = p_actor)
-    and (p_like is null or c.before::text ilike p_like or c.after::text ilike p_like)
+    and (
+      p_like is null
+      or exists (select from json_each_text(c.before) v where v.value ilike p_like)
+      or exists (select from json_each_text(c.after) v where v.value ilike p_like)
+    )
     and (p_before is null or c.id < p_before)
   order by c.id desc limit p_limit
 $$;

@@ -26,6 +26,17 @@ async function withHistory(scene: Scene): Promise<Capture> {
   return capture;
 }
 
+test('words of a history are found in values as they are, and not in the names of columns or the marks of JSON', async () => {
+  const scene = await openScene();
+  const capture = await withHistory(scene);
+  await scene.client.query('update orders set status = $1 where id = 42', ['say "hi" \\ \n now']);
+  const found = async (words: string): Promise<number> => (await capture.history({ words })).length;
+  expect(await found('paid')).toBe(0);
+  expect(await found('status')).toBe(0);
+  expect(await found(' : ')).toBe(0);
+  expect(await found('Say "HI" \\ \n now')).toBe(1);
+});
+
 test('the history says who changed what of an entity, when and why', async () => {
   const scene = await openScene();
   const capture = await withHistory(scene);
