@@ -55,6 +55,49 @@ export function turnContract(open: OpenActors): void {
     expect(reasons[1]).toMatch(/hurry/);
   });
 
+  for (const raises of [['destroy'], ['nudge', 'destroy']] as const) {
+    test(`${raises.join(' and ')}: what always leads to waits for no backoff of a turn that fails without having learned of it`, async () => {
+      let [begun, fail] = [0, (): void => {}];
+      const Agent = actor(fresh('Agent'), {
+        semaphores: ['destroy', 'nudge'],
+        initial: 'thinks',
+        always: { destroy: 'ends' },
+        backoff: { min: '1h' },
+        states: {
+          thinks: state({
+            run: async () => {
+              begun += 1;
+              await new Promise<void>((resolve) => {
+                fail = resolve;
+              });
+              throw new Error('the mail server is down');
+            },
+          }),
+          ends: state({ run: (a) => a.done('destroyed') }),
+        },
+      });
+      const Passer = actor(fresh('Passer'), {
+        initial: 'passes',
+        states: { passes: state({ run: (a) => a.done() }) },
+      });
+      const actors = await open([Agent, Passer]);
+      const { id } = await actors.create(Agent, {});
+      // A turn by hand is not interrupted.
+      const turn = actors.work(id);
+      await until('it runs', () => begun === 1);
+      await start(actors, { poll: '50ms' });
+      for (const name of raises) {
+        await actors.incr(id, name);
+        // The worker has learned of the raise once it has polled some times.
+        for (let polls = 0; polls < 3; polls += 1) await actors.waitFor((await actors.create(Passer, {})).id);
+      }
+      fail();
+      expect(await turn).toMatchObject({ kind: 'failed' });
+      expect((await actors.waitFor(id, { timeout: '30s' })).result).toBe('destroyed');
+      expect(begun).toBe(1);
+    });
+  }
+
   test('what a claim brings while its worker stops, after more than a second, is given back uncharged', async () => {
     const Brief = actor(fresh('Brief'), {
       initial: 'works',

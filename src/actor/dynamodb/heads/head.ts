@@ -3,7 +3,7 @@
  *
  * - A claim raises the epoch, and expects the epoch and the fence that it has read. So of several claims, one is carried out. A claim absorbs the
  *   inbox: it adds the rows to the semaphores and the children, and names them in the head until they are seen gone. So no row counts twice.
- * - A commit expects the epoch, the worker, and the mark that a signal came (`signal`). If a worker finds a wake row of an actor that runs, it sets
+ * - A commit expects the epoch, the worker, and the mark of what came (`signal`, `leadsOn`). If a worker finds a wake row of an actor that runs, it sets
  *   this mark under the same condition. So either the commit sees the mark, or the mark finds the actor as the commit has left it.
  * - A rescue raises the epoch of an actor that a dead worker has claimed. If the worker had only noted that it would claim the actor, the rescue
  *   changes the fence, so that a claim under way is refused.
@@ -48,6 +48,7 @@ export const F = {
   absorbed: 'a1',
   gone: 'g1',
   committed: 'k1',
+  leadsOn: 'h1',
 } as const;
 
 export interface ActorHead {
@@ -65,6 +66,8 @@ export interface ActorHead {
   readonly deadlineAt: number | undefined;
   /** A signal came while a turn ran, or while the actor was paused or held. */
   readonly signal: boolean;
+  /** A semaphore of `always` that leads to another state was raised while the turn ran. */
+  readonly leadsOn: boolean;
   readonly attempt: number;
   readonly visit: number;
   /** How many turns in a row were lost with their process. */
@@ -110,6 +113,8 @@ export function readHead(fields: Fields): ActorHead {
     floorAt: number(F.floorAt),
     deadlineAt: fields[F.deadlineAt] === undefined ? undefined : Number(fields[F.deadlineAt]),
     signal: fields[F.signal] !== undefined,
+    // It names its turn. So one that a worker of an earlier version has left behind says nothing about a later turn.
+    leadsOn: number(F.worker) !== 0 && fields[F.leadsOn] !== undefined && number(F.leadsOn) === number(F.epoch),
     attempt: number(F.attempt),
     visit: number(F.visit),
     lost: number(F.lost),
@@ -165,6 +170,7 @@ export function claimed(head: ActorHead, { worker, now, retryMs, inbox, answered
     [F.claimedAt]: now,
     [F.retryAt]: now + retryMs,
     [F.signal]: null,
+    [F.leadsOn]: null,
     [F.held]: null,
     [F.semaphores]: semaphoreText(semaphores),
     [F.absorbed]: names.length === 0 ? null : JSON.stringify(names),
@@ -203,6 +209,13 @@ function semaphoreText(semaphores: Semaphores): string | null {
   return Object.keys(semaphores).length === 0 ? null : JSON.stringify(semaphores);
 }
 
+/** What came while a turn ran: nothing, a signal, or a raise of a semaphore of `always` that leads to another state. */
+export type Mark = false | 'signal' | 'leads on';
+
+export function markOf({ signal, leadsOn }: ActorHead): Mark {
+  return leadsOn ? 'leads on' : signal && 'signal';
+}
+
 /** The outcome of a turn. */
 export interface TurnEnd {
   readonly kind: 'to' | 'stay' | 'done' | 'failed' | 'released';
@@ -230,20 +243,21 @@ export interface TurnWritten {
   readonly wakeAt: number | undefined;
 }
 
-/** @param signal  a signal came since the claim @param children  for `done`: the field of the head as it was when no child was open */
+/** @param mark  what came since the claim @param children  for `done`: the field of the head as it was when no child was open */
 export function committed(
   end: TurnEnd,
-  signal: boolean,
+  mark: Mark,
   now: number,
   children?: { readonly field: number | null },
 ): TurnWritten {
   const { kind, epoch, worker, attempt, waitMs } = end;
-  const wakeAt = wakeOf(end, signal, now);
+  const wakeAt = wakeOf(end, mark, now);
   const isSame = kind === 'released';
   const set: Record<string, string | number | null> = {
     ...end.set,
     [F.worker]: null,
     [F.signal]: null,
+    [F.leadsOn]: null,
     [F.committed]: epoch,
     [F.wakeAt]: wakeAt ?? null,
     [F.attempt]: kind === 'failed' ? attempt : isSame ? Math.max(attempt - 1, 0) : 0,
@@ -258,17 +272,25 @@ export function committed(
   const expect: Record<string, string | number | null> = {
     [F.epoch]: epoch,
     [F.worker]: worker,
-    [F.signal]: signal ? 1 : null,
+    ...marked(mark, epoch),
   };
   if (children !== undefined) expect[F.children] = children.field;
   const add = end.children === 0 ? undefined : { [F.children]: end.children };
   return { change: { expect, set, add }, wakeAt };
 }
 
-function wakeOf({ kind, waitMs, timerAt }: TurnEnd, signal: boolean, now: number): number | undefined {
+/** The condition that this is what came during the turn. */
+export function marked(mark: Mark, epoch: number): Change['expect'] {
+  return { [F.signal]: mark === false ? null : 1, [F.leadsOn]: mark === 'leads on' ? epoch : null };
+}
+
+/** How much of its backoff a failed turn waits for. In another state the failing body does not run, so the way there need not wait. */
+const SHARE = { signal: 0.25, 'leads on': 0 } as const;
+
+function wakeOf({ kind, waitMs, timerAt }: TurnEnd, mark: Mark, now: number): number | undefined {
   if (kind === 'done') return undefined;
-  if (kind === 'failed') return now + (waitMs ?? 0) * (signal ? 0.25 : 1);
-  if (signal) return now;
+  if (kind === 'failed') return now + (waitMs ?? 0) * (mark === false ? 1 : SHARE[mark]);
+  if (mark !== false) return now;
   const times = [...(waitMs === undefined ? [] : [now + waitMs]), ...(timerAt === undefined ? [] : [timerAt])];
   return times.length === 0 ? undefined : Math.min(...times);
 }
@@ -278,66 +300,22 @@ export function isCommitted(head: ActorHead, epoch: number): boolean {
   return head.committed === epoch;
 }
 
-/** Notes a signal for the commit of the running turn, or for the end of a pause. @returns undefined if a signal is noted already */
-export function signalled(head: ActorHead): Change | undefined {
-  if (head.signal) return undefined;
-  return { expect: unchanged(head, [F.epoch, F.worker, F.pausedAt, F.held, F.signal]), set: { [F.signal]: 1 } };
-}
-
-/** The judgement of a rescue. `isSuspected`: an actor of the dead process had been lost before, so the others are innocent. */
-export interface Verdict {
-  readonly isSuspected: boolean;
-  readonly now: number;
-  readonly error: string;
+/**
+ * Notes a signal for the commit of the running turn, or for the end of a pause.
+ * @param leadsOn  a semaphore of `always` is raised that leads to another state
+ * @returns undefined if it is noted already
+ */
+export function signalled(head: ActorHead, leadsOn: boolean): Change | undefined {
+  const isNews = leadsOn && head.worker !== 0 && !head.leadsOn;
+  if (head.signal && !isNews) return undefined;
+  return {
+    expect: unchanged(head, [F.epoch, F.worker, F.pausedAt, F.held, F.signal, F.leadsOn]),
+    set: { [F.signal]: 1, ...(isNews && { [F.leadsOn]: head.epoch }) },
+  };
 }
 
 /** An actor that was lost this often in a row is claimed by a worker that runs nothing else. If it is lost once more, it is held. */
 export const ALONE = 2;
-
-export interface Rescue {
-  /** Undefined: another rescue has made the change, and may have died before it wrote the row. */
-  readonly change: Change | undefined;
-  /** The wake row to write after the change, before the note of the worker is removed. */
-  readonly row: { readonly at: number; readonly epoch: number } | undefined;
-}
-
-/**
- * Takes an actor from a dead worker that runs it, or that was about to claim it at this epoch.
- * @returns undefined if the actor has nothing to do with that worker any more
- */
-export function rescued(head: ActorHead, worker: number, before: number, verdict: Verdict): Rescue | undefined {
-  if (head.worker === 0 && head.epoch === before) {
-    return {
-      change: {
-        expect: { ...unchanged(head, [F.epoch, F.fence]), [F.worker]: null },
-        set: { [F.fence]: head.fence + 1 },
-      },
-      row: undefined,
-    };
-  }
-  if (head.worker === 0 && head.epoch === before + 2 && head.wakeAt !== undefined) {
-    return { change: undefined, row: { at: head.wakeAt, epoch: head.epoch } };
-  }
-  if (head.worker !== worker || head.epoch !== before + 1) return undefined;
-  const isInnocent = verdict.isSuspected && head.lost === 0;
-  const wakeAt = isInnocent ? verdict.now : head.signal ? Math.min(head.retryAt, verdict.now) : head.retryAt;
-  return {
-    change: {
-      expect: { [F.epoch]: head.epoch, [F.worker]: worker, [F.signal]: head.signal ? 1 : null },
-      set: {
-        [F.epoch]: head.epoch + 1,
-        [F.worker]: null,
-        [F.signal]: null,
-        [F.floorAt]: null,
-        [F.wakeAt]: wakeAt,
-        [F.attempt]: isInnocent ? Math.max(head.attempt - 1, 0) : head.attempt,
-        [F.lost]: isInnocent ? null : head.lost + 1,
-        [F.error]: verdict.error,
-      },
-    },
-    row: { at: wakeAt, epoch: head.epoch + 1 },
-  };
-}
 
 /**
  * The condition that these fields are as they were read. In a head that had no turn yet all of them may be missing, as in a missing row. So the

@@ -47,6 +47,8 @@ export interface LookAt {
   readonly inbox: readonly InboxRow[];
   /** The end of each child wakes the actor, and not only the end of the last one. */
   readonly eachChild: boolean;
+  /** The states to which raised semaphores lead, whatever the state of the actor is. */
+  readonly always: Readonly<Record<string, string>>;
 }
 
 /** @param head  the head, read after the row; undefined: there is no such actor */
@@ -55,16 +57,21 @@ export function looked(row: WakeRow, head: ActorHead | undefined, at: LookAt): L
   if (row.kind !== 'time' && head.absorbed.includes(row.name)) return { kind: 'drop' };
   if (row.kind === 'time' && head.epoch !== row.epoch) return { kind: 'drop' };
   if (row.kind === 'child' && !wakesForChild(head, at)) return { kind: 'drop' };
-  if (head.worker !== 0) return row.kind === 'time' ? { kind: 'leave' } : { kind: 'drop', change: signalled(head) };
+  if (head.worker !== 0)
+    return row.kind === 'time' ? { kind: 'leave' } : { kind: 'drop', change: signalled(head, leadsOn(head, at)) };
   if (row.kind === 'time' && (head.wakeAt === undefined || head.wakeAt > at.now)) return { kind: 'drop' };
   // The end of the pause reads in the head whether the actor is due.
-  if (!isFree(head)) return { kind: 'drop', change: row.kind === 'time' ? undefined : signalled(head) };
+  if (!isFree(head)) return { kind: 'drop', change: row.kind === 'time' ? undefined : signalled(head, false) };
   const isAlone = head.lost === ALONE;
   if (isAlone !== at.alone) return { kind: 'move', alone: isAlone };
   // A failing actor that gets many signals must not run in a loop. But an `always` semaphore leads the actor to another state, so it need not wait.
   if (row.kind !== 'time' && row.kind !== 'always' && head.floorAt > at.now)
     return { kind: 'defer', until: head.floorAt };
   return { kind: 'claim' };
+}
+
+function leadsOn(head: ActorHead, { inbox, always }: LookAt): boolean {
+  return Object.keys(absorbedFrom(head, inbox).semaphores).some((name) => (always[name] ?? head.state) !== head.state);
 }
 
 function wakesForChild(head: ActorHead, { inbox, eachChild }: LookAt): boolean {

@@ -185,7 +185,7 @@ export class Claiming {
   ): Promise<boolean> {
     const eachChild = head !== undefined && type.machine.states[head.state]?.children === 'each';
     for (const row of rows) {
-      const look = looked(row, head, { now, alone, inbox, eachChild });
+      const look = looked(row, head, { now, alone, inbox, eachChild, always: type.machine.always });
       // The raise or message of this row came while the actor was being removed, so its rows are removed, too.
       if (head === undefined && row.kind !== 'time') await clear(this.#rows, row.actor);
       if (look.kind !== 'claim') await this.#answer(row, look, type);

@@ -1,7 +1,8 @@
 import { creation, type Liveness, type PartialWrite, written } from '../../../engine/dynamodb/index.ts';
 import type { PageRequest } from '../../pages/page.ts';
 import { type ActorRows, lineFor, wakeFields, wakeKey } from '../database.ts';
-import { type ActorHead, ALONE, F, type Rescue, rescued } from '../heads/head.ts';
+import { type ActorHead, ALONE, F } from '../heads/head.ts';
+import { type Rescue, rescued } from '../heads/rescued.ts';
 import type { Pages } from '../pages/pages.ts';
 import { headOf, transitionOf } from '../rows.ts';
 import type { Types } from '../types.ts';

@@ -3,7 +3,17 @@ import { creation, type PartialWrite, written } from '../../../engine/dynamodb/i
 import type { CommitAnswer, TurnCommit } from '../../store.ts';
 import { type Effects, QuestionTakenBack } from '../../turn/effects.ts';
 import { type ActorRows, lineFor, requireFits, wakeFields, wakeKey } from '../database.ts';
-import { ALONE, absorbedFrom, committed, F, isCommitted, type TurnEnd } from '../heads/head.ts';
+import {
+  ALONE,
+  absorbedFrom,
+  committed,
+  F,
+  isCommitted,
+  type Mark,
+  marked,
+  markOf,
+  type TurnEnd,
+} from '../heads/head.ts';
 import type { Pages } from '../pages/pages.ts';
 import type { Producing } from '../producing.ts';
 import { headOf, messageOf, transitionOf } from '../rows.ts';
@@ -15,7 +25,7 @@ import { hasPages, isTakenBack, type Part, pagesAfter, requireRoom, resolvedBy, 
 
 type Outcome = { readonly kind: 'done' | 'refused'; readonly wakeAt: number | undefined } | { readonly kind: 'stale' };
 /** Why a commit is decided again: a signal came meanwhile, or the actor has other children by now. `conflict`: another row has refused it. */
-type Again = 'marked' | 'conflict' | { readonly children: number | null };
+type Again = { readonly mark: Mark } | 'conflict' | { readonly children: number | null };
 
 const ORPHANS =
   "done() with children that are not final, or are being created: end them first, with a.incrChildren('destroy'), and hibernate() until they are";
@@ -23,8 +33,8 @@ const ORPHANS =
 interface WriteAs {
   /** The turn has not read all questions, raises or messages. */
   readonly isCut: boolean;
-  /** The head has the mark that a signal came. */
-  readonly isMarked: boolean;
+  /** The mark in the head. */
+  readonly mark: Mark;
   /** For an actor that ends: the field that counts its children, which must not change meanwhile. */
   readonly children: number | null;
 }
@@ -98,18 +108,18 @@ export class Settling {
     requireRoom(parts);
     const isCut = held.isCut || (effects !== undefined && (await this.#parts.isCut(id, effects, now)));
     let children = held.children;
-    for (let isMarked = false; ; ) {
+    for (let mark: Mark = false; ; ) {
       const open = turn.kind === 'done' && (children ?? 0) > 0 ? await this.#openChildren(id) : undefined;
-      if (open !== undefined && open.left > 0) return this.#writeOrphaning(turn, held, isMarked, now);
+      if (open !== undefined && open.left > 0) return this.#writeOrphaning(turn, held, mark, now);
       if (open !== undefined) children = open.field;
       const end = endOf(turn, held, gone, now, pagesAfter(turn, held, effects));
-      const outcome = await this.#write(turn, end, held, { isCut, isMarked, children }, parts, now);
+      const outcome = await this.#write(turn, end, held, { isCut, mark, children }, parts, now);
       if (outcome === 'conflict') {
         if (effects !== undefined && (await isTakenBack(this.#rows, id, held, effects)))
           throw new QuestionTakenBack(id);
         throw metAnother(id);
       }
-      if (outcome === 'marked') isMarked = true;
+      if ('mark' in outcome) ({ mark } = outcome);
       else if ('children' in outcome) ({ children } = outcome);
       else return this.#ended(worker, turn, held, outcome, effects, now);
     }
@@ -125,7 +135,7 @@ export class Settling {
   }
 
   /** Writes a failure for a turn that would have ended its actor while children are not final. */
-  async #writeOrphaning(turn: TurnCommit, held: HeldTurn, wasMarked: boolean, now: number): Promise<Outcome> {
+  async #writeOrphaning(turn: TurnCommit, held: HeldTurn, known: Mark, now: number): Promise<Outcome> {
     const { id, epoch, attempt, from } = turn;
     const failed: TurnCommit = {
       id,
@@ -137,11 +147,14 @@ export class Settling {
       reason: 'failed',
       error: ORPHANS,
     };
-    for (let isMarked = wasMarked; ; isMarked = true) {
+    for (let mark = known; ; ) {
       const end = endOf(failed, held, [], now, undefined);
-      const outcome = await this.#write(failed, end, held, { isCut: false, isMarked, children: null }, [], now);
-      if (outcome === 'conflict') throw metAnother(id);
-      if (outcome === 'marked' || 'children' in outcome) continue;
+      const outcome = await this.#write(failed, end, held, { isCut: false, mark, children: null }, [], now);
+      if (outcome === 'conflict' || 'children' in outcome) throw metAnother(id);
+      if ('mark' in outcome) {
+        ({ mark } = outcome);
+        continue;
+      }
       this.end(held.worker, id, epoch);
       return outcome.kind === 'done' ? { ...outcome, kind: 'refused' } : outcome;
     }
@@ -171,28 +184,28 @@ export class Settling {
     turn: TurnCommit,
     end: TurnEnd,
     held: HeldTurn,
-    { isCut, isMarked, children }: WriteAs,
+    { isCut, mark, children }: WriteAs,
     parts: readonly Part[],
     now: number,
   ): Promise<Outcome | Again> {
     const { id, epoch } = turn;
     const family = turn.kind === 'done' ? { field: children } : undefined;
-    const { change, wakeAt } = committed(end, isCut || isMarked, now, family);
+    const { change, wakeAt } = committed(end, mark === false && isCut ? 'signal' : mark, now, family);
     await this.#putLate(turn, held, now);
     if (turn.kind === 'done') await this.#removal.plan(held.type, id, epoch, now);
-    const marked = { ...change, expect: { ...change.expect, [F.signal]: isMarked ? 1 : null } };
+    const expecting = { ...change, expect: { ...change.expect, ...marked(mark, epoch) } };
     if (wakeAt !== undefined) {
       const row = { at: wakeAt, actor: id, kind: 'time', epoch, name: String(epoch) } as const;
       const line = lineFor(held.type.id, id, held.type.shards, turn.kind === 'released' && held.lost === ALONE);
       await this.#rows.put(wakeKey(line, row), wakeFields(row));
     }
     const told = transitionWrite(turn, held, now);
-    const head = { key: headOf(id), written: written(marked) };
+    const head = { key: headOf(id), written: written(expecting) };
     const isDone =
       told.length + parts.length === 0
-        ? (await this.#rows.change(head.key, marked)).isDone
+        ? (await this.#rows.change(head.key, expecting)).isDone
         : await this.#rows.together([head, ...told, ...parts]);
-    return isDone ? { kind: 'done', wakeAt } : this.#refused(turn, held, wakeAt, { isMarked, children });
+    return isDone ? { kind: 'done', wakeAt } : this.#refused(turn, held, wakeAt, { mark, children });
   }
 
   /** Writes the row of a deadline, before the commit, like the row of a nap. */
@@ -206,14 +219,14 @@ export class Settling {
     { id, epoch, kind }: TurnCommit,
     { worker }: HeldTurn,
     wakeAt: number | undefined,
-    { isMarked, children }: Pick<WriteAs, 'isMarked' | 'children'>,
+    { mark, children }: Pick<WriteAs, 'mark' | 'children'>,
   ): Promise<Outcome | Again> {
     const head = await this.#rows.head(id);
     if (head === undefined) return { kind: 'stale' };
     // An earlier try was carried out.
     if (isCommitted(head, epoch)) return { kind: 'done', wakeAt };
     if (head.worker !== worker || head.epoch !== epoch) return { kind: 'stale' };
-    if (head.signal && !isMarked) return 'marked';
+    if (markOf(head) !== mark) return { mark: markOf(head) };
     const counted = head.fields[F.children] ?? null;
     if (kind === 'done' && counted !== children) return { children: counted === null ? null : Number(counted) };
     return 'conflict';

@@ -1,7 +1,8 @@
 // Explores every order of the requests by which a turn enters a state with a deadline, and by which others look whether it is over: with
 // crashes, and requests that are carried out twice. Every decision is made by the functions of the library.
-import { claimed, committed, F, readHead, rescued, type TurnEnd } from '../../../../src/actor/dynamodb/heads/head.ts';
+import { claimed, committed, F, readHead, type TurnEnd } from '../../../../src/actor/dynamodb/heads/head.ts';
 import { type LateRow, lateName, lookedLate } from '../../../../src/actor/dynamodb/heads/late.ts';
+import { rescued } from '../../../../src/actor/dynamodb/heads/rescued.ts';
 import { applied, type Change, type Fields } from '../../../../src/engine/dynamodb/index.ts';
 import type { Protocol, Step } from '../../../support/history/explore.ts';
 

@@ -8,10 +8,12 @@ import {
   F,
   type InboxRow,
   isCommitted,
+  type Mark,
+  markOf,
   readHead,
-  rescued,
   type TurnEnd,
 } from '../../../../src/actor/dynamodb/heads/head.ts';
+import { rescued } from '../../../../src/actor/dynamodb/heads/rescued.ts';
 import { looked, type WakeRow } from '../../../../src/actor/dynamodb/heads/wake.ts';
 import { applied, type Change, type Fields } from '../../../../src/engine/dynamodb/index.ts';
 import type { Protocol, Step } from '../../../support/history/explore.ts';
@@ -356,6 +358,7 @@ function lookSteps(state: ActorState, me: Worker, options: ActorModelOptions, be
     alone: head.lost === ALONE,
     inbox,
     eachChild: false,
+    always: {},
   });
   const drop: Write = { kind: 'drop row', name: row.name };
   const rests = (what: string): Step<ActorState>[] => [become(what, RESTING)];
@@ -448,18 +451,18 @@ function commitOf(
   state: ActorState,
   me: Worker,
   end: TurnEnd,
-  signal: boolean,
+  mark: Mark,
   options: ActorModelOptions,
 ): Partial<Worker> {
   const { plant } = options;
   if (end.kind === 'done') {
     const { children } = readHead(state.head);
     const open = (me.turn?.counted ?? 0) > 0 ? children - absorbedFrom(readHead(state.head), state.inbox).ended : 0;
-    if (open > 0) return commitOf(state, me, { ...end, kind: 'failed', waitMs: 0, set: {} }, signal, options);
+    if (open > 0) return commitOf(state, me, { ...end, kind: 'failed', waitMs: 0, set: {} }, mark, options);
   }
   const family = plant === 'done() expects no count of children' ? undefined : { field: me.turn?.counted ?? null };
   const late = plant === 'births are counted by the next turn' ? { ...end, children: 0 } : end;
-  const { change, wakeAt } = committed(late, signal, state.now, end.kind === 'done' ? family : undefined);
+  const { change, wakeAt } = committed(late, mark, state.now, end.kind === 'done' ? family : undefined);
   const { [F.signal]: _, ...unmarked } = change.expect;
   const expect = plant === 'commits expect no mark' ? unmarked : change.expect;
   const lowers = -(end.delta?.[SEMAPHORE] ?? 0);
@@ -512,7 +515,7 @@ function refused(
     const counted = state.head[F.children] === undefined ? null : Number(state.head[F.children]);
     const now = { ...me, turn: { ...turn, counted } };
     if (isMine) {
-      const again = commitOf(state, now, end, head.signal, options);
+      const again = commitOf(state, now, end, markOf(head), options);
       return become('decides anew on its commit', { turn: now.turn, ...again });
     }
     return become('has lost its turn', RESTING);

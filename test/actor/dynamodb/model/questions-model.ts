@@ -7,8 +7,9 @@ import {
   F,
   isCommitted,
   isFree,
+  type Mark,
+  markOf,
   readHead,
-  rescued,
   signalled,
   type TurnEnd,
 } from '../../../../src/actor/dynamodb/heads/head.ts';
@@ -18,6 +19,7 @@ import {
   questionRead,
   questionTakenBack,
 } from '../../../../src/actor/dynamodb/heads/question.ts';
+import { rescued } from '../../../../src/actor/dynamodb/heads/rescued.ts';
 import { applied, type Change, type Fields } from '../../../../src/engine/dynamodb/index.ts';
 import type { Protocol, Step } from '../../../support/history/explore.ts';
 
@@ -213,7 +215,7 @@ function workerSteps(state: QuestionsState, index: number, options: QuestionsMod
     case 'reads':
       return [...all, become('reads the messages', { at: 'runs', isGiven: state.message })];
     case 'runs':
-      return [...all, become('decides on its commit', { at: 'commits', commit: commitOf(me, head.signal, options) })];
+      return [...all, become('decides on its commit', { at: 'commits', commit: commitOf(me, markOf(head), options) })];
     case 'commits': {
       if (me.commit === null) return all;
       const head1 = applied(state.head, me.commit.head);
@@ -261,7 +263,7 @@ function restSteps(
   if (!state.isDue && !state.isSignalled) return [];
   if (!isFree(head)) {
     if (!state.isSignalled) return [];
-    const mark = plant === 'what runs is not marked' ? undefined : signalled(head);
+    const mark = plant === 'what runs is not marked' ? undefined : signalled(head, false);
     return [
       become('marks what runs', {}, { head: (mark && applied(state.head, mark)) ?? state.head, isSignalled: false }),
     ];
@@ -295,8 +297,8 @@ function endOf({ epoch, id, isGiven }: Worker, kind: TurnEnd['kind']): TurnEnd {
   };
 }
 
-function commitOf(me: Worker, signal: boolean, { answers, plant }: QuestionsModelOptions): Worker['commit'] {
-  const { change } = committed(endOf(me, 'stay'), signal, 0);
+function commitOf(me: Worker, raised: Mark, { answers, plant }: QuestionsModelOptions): Worker['commit'] {
+  const { change } = committed(endOf(me, 'stay'), raised, 0);
   const mark = questionRead(answers ? '"yes"' : undefined);
   const isUnmarked = !me.isGiven || plant === 'a commit marks no question';
   const isBlind = plant === 'a question that was taken back is read';
@@ -315,8 +317,8 @@ function refused(
   if (head.worker !== me.id || head.epoch !== me.epoch) return become('has lost its turn', RESTING);
   if (me.isGiven && questionIn(state.question).state === 'over') {
     // The turn is given back, and runs again.
-    const freed = applied(state.head, committed(endOf(me, 'released'), head.signal, 0).change);
+    const freed = applied(state.head, committed(endOf(me, 'released'), markOf(head), 0).change);
     return become('gives its turn back', RESTING, { head: freed ?? state.head, isDue: true });
   }
-  return become('decides anew', { at: 'commits', commit: commitOf(me, head.signal, options) });
+  return become('decides anew', { at: 'commits', commit: commitOf(me, markOf(head), options) });
 }

@@ -5,10 +5,11 @@ import {
   committed,
   F,
   isFree,
+  markOf,
   readHead,
-  rescued,
   type TurnEnd,
 } from '../../../../src/actor/dynamodb/heads/head.ts';
+import { rescued } from '../../../../src/actor/dynamodb/heads/rescued.ts';
 import { heldUnknown, lookedUnknown } from '../../../../src/actor/dynamodb/heads/unknown.ts';
 import { applied, type Change, type Fields } from '../../../../src/engine/dynamodb/index.ts';
 import type { Protocol, Step } from '../../../support/history/explore.ts';
@@ -208,7 +209,7 @@ function holderSteps(state: UnknownState, index: number, options: UnknownModelOp
     case 'unnames': {
       // It gives the turn back, for the worker that knows the state.
       const drop: Write = { kind: 'drop', row: rowOf(state, me.epoch, options) };
-      const { change } = committed(endOf(me.epoch, me.id, 'released'), head.signal, 0);
+      const { change } = committed(endOf(me.epoch, me.id, 'released'), markOf(head), 0);
       const freed = applied(state.head, change);
       const more = freed === undefined ? {} : { head: freed, isDue: true };
       return [...all, become('gives it back', rests, { ...after(state, drop), ...more })];
