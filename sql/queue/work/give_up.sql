@@ -37,11 +37,13 @@ begin
     end if;
   end if;
   select coalesce(bool_or(cardinality(k.after) > 0), false) into v_after from pawl.queue_kind k where k.queue = p_queue;
+  -- The rows of keys are found one by one, and changed by their places. A join read all keys of the queue, and compared each with each: 256 keys of
+  -- 10,000 took 0.4 s.
   with key as materialized (
-    select u.key, d.epoch is not null as delayed, p.tid
+    select u.key, k.place, d.epoch is not null as delayed, p.tid
     from unnest(v_keys) u (key)
     cross join lateral (
-      select k.epoch as own from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = u.key) k
+      select k.epoch as own, k.ctid as place from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = u.key limit 1) k
     left join lateral (
       select d.epoch from pawl.queue_delayed d
       where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.epoch = k.own limit 1) d on true
@@ -61,8 +63,7 @@ begin
     from head h cross join lateral (
       select k.epoch from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = h.key limit 1) k
   ), waiting as (
-    update pawl.queue_key k set held = false from key w
-    where k.shard = p_shard and k.queue = p_queue and k.key = w.key and (w.delayed or w.tid is not null)
+    update pawl.queue_key k set held = false where k.ctid = any (array(select w.place from key w where w.delayed or w.tid is not null))
   )
   select array_agg(k.key order by k.key) into v_keys from key k where not k.delayed and k.tid is null;
   if v_keys is null then

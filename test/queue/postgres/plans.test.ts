@@ -175,6 +175,22 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
     expect(await giveUp(large)).toBeLessThan((await giveUp(small)) * HIGHER);
   }, 300_000);
 
+  test(`keys are given up by no more pages with ${BLOCKED} other keys at work`, async () => {
+    const giveUp = async (others: number): Promise<number> => {
+      const { queue: id, kind } = await queue();
+      await fill('parked', { queue: id, kind }, 20, OWN);
+      await session.client.query(`
+        insert into pawl.queue_key (shard, queue, key, epoch, held)
+        select 0, ${id}, p.key, 1, true from pawl.queue_parked p where p.queue = ${id}
+        union all select 0, ${id}, 'other' || i, 1, true from generate_series(1, ${others}) i`);
+      await settle();
+      return pages(`
+        select pawl.queue_release_keys(${id}::smallint, 0::smallint, array_agg(p.key), array_agg(1::bigint)) from pawl.queue_parked p where p.queue = ${id}`);
+    };
+    const small = await giveUp(FEW);
+    expect(await giveUp(BLOCKED)).toBeLessThan(small * HIGHER);
+  }, 300_000);
+
   test('a claim of coalesced units reads no more pages if each unit has twenty times as many jobs', async () => {
     const [small, large] = [await queue({ coalesce: 'all' }), await queue({ coalesce: 'all' })];
     // The claim takes all of the small units, and one of the large ones.
