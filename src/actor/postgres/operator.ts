@@ -80,7 +80,7 @@ export class PostgresActorOperator {
 
   /** @returns false if a turn of the actor runs, or the actor is final @throws NotFound, Conflict */
   async retry(actor: number): Promise<boolean> {
-    return only(await this.#engine.query<{ answer: boolean }>(RETRY, [actor])).answer;
+    return only(await this.#engine.decide<{ answer: boolean }>(RETRY, [actor])).answer;
   }
 
   /**
@@ -90,13 +90,13 @@ export class PostgresActorOperator {
    */
   async move(request: MoveRequest, fields: string | undefined): Promise<boolean> {
     const value = `[${JSON.stringify(request)},${fields ?? 'null'}]`;
-    return only(await this.#engine.query<{ answer: boolean }>(MOVE, [value])).answer;
+    return only(await this.#engine.decide<{ answer: boolean }>(MOVE, [value])).answer;
   }
 
   /** @param payload  JSON @returns the id of the message; undefined if the actor is final @throws NotFound */
   async ask({ waitMs: wait, ...rest }: QuestionHead, payload: string): Promise<string | undefined> {
     const head = JSON.stringify({ ...rest, wait, direct: this.#cooldown.isOver });
-    const rows = await this.#engine.query<{ answer: string }>(ASK, [`[${head},${payload}]`]);
+    const rows = await this.#engine.decide<{ answer: string }>(ASK, [`[${head},${payload}]`]);
     const { message, isSlow } = JSON.parse(only(rows).answer) as { message: string | null; isSlow: boolean };
     this.#cooldown.record(isSlow);
     return message ?? undefined;
@@ -108,7 +108,7 @@ export class PostgresActorOperator {
   }
 
   async lookForAnswer(message: string): Promise<QuestionState> {
-    const rows = await this.#engine.query<{ answer: string }>(LOOK, [message]);
+    const rows = await this.#engine.decide<{ answer: string }>(LOOK, [message]);
     const question = JSON.parse(only(rows).answer) as QuestionState;
     if (question.state !== 'waiting' && question.state !== 'over') this.#forget(message);
     return question;
@@ -121,13 +121,13 @@ export class PostgresActorOperator {
     setTimeout(() => {
       const messages = this.#over;
       this.#over = [];
-      this.#engine.query(FORGET, [messages]).catch(() => {});
+      this.#engine.decide(FORGET, [messages]).catch(() => {});
     }, FORGET_MS).unref();
   }
 
   /** @returns true if no turn has read the question, so that none will */
   async endQuestion(message: string): Promise<boolean> {
-    return only(await this.#engine.query<{ answer: boolean }>(END, [message])).answer;
+    return only(await this.#engine.decide<{ answer: boolean }>(END, [message])).answer;
   }
 
   listen(channel: string, handler: (message: string) => void, onReconnect: () => void): Promise<Subscription> {
@@ -164,12 +164,12 @@ export class PostgresActorOperator {
       await sleep(LOOK_AGAIN_MS);
       ({ left } = await this.#fill(type, 0, left));
     }
-    await this.#engine.query(FILLED, [type, row.indexes]);
+    await this.#engine.decide(FILLED, [type, row.indexes]);
   }
 
   /** @param ids  null: the next actors after `after` */
   async #fill(type: string, after: number, ids: readonly number[] | null): Promise<FilledPart> {
-    const rows = await this.#engine.query<{ answer: string }>(FILL, [type, after, FILLED_AT_ONCE, ids]);
+    const rows = await this.#engine.decide<{ answer: string }>(FILL, [type, after, FILLED_AT_ONCE, ids]);
     return JSON.parse(only(rows).answer) as FilledPart;
   }
 }

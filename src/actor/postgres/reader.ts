@@ -239,7 +239,7 @@ export class PostgresActorReader {
   }
 
   async pause(what: object): Promise<boolean> {
-    const rows = await this.engine.query<{ answer: boolean }>(PAUSE, [JSON.stringify(what)]);
+    const rows = await this.engine.decide<{ answer: boolean }>(PAUSE, [JSON.stringify(what)]);
     return only(rows).answer;
   }
 
@@ -258,11 +258,11 @@ export class PostgresActorReader {
 
   /** @returns whether the page was open */
   async ack(id: number, by: string | undefined): Promise<boolean> {
-    return (await this.engine.query(ACK, [id, by ?? null])).length > 0;
+    return (await this.engine.decide(ACK, [id, by ?? null])).length > 0;
   }
 
   async takeNotices(limit: number): Promise<Notice[]> {
-    const rows = await this.engine.query<{ answer: Notice[] }>(TAKE_NOTICES, [limit], DELIVERY);
+    const rows = await this.engine.decide<{ answer: Notice[] }>(TAKE_NOTICES, [limit], DELIVERY);
     return only(rows).answer.map((notice) => readTimes(notice));
   }
 
@@ -272,6 +272,6 @@ export class PostgresActorReader {
     wait: number | null;
     error: string | null;
   }): Promise<void> {
-    await this.engine.query(NOTE_DELIVERY, [JSON.stringify(note)], DELIVERY);
+    await this.engine.decide(NOTE_DELIVERY, [JSON.stringify(note)], DELIVERY);
   }
 }

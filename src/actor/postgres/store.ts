@@ -331,7 +331,7 @@ export class PostgresActorStore {
   async #in(call: Statement, value: string, tx: unknown): Promise<{ answer?: unknown }> {
     const rows =
       tx === undefined
-        ? await this.#runner.query<{ answer?: unknown }>(call, [value])
+        ? await this.engine.decide<{ answer?: unknown }>(call, [value], this.#answer)
         : await this.engine.callIn(tx, call.text, value);
     return only(rows);
   }

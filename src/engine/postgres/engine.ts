@@ -70,6 +70,23 @@ export class PostgresEngine {
     }
   }
 
+  /**
+   * Like {@link query}, for a statement that waits for other transactions and must then see what they have committed. Unless read
+   * committed is the default of the database, the statement gets a transaction of its own.
+   * @internal
+   */
+  async decide<Row = Record<string, unknown>>(
+    sql: Statement,
+    values?: unknown[],
+    options?: AnswerOptions,
+  ): Promise<Row[]> {
+    const { isInSnapshots } = await this.server();
+    if (!isInSnapshots) return this.query<Row>(sql, values, options);
+    // If the process pauses before its COMMIT, the server rolls the transaction back.
+    const idleMs = options?.deadlineMs ?? IDLE_MS;
+    return this.transaction((tx) => tx.query<Row>(sql, values), { isolation: 'read committed', idleMs, ...options });
+  }
+
   /** One try of {@link query}. @internal */
   protected async queryOnce<Row>(sql: Statement, values?: unknown[], options?: AnswerOptions): Promise<Row[]> {
     const session = await this.connect(options);
@@ -262,6 +279,8 @@ export class PostgresEngine {
 }
 
 const PROBE_MS = 10_000;
+/** Others may wait for the locks of a transaction that consists of one statement. */
+const IDLE_MS = 10_000;
 
 const NOTIFY = statement('engine.notify', 'select pg_notify($1::text, $2::text)');
 

@@ -226,12 +226,12 @@ export class PostgresQueueReader {
 
   /** @throws NotFound */
   async pause(queue: string): Promise<void> {
-    await this.engine.query(PAUSE, [queue]);
+    await this.engine.decide(PAUSE, [queue]);
   }
 
   /** @throws NotFound */
   async resume(queue: string): Promise<void> {
-    await this.engine.query(RESUME, [queue]);
+    await this.engine.decide(RESUME, [queue]);
   }
 
   /** @throws NotFound, Conflict */

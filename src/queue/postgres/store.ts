@@ -92,8 +92,8 @@ export class PostgresQueueStore extends PostgresWorkerStore implements QueueStor
       tx !== undefined
         ? await this.engine.callIn(tx, sql.ENQUEUE.text, value)
         : trace === undefined
-          ? await this.runner.query<{ answer: unknown }>(sql.ENQUEUE, [value])
-          : await this.runner.query<{ answer: unknown }>(sql.ENQUEUE_TRACED, [value, trace]);
+          ? await this.keys.query<{ answer: unknown }>(sql.ENQUEUE, [value])
+          : await this.keys.query<{ answer: unknown }>(sql.ENQUEUE_TRACED, [value, trace]);
     const answer = fromJson(only(row).answer) as EnqueueRow | EnqueueRow[];
     if (tx !== undefined && trace !== undefined) {
       const added = [answer].flat().filter((one) => !one.duplicate);
@@ -114,8 +114,8 @@ export class PostgresQueueStore extends PostgresWorkerStore implements QueueStor
       tx !== undefined
         ? await this.engine.callIn(tx, sql.ADD_UNIQUE.text, value)
         : trace === undefined
-          ? await this.runner.query<{ answer: string }>(sql.ADD_UNIQUE, [value])
-          : await this.runner.query<{ answer: string }>(sql.ADD_UNIQUE_TRACED, [value, trace]);
+          ? await this.keys.query<{ answer: string }>(sql.ADD_UNIQUE, [value])
+          : await this.keys.query<{ answer: string }>(sql.ADD_UNIQUE_TRACED, [value, trace]);
     const answer = JSON.parse(String(only(row).answer)) as { ids: number[]; duplicates: number[] };
     const ids = answer.ids.map(String);
     if (tx !== undefined && trace !== undefined) {
@@ -140,7 +140,7 @@ export class PostgresQueueStore extends PostgresWorkerStore implements QueueStor
     const request = `[${into},${this.#batchText(queue, jobs)}]`;
     const [row] =
       tx === undefined
-        ? await this.runner.query<{ ids: string }>(sql.BATCH_ADD, [request])
+        ? await this.keys.query<{ ids: string }>(sql.BATCH_ADD, [request])
         : await this.engine.callIn(tx, sql.BATCH_ADD.text, request);
     return numbers(String(only(row).ids));
   }

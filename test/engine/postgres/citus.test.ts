@@ -231,14 +231,16 @@ describe('what is no Postgres', () => {
     'PostgreSQL 14.23 on x86_64-pc-linux-musl, compiled by gcc, 64-bit',
     'PostgreSQL 16.6 on aarch64-unknown-linux-gnu, compiled by aarch64-unknown-linux-gnu-gcc (GCC) 9.5.0, 64-bit',
   ])('%s is served', (version) => {
-    expect(judge(version)).toEqual({ citus: undefined });
-    expect(judge(`${version} citus 13.2-1`)).toEqual({ citus: '13.2-1' });
+    expect(judge(version)).toEqual({ citus: undefined, isInSnapshots: false });
+    expect(judge(`${version} citus 13.2-1`)).toEqual({ citus: '13.2-1', isInSnapshots: false });
+    const inSnapshots = judge(`${version} citus 13.2-1 in snapshots`);
+    expect(inSnapshots).toEqual({ citus: '13.2-1', isInSnapshots: true });
   });
 
   test('a server that is one is asked once', async () => {
     const { url: own } = await freshDatabase();
     const one = postgres(own);
-    expect(await one.server()).toEqual({ citus: undefined });
+    expect(await one.server()).toEqual({ citus: undefined, isInSnapshots: false });
     await one.stop();
   });
 });

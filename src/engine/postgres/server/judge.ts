@@ -1,16 +1,20 @@
 import { NotSupported } from '../../../base/errors.ts';
 
 /**
- * SQL for the server's own name, and for the extension Citus if the server has it. It is a column of statements that come first
- * anyway, such as the registration of a queue.
+ * SQL for the server's own name, for the extension Citus if the server has it, and for a default isolation above read committed. It is
+ * a column of statements that come first anyway, such as the registration of a queue, outside of any transaction.
  */
-export const SERVER =
-  "pg_catalog.concat(pg_catalog.version(), (select ' citus ' || x.extversion from pg_catalog.pg_extension x where x.extname = 'citus'::name))";
+export const SERVER: string = `pg_catalog.concat(pg_catalog.version(),
+  (select ' citus ' || x.extversion from pg_catalog.pg_extension x where x.extname = 'citus'::name),
+  (select ' in snapshots' where pg_catalog.current_setting('transaction_isolation') <> 'read committed'))`;
+const IN_SNAPSHOTS = / in snapshots$/;
 
 /** The properties of a server that change how Pawl works with it. */
 export interface ServerKind {
   /** The version of Citus, such as `13.2-1`. */
   readonly citus: string | undefined;
+  /** By default, a transaction sees nothing that others commit after its first statement has begun. */
+  readonly isInSnapshots: boolean;
 }
 
 /**
@@ -18,9 +22,12 @@ export interface ServerKind {
  * @param address  the address that the engine is connected to
  * @throws NotSupported for a database that speaks the protocol of Postgres, but on which Pawl would break its promises
  */
-export function judge(server: string, address = ''): ServerKind {
+export function judge(answer: string, address = ''): ServerKind {
+  const server = answer.replace(IN_SNAPSHOTS, '');
   const other = OTHERS.find(({ sign }) => sign.test(server) || sign.test(address));
-  if (other === undefined) return { citus: / citus (\S+)$/.exec(server)?.[1] };
+  if (other === undefined) {
+    return { citus: / citus (\S+)$/.exec(server)?.[1], isInSnapshots: server !== answer };
+  }
   throw new NotSupported(
     `this is ${other.name}, and Pawl works only with Postgres: ${other.reason}. Use Postgres 14 to 18; locks can be on DynamoDB, too`,
   );

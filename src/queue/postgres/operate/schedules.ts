@@ -1,4 +1,10 @@
-import { type AnswerOptions, instant, type PostgresEngine, statement } from '../../../engine/postgres/index.ts';
+import {
+  type AnswerOptions,
+  instant,
+  type PostgresEngine,
+  type Statement,
+  statement,
+} from '../../../engine/postgres/index.ts';
 import type { EnqueueResult } from '../../enqueue.ts';
 import type { JobStatus } from '../../job.ts';
 import type { Due, ScheduleRecord, Tick } from '../../operate/schedule.ts';
@@ -79,9 +85,13 @@ export interface ScheduleRun {
 
 /** The statements of schedules. One round trip each. */
 export class PostgresQueueSchedules {
+  readonly #engine: PostgresEngine;
+  readonly #answer: AnswerOptions;
   readonly #runner: Runner;
 
   constructor(engine: PostgresEngine, answer: AnswerOptions = {}) {
+    this.#engine = engine;
+    this.#answer = answer;
     this.#runner = limited(engine, answer);
   }
 
@@ -92,17 +102,17 @@ export class PostgresQueueSchedules {
   }
 
   async set(schedule: object): Promise<void> {
-    await this.#runner.query(SET, [JSON.stringify(schedule)]);
+    await this.#decide(SET, [JSON.stringify(schedule)]);
   }
 
   /** Writes the whole set of a queue, unless one of a higher version was written. */
   async setAll(set: object): Promise<void> {
-    await this.#runner.query(SET_ALL, [JSON.stringify(set)]);
+    await this.#decide(SET_ALL, [JSON.stringify(set)]);
   }
 
   /** @returns whether there was such a schedule */
   async remove(queue: string, name: string): Promise<boolean> {
-    return (await this.#runner.query(REMOVE, [queue, name])).length > 0;
+    return (await this.#decide(REMOVE, [queue, name])).length > 0;
   }
 
   list(queue: string | null): Promise<ScheduleRecord[]> {
@@ -116,7 +126,7 @@ export class PostgresQueueSchedules {
 
   /** Enqueues the job of a schedule now. @returns undefined if there is no such schedule @throws NotFound  no such queue */
   async run(queue: string, name: string): Promise<EnqueueResult | undefined> {
-    const [row] = await this.#runner.query<{ answer: EnqueueResult | null }>(RUN, [queue, name]);
+    const [row] = await this.#decide<{ answer: EnqueueResult | null }>(RUN, [queue, name]);
     return only(row).answer ?? undefined;
   }
 
@@ -127,12 +137,12 @@ export class PostgresQueueSchedules {
 
   /** @returns whether there is such a schedule @throws NotFound  no such queue */
   async pause(queue: string, name: string): Promise<boolean> {
-    return (await this.#runner.query(PAUSE, [queue, name])).length > 0;
+    return (await this.#decide(PAUSE, [queue, name])).length > 0;
   }
 
   /** @param next  its next tick, ms; null: none @returns whether it was paused, had this pattern, and is resumed now */
   async resume({ queue, name, cron, timezone }: ScheduleRecord, next: number | null): Promise<boolean> {
-    return (await this.#runner.query(RESUME, [queue, name, next, cron, timezone])).length > 0;
+    return (await this.#decide(RESUME, [queue, name, next, cron, timezone])).length > 0;
   }
 
   async due(queues: readonly number[]): Promise<Due> {
@@ -142,7 +152,11 @@ export class PostgresQueueSchedules {
 
   /** Enqueues and sets the next tick, in one transaction. @returns how many jobs; null if another process was quicker */
   async tick(tick: Tick): Promise<number | null> {
-    const [row] = await this.#runner.query<{ jobs: number | null }>(TICK, [JSON.stringify(tick)]);
+    const [row] = await this.#decide<{ jobs: number | null }>(TICK, [JSON.stringify(tick)]);
     return only(row).jobs;
+  }
+
+  #decide<Row>(sql: Statement, values: unknown[]): Promise<Row[]> {
+    return this.#engine.decide<Row>(sql, values, this.#answer);
   }
 }

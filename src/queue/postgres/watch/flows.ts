@@ -110,7 +110,7 @@ export class PostgresQueueFlows {
   /** One call with one parameter, in the caller's transaction or its own. */
   async #one<Row>(sql: Statement, value: string, tx: unknown): Promise<Row> {
     const [row] =
-      tx === undefined ? await this.#engine.query<Row>(sql, [value]) : await this.#engine.callIn(tx, sql.text, value);
+      tx === undefined ? await this.#engine.decide<Row>(sql, [value]) : await this.#engine.callIn(tx, sql.text, value);
     if (row === undefined) throw new Error('the database returned no row where there is always one');
     return row as Row;
   }
