@@ -34,15 +34,15 @@ begin
     select r.n from pawl.queue_ready r where r.shard = p_shard and r.queue = p_queue order by r.priority, r.id limit 200) x;
   v_most := case when v_ready.rows = 200 or v_ready.jobs >= 1000 then 100 else 1000 end;
   for v_round in 1..10 loop
-    with note as materialized (
-      select o.ctid as tid, o.group_name from pawl.queue_group_note o where o.shard = p_shard and o.queue = p_queue limit v_most / 2
-    ), chosen as materialized (
-      select distinct n.group_name from note n limit v_most / 4
+    with note as materialized (  -- numbered by group: a join of the notes with the groups compared each with each
+      select n.*, dense_rank() over (order by n.first) as nth from (
+        select o.*, min(o.place) over (partition by o.group_name) as first from (
+          select o.ctid as tid, o.group_name, row_number() over () as place from pawl.queue_group_note o
+          where o.shard = p_shard and o.queue = p_queue limit v_most / 2) o) n
     ), gone as (
-      delete from pawl.queue_group_note g where g.ctid = any (array(
-        select n.tid from note n where n.group_name in (select c.group_name from chosen c)))
+      delete from pawl.queue_group_note g where g.ctid = any (array(select n.tid from note n where n.nth <= v_most / 4))
     )
-    select array_agg(c.group_name order by c.group_name) into v_groups from chosen c;
+    select array_agg(distinct n.group_name order by n.group_name) into v_groups from note n where n.nth <= v_most / 4;
     exit when v_groups is null;
     -- Read after the notes: a change of the limits is committed together with notes of all groups, which are then checked by the new limits.
     select d.per_group, d.rate_limit, pawl.queue_rate_step(d.rate_limit, d.rate_per) as step into v_queue
@@ -127,8 +127,11 @@ $$;
 create or replace function pawl.queue_leave_places(p_shard smallint, p_ids int8multirange) returns smallint[]
 language sql /* planner: loop */ as $$
   with gone as (
-    delete from pawl.queue_place p using unnest(p_ids) s (span)
-    where p.shard = p_shard and p.id >= lower(s.span) and p.id < upper(s.span) returning p.queue, p.group_name
+    -- Found range by range. A join read all places of the shard, and compared each with each range: 556 ranges and 888 places took 0.4 s.
+    delete from pawl.queue_place p where p.ctid = any (array(
+      select x.ctid from unnest(p_ids) s (span) cross join lateral (
+        select p.ctid from pawl.queue_place p where p.shard = p_shard and p.id >= lower(s.span) and p.id < upper(s.span) order by p.id offset 0) x))
+    returning p.queue, p.group_name
   ), noted as (
     insert into pawl.queue_group_note (shard, queue, group_name) select distinct p_shard, g.queue, g.group_name from gone g returning queue
   )

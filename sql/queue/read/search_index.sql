@@ -73,7 +73,7 @@ begin
   with job as materialized (
     select j.shard, j.queue, j.kind, j.created_at, pawl.queue_text(j.payload) as said
     from generate_series(0, 255) s cross join lateral (
-      select j.* from pawl.queue_job j where j.shard = s::smallint and j.id >= p_from and j.id < p_from + 256) j
+      select j.* from pawl.queue_job j where j.shard = s::smallint and j.id >= p_from and j.id < p_from + 256 order by j.id offset 0) j
   ), word as materialized (
     select distinct w.word from job j cross join lateral regexp_split_to_table(j.said, '[^[:alnum:]]+') w (word) where w.word <> ''
   )

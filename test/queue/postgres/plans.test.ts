@@ -191,6 +191,22 @@ describe.each(['stale', 'fresh'])('with %s statistics', (statistics) => {
     expect(await giveUp(BLOCKED)).toBeLessThan(small * HIGHER);
   }, 300_000);
 
+  test(`places in groups are given back by no more pages with ${BLOCKED} other places taken`, async () => {
+    const giveBack = async (others: number): Promise<number> => {
+      const { queue: id } = await queue();
+      const first = await session.one<number>(`
+        with place as (
+          insert into pawl.queue_place (id, shard, queue, group_name)
+          select nextval('pawl.queue_job_id'), 0, ${id}, 'g' || i % 100 from generate_series(1, ${20 + others}) i returning id)
+        select min(id)::int from place`);
+      await settle();
+      const ids = Array.from({ length: 20 }, (_, n) => `[${first + 2 * n},${first + 2 * n + 1})`).join();
+      return pages(`select pawl.queue_leave_places(0::smallint, '{${ids}}'::int8multirange)`);
+    };
+    const small = await giveBack(FEW);
+    expect(await giveBack(BLOCKED)).toBeLessThan(small * HIGHER);
+  }, 300_000);
+
   test('a claim of coalesced units reads no more pages if each unit has twenty times as many jobs', async () => {
     const [small, large] = [await queue({ coalesce: 'all' }), await queue({ coalesce: 'all' })];
     // The claim takes all of the small units, and one of the large ones.
