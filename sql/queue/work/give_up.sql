@@ -46,7 +46,8 @@ begin
       select k.epoch as own, k.ctid as place from pawl.queue_key k where k.shard = p_shard and k.queue = p_queue and k.key = u.key limit 1) k
     left join lateral (
       select d.epoch from pawl.queue_delayed d
-      where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.epoch = k.own limit 1) d on true
+      where d.shard = p_shard and d.queue = p_queue and d.key = u.key and d.epoch = k.own
+      order by d.kind, d.run_at limit 1) d on true  -- the order of the index of keys: else all delayed jobs of the queue may be read for each key
     left join lateral (
       select x.tid from pawl.queue_kind kd cross join lateral (
         select p.ctid as tid, p.id from pawl.queue_parked p
