@@ -182,7 +182,8 @@ begin
       where a.type = t.id and a.lost >= 2 and a.lost >= 3 and a.held = pawl.actor_isolation_reason(3) and a.worker is null limit 100) p
     order by random()
   loop begin
-    update pawl.actor_instance a set held = 'its process died or was suspended three times in a row'
+    -- The epoch has the row of the loss in the history already, and pages of it begin at an epoch.
+    update pawl.actor_instance a set held = 'its process died or was suspended three times in a row', epoch = a.epoch + 1
     where a.id = v_id and a.lost >= 3 and a.held = pawl.actor_isolation_reason(3)
     returning a.id, a.epoch, a.type, a.attempt, a.state, a.held into v_poison;
     continue when not found;

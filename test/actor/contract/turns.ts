@@ -205,6 +205,14 @@ export function turnContract(open: OpenActors): void {
     await start(actors, { lease: '1s' });
     const { held } = await actors.waitFor(id, { status: 'held' });
     expect(held).toBe('its process died or was suspended three times in a row');
+    // The loss and the hold are two rows, and pages of one row each show both.
+    const history = await actors.history(id);
+    const paged = [];
+    for (let page = history.slice(-1); page.length > 0; ) {
+      paged.unshift(...page);
+      page = await actors.history(id, { before: page[0]?.epoch, limit: 1 });
+    }
+    expect(paged).toEqual(history);
     expect((await actors.pages({ actor: id })).map(({ tag }) => tag)).toEqual([`actor-lost:${id}`]);
     isMended = true;
     await actors.resume(id);
