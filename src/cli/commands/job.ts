@@ -175,6 +175,11 @@ async function each(
     await cli.talk.confirm(`${verb === 'erase' ? 'Erase' : 'Cancel'} ${what}?`, cli.signal);
   }
   const done: { id: string; status: string }[] = [];
+  const fields = [
+    { title: 'ID', of: (row: { id: string }) => row.id },
+    { title: 'STATUS', of: (row: { status: string }) => row.status },
+  ];
+  const print = (): void => cli.out.rows(done, fields, (row) => row.id);
   let code: number = EXIT.done;
   for (const id of ids) {
     cli.signal.throwIfAborted();
@@ -182,16 +187,16 @@ async function each(
       done.push({ id, status: dryRun ? (await admin.get(id)).status : await change(admin, id) });
     } catch (error) {
       const known = exitCodeOf(error);
-      if (known === EXIT.unreachable || ids.length === 1) throw error;
+      if (ids.length === 1) throw error;
+      if (known === EXIT.unreachable) {
+        if (done.length > 0) print();
+        throw error;
+      }
       cli.talk.fail(messageOf(error), nextStepOf(error));
       if (code === EXIT.done) code = known;
     }
   }
   if (dryRun) cli.talk.say(`would ${verb} ${done.length} of ${ids.length}`);
-  const fields = [
-    { title: 'ID', of: (row: { id: string }) => row.id },
-    { title: 'STATUS', of: (row: { status: string }) => row.status },
-  ];
-  cli.out.rows(done, fields, (row) => row.id);
+  print();
   return code;
 }

@@ -53,6 +53,9 @@ export function addLockRun(lock: Command): void {
 }
 
 async function runUnder(cli: Cli, name: string, words: readonly string[], flags: Flags): Promise<number> {
+  if (words[0] === '') {
+    throw new Failure('the command is an empty text; check that the variable after -- is set', { exit: EXIT.usage });
+  }
   if (cli.globals.dryRun) {
     cli.talk.say(`would run ${words.join(' ')} under lock "${name}"`);
     return EXIT.done;

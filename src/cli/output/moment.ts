@@ -24,7 +24,8 @@ export function readTime(text: string, now: number = Date.now()): Date | undefin
   const wait = /^(?:in )?(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text.trim());
   if (wait !== null) {
     const size = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }[wait[2] ?? 'ms'] ?? 1;
-    return new Date(now + Number(wait[1]) * size);
+    const at = new Date(now + Number(wait[1]) * size);
+    return Number.isNaN(at.getTime()) ? undefined : at;
   }
   // A bare number, or a date in words, has another meaning in every engine.
   return readTimestamp(text);

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { postgres } from '../../../src/engine/postgres/index.ts';
+import { type PostgresEngine, postgres } from '../../../src/engine/postgres/index.ts';
 import { createLocks, type Locks } from '../../../src/lock/index.ts';
 import { createQueue, type Queue } from '../../../src/queue/index.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -15,6 +15,7 @@ const KINDS = { send: {}, welcome: { unique: 'key' }, bad: { attempts: 1 } } as 
 interface Fixture {
   readonly queue: Queue<typeof KINDS>;
   readonly locks: Locks;
+  readonly engine: PostgresEngine;
   readonly job: (args: readonly string[], options?: PawlOptions) => Promise<PawlExit>;
 }
 
@@ -24,7 +25,12 @@ async function fixture(): Promise<Fixture> {
   onTestFinished(() => engine.stop());
   const queue = createQueue(engine, 'emails', { kinds: KINDS, concurrency: { perGroup: 1 } });
   await queue.register();
-  return { queue, locks: createLocks(engine), job: (args, options) => warmPawl(['job', ...args], { url, ...options }) };
+  return {
+    queue,
+    engine,
+    locks: createLocks(engine),
+    job: (args, options) => warmPawl(['job', ...args], { url, ...options }),
+  };
 }
 
 /** Runs every job that is there: `bad` ones fail. */
@@ -37,6 +43,25 @@ async function runAll(queue: Queue<typeof KINDS>, ...ids: readonly string[]): Pr
   for (const id of ids)
     await until('the job is settled', async () => !['new', 'in-progress'].includes((await queue.get(id)).status));
 }
+
+test('what was done to some of several jobs is printed, also if the server goes away before the others', async () => {
+  const { queue, job, engine } = await fixture();
+  const ids: string[] = [];
+  for (let n = 0; n < 3; n += 1) ids.push((await queue.enqueue('send', n)).id);
+  await engine.session((session) =>
+    session.run(`
+create function public.go_away() returns trigger language plpgsql as $$ begin
+  perform pg_terminate_backend(pg_backend_pid());
+  perform pg_sleep(10);
+  return new;
+end $$;
+create trigger go_away before insert on pawl.queue_dead for each row when (new.id = ${ids[1]}) execute function public.go_away()`),
+  );
+  const said = await job(['cancel', ...ids, '--yes', '-q']);
+  expect(said).toMatchObject({ code: 3, stdout: `${ids[0]}\n` });
+  expect(said.stderr).toContain('the database ended the connection');
+  expect((await queue.get(ids[2] ?? '')).status).toBe('new');
+});
 
 test('a day that does not exist is no time', async () => {
   const said = await warmPawl(['job', 'add', 'q', 'k', '--run-at', '2126-02-31T09:30:00Z'], { url: 'postgres://none' });

@@ -39,6 +39,15 @@ const EXPIRE = statement(
 
 const sh = (script: string): string[] => ['--', 'sh', '-c', script];
 
+test('an empty text is no command, and the lock is not taken for it', async () => {
+  const { url, locks } = open();
+  const said = await pawl(['lock', 'run', 'nothing', '--', ''], { url });
+  expect(said).toMatchObject({ code: 2, stdout: '' });
+  expect(said.stderr).toContain('the command is an empty text');
+  expect(said.stderr).not.toContain('    at ');
+  expect(await locks.history({ name: 'nothing' })).toEqual([]);
+});
+
 test('runs the command while holding the lock, with its name and token, and gives its exit code', async () => {
   const { url, locks } = open();
   const said = await pawl(['lock', 'run', 'code', ...sh('echo "$PAWL_LOCK_NAME $PAWL_LOCK_TOKEN"; exit 7')], { url });
