@@ -1,6 +1,6 @@
 import { sql as drizzleSql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/node-postgres';
-import type pg from 'pg';
+import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ConnectionFailed, InvalidInput, SerializationFailed } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
@@ -24,6 +24,30 @@ beforeAll(async () => {
   database = await freshDatabase({ migrated: false });
   engine = postgres(database.url);
   await engine.query(sql('create table counter (id int primary key, n int not null)'));
+});
+
+test('the lost connection of another client is not taken for its own: it is not repeated, and nothing is said of what was written there', async () => {
+  let runs = 0;
+  const error = await caught(
+    engine.transaction(async () => {
+      runs += 1;
+      const other = new pg.Client(database.url);
+      other.on('error', () => {});
+      await other.connect();
+      await other.query('select pg_terminate_backend(pg_backend_pid())');
+    }),
+  );
+  expect(runs).toBe(1);
+  expect(error).toMatchObject({ name: 'ConnectionFailed', outcome: 'unknown' });
+});
+
+test('its own lost connection has written nothing, also if the error is that of the driver, and it is repeated', async () => {
+  let runs = 0;
+  await engine.transaction(async (tx) => {
+    runs += 1;
+    if (runs === 1) await tx.client.query('select pg_terminate_backend(pg_backend_pid())');
+  });
+  expect(runs).toBe(2);
 });
 
 test('the client of a transaction takes plain SQL, and may be passed on as one of node-postgres', async () => {

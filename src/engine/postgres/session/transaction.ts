@@ -148,9 +148,11 @@ async function attemptOnce<T>(
     return value;
   } catch (error) {
     tx.end();
-    // A ConnectionFailed of another connection says itself whether something was written there.
-    const isOwn = session.isBroken || !(error instanceof ConnectionFailed);
-    await rollBack(session);
+    const wasBroken = session.isBroken;
+    const isAlive = await rollBack(session);
+    // A ConnectionFailed of another connection says itself whether something was written there. An error of a driver says only that some
+    // connection was lost: it was this one, unless this one still answers.
+    const isOwn = wasBroken || (!(error instanceof ConnectionFailed) && !isAlive);
     const known = failure(error);
     // A connection that is lost before COMMIT is sent has written nothing. `commit` itself reports a lost answer to COMMIT.
     throw known instanceof ConnectionFailed && isOwn && !(known instanceof CommitUnknown)
@@ -212,15 +214,17 @@ async function commit(session: Session, tx: Transaction, answer: AnswerOptions):
 /** A rollback is quick, however much was written. If it takes longer than this, the connection is dead. */
 const ROLLBACK_MS = 10_000;
 
-async function rollBack(session: Session): Promise<void> {
-  if (session.isBroken || session.client.getTransactionStatus?.() === 'I') {
-    return;
-  }
+/** @returns whether the connection is still there */
+async function rollBack(session: Session): Promise<boolean> {
+  if (session.isBroken) return false;
+  if (session.client.getTransactionStatus?.() === 'I') return true;
   try {
     await session.run('rollback', { deadlineMs: ROLLBACK_MS });
+    return true;
   } catch {
     // A connection that cannot roll back is closed, and the server rolls back.
     session.release(true);
+    return false;
   }
 }
 
