@@ -46,9 +46,9 @@ export interface ResolvedOptions {
   logger: Logger;
 }
 
-/** @throws InvalidInput on an unknown option, or a value of the wrong kind */
+/** @throws InvalidInput on an unknown option, a value of the wrong kind, or a `directUrl` that cannot be read */
 export function resolveOptions(options: PostgresOptions): ResolvedOptions {
-  return checkOptions('postgres', options, {
+  const resolved = checkOptions('postgres', options, {
     prepare: bool({ default: true }),
     directUrl: optional(text(URL_KIND)),
     max: integer({ min: 1, default: 10 }),
@@ -60,6 +60,8 @@ export function resolveOptions(options: PostgresOptions): ResolvedOptions {
     data: optional(text({ min: 1 })),
     logger: logger(),
   });
+  if (resolved.directUrl !== undefined) requireReadable('directUrl', resolved.directUrl);
+  return resolved;
 }
 
 /**
@@ -73,11 +75,15 @@ export function requireUrl(url: string): void {
     });
   }
   checkOptions('postgres', { url }, { url: text(URL_KIND) });
+  requireReadable('url', url);
+}
+
+function requireReadable(field: 'url' | 'directUrl', url: string): void {
   if (isReadableUrl(url)) return;
   throw new InvalidInput(
-    'option "url" for postgres cannot be read: its port is no number up to 65535, or a character in its password, such as / or #, has to ' +
+    `option "${field}" for postgres cannot be read: its port is no number up to 65535, or a character in its password, such as / or #, has to ` +
       'be escaped (encodeURIComponent); it is not shown here',
-    { field: 'url' },
+    { field },
   );
 }
 

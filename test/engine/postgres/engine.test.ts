@@ -357,6 +357,10 @@ describe('construction', () => {
       /directUrl.*must be a URL such as/,
     );
     expect(() => postgres(database.url, { directUrl: 'http://secret@host' })).not.toThrow(/secret@/);
+    const unreadable = (): unknown => postgres(database.url, { directUrl: 'postgres://me:sec/ret@host/db' });
+    expect(unreadable).toThrow(InvalidInput);
+    expect(unreadable).toThrow(/"directUrl".*cannot be read/);
+    expect(unreadable).not.toThrow(/ret@/);
     expect(() => postgres('mysql://secret@host')).toThrow(InvalidInput);
     expect(() => postgres('mysql://secret@host')).not.toThrow(/secret@/);
   });

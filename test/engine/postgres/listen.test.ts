@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { ConnectionFailed, DatabaseError, InvalidInput, Stopped } from '../../../src/base/errors.ts';
 import { type PostgresEngine, postgres, statement } from '../../../src/engine/postgres/index.ts';
 import { Listener } from '../../../src/engine/postgres/listen/listener.ts';
@@ -58,6 +58,24 @@ function startListener(
 }
 
 describe('listening', () => {
+  test('stops at once while a silent server owes it the answer to a LISTEN', async () => {
+    const listener = startListener({ checkTimeout: 40_000 });
+    const client = new pg.Client(database.url);
+    await client.connect();
+    onTestFinished(() => client.end());
+    // The lock that shows that a process listens: the listener waits for it, with a connection that is open.
+    await client.query(`select pg_advisory_lock(hashtextextended('held', 0))`);
+    const subscribing = listener.subscribe('held', () => {}, { isSeen: true });
+    subscribing.catch(() => {});
+    await eventually(async () =>
+      expect((await client.query('select from pg_locks where not granted')).rows).toHaveLength(1),
+    );
+    const begun = performance.now();
+    await listener.stop();
+    expect(performance.now() - begun).toBeLessThan(20_000);
+    await expect(subscribing).rejects.toThrow();
+  });
+
   test('gives every handler the payloads of its channel, over one connection for all channels', async () => {
     const name = 'listen one connection';
     await using many = postgres(database.url, { applicationName: name, logger: log });

@@ -89,6 +89,8 @@ export class Listener {
     this.#stopped = true;
     this.#subscribers.clear();
     this.#recordVerdict(this.#reliable ?? false);
+    // A connection that is open waits for nothing more. Otherwise an answer that a server owes would be awaited until its time is over.
+    void this.#connection?.close();
     await this.#disconnect();
   }
 
