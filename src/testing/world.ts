@@ -13,7 +13,8 @@ export interface WorldOptions {
   readonly actors: readonly AnyActorDefinition[];
   /**
    * A database for tests. Everything that the world makes in it is removed when the world is closed. If it has actors of another
-   * program, it is refused with `Conflict`, and left as it is. Default: an embedded database of its own.
+   * program, or another world is at work in it, it is refused with `Conflict`, and left as it is. So test files that run at the same
+   * time need a database each. Default: an embedded database of its own.
    */
   readonly url?: string | undefined;
   /**
@@ -87,7 +88,7 @@ export class World implements AsyncDisposable {
 
   /**
    * Runs a scenario; with `crash: 'everywhere'`, once more for every point at which it can crash.
-   * @throws Conflict  the database has actors of another program; nothing was changed
+   * @throws Conflict  the database has actors of another program, or another world is at work in it; nothing was changed
    * @throws Error  of the scenario; or an error that names the crash after which the result differed, and the difference
    */
   async run(scenario: (scene: Scene) => Promise<void>): Promise<WorldReport> {
@@ -166,7 +167,8 @@ interface Home {
 async function openHome(given: string | undefined): Promise<Home> {
   const server = given === undefined ? await startServer() : undefined;
   const url = given ?? server?.url ?? '';
-  const engine = postgres(url, { max: 4 });
+  // One of them has the lock of the claim.
+  const engine = postgres(url, { max: 5 });
   const claim = given === undefined ? undefined : new DatabaseClaim(engine);
   const stop = async (): Promise<void> => {
     await engine.stop();

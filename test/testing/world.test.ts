@@ -4,6 +4,7 @@ import { Conflict } from '../../src/base/errors.ts';
 import { postgres, statement } from '../../src/engine/postgres/index.ts';
 import { type Scene, stub, type World, type WorldOptions, world } from '../../src/testing/index.ts';
 import { freshDatabase } from '../support/database.ts';
+import { until } from '../support/eventually.ts';
 import { LONG } from '../support/long.ts';
 
 async function open(options: Omit<WorldOptions, 'url'>): Promise<World> {
@@ -21,6 +22,11 @@ const STAND_STILL = statement(
   'select pg_sleep(1.2) from (select 1 from pawl.actor_worker for update) w',
 );
 const EXPIRE = statement('test.expire', 'update pawl.actor_worker set expires_at = started_at');
+const KILL = statement(
+  'test.kill',
+  `select pg_terminate_backend(l.pid) from pg_locks l join pg_database d on d.oid = l.database and d.datname = current_database()
+where l.locktype = 'advisory' and l.pid <> pg_backend_pid()`,
+);
 const RESCUE = statement('test.rescue', 'select pawl.actor_rescue()');
 
 const PARCELS = LONG ? 3 : 1;
@@ -222,6 +228,7 @@ describe('a world on a database that it was given', () => {
     });
     await killed.run(scenario);
     expect(await eye.query(counts)).toMatchObject([{ actors: 1 }]);
+    await until('it is dead', async () => (await eye.query(KILL)).length === 0);
     await using next = world({ actors: [One], url: database.url });
     await next.run(scenario);
     expect(await eye.query(counts)).toMatchObject([{ actors: 1 }]);
@@ -235,6 +242,30 @@ describe('a world on a database that it was given', () => {
     await killed.close();
     expect(await eye.query(counts)).toMatchObject([{ actors: 1 }]);
   });
+});
+
+test('a database in which another world is at work is refused, and left as it is', async () => {
+  const database = await freshDatabase();
+  const eye = postgres(database.url);
+  const One = actor('one', { initial: 'only', states: (state) => ({ only: state({ run: (a) => a.done() }) }) });
+  const [first, second] = [1, 2].map(() => world({ actors: [One], url: database.url }));
+  onTestFinished(async () => {
+    await first?.close();
+    await second?.close();
+    await eye.stop();
+    await database.drop();
+  });
+  await first?.run(async ({ actors, settle }) => {
+    const { id } = await actors.create(One, {});
+    const refused = second?.run(async () => {});
+    await expect(refused).rejects.toThrow(Conflict);
+    await expect(refused).rejects.toThrow(/another world is at work.*one after another/);
+    await second?.close();
+    await settle();
+    expect(await actors.get(id)).toMatchObject({ status: 'final' });
+  });
+  await first?.close();
+  expect(await second?.run(async () => {})).toMatchObject({ runs: 1 });
 });
 
 test('without a database a world has one of its own', async () => {
