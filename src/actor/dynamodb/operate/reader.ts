@@ -138,6 +138,7 @@ export class DynamoActorReader {
   }
 
   async history(actor: number, before: number, limit: number): Promise<ActorTransition[]> {
+    if (before <= 0) return []; // nothing is before the row of the creation, and no key names it
     const first = transitionsFrom(0);
     const items = await this.#store.rows.all(actorKey(actor), first, transitionsFrom(Math.min(before - 1, 1e15 - 1)));
     return items.slice(-limit).map((item) => {
