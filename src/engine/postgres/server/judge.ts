@@ -6,7 +6,7 @@ import { NotSupported } from '../../../base/errors.ts';
  */
 export const SERVER: string = `pg_catalog.concat(pg_catalog.version(),
   (select ' citus ' || x.extversion from pg_catalog.pg_extension x where x.extname = 'citus'::name),
-  (select ' in snapshots' where pg_catalog.current_setting('transaction_isolation') <> 'read committed'))`;
+  (select ' in snapshots' where pg_catalog.current_setting('transaction_isolation') in ('repeatable read', 'serializable')))`;
 const IN_SNAPSHOTS = / in snapshots$/;
 
 /** The properties of a server that change how Pawl works with it. */
