@@ -18,9 +18,12 @@ select exists (select from pawl.actor_instance) or exists (select from pawl.acto
 );
 const TRY = statement(
   'world.try',
-  `select pg_try_advisory_lock(hashtextextended('${MARK}', 0)) as taken, current_database() as database`,
+  `select pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('${MARK}'::text, 0::bigint)) as taken, current_database() as database`,
 );
-const LET_GO = statement('world.let_go', `select pg_advisory_unlock(hashtextextended('${MARK}', 0))`);
+const LET_GO = statement(
+  'world.let_go',
+  `select pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended('${MARK}'::text, 0::bigint))`,
+);
 const SET_MARK = statement('world.mark', `comment on schema pawl is '${MARK}'`, { prepare: false });
 const DROP_MARK = statement('world.unmark', 'comment on schema pawl is null', { prepare: false });
 
